@@ -1,0 +1,97 @@
+//! Time as the gateway sees it: whole milliseconds since 1970 in UTC.
+//!
+//! The clock is read once a request, in `gateway.rs`, and handed down as `now`; no decision reads it itself. That makes
+//! every comparison testable on both sides of its boundary, and one request sees one time.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A point in time: milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct UnixTime(u64);
+
+impl UnixTime {
+    /// The end of time, for what never expires.
+    pub const MAX: UnixTime = UnixTime(u64::MAX);
+
+    pub const fn from_millis(millis: u64) -> Self {
+        UnixTime(millis)
+    }
+
+    /// From whole seconds, the unit of JWT's NumericDate. Saturates: a date beyond the year 500 million is "never".
+    pub const fn from_secs(secs: u64) -> Self {
+        UnixTime(secs.saturating_mul(1000))
+    }
+
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Whole seconds, rounded down.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub fn since(self, earlier: UnixTime) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Saturating: a lifetime that is absurdly long must not wrap into the past.
+impl Add<Duration> for UnixTime {
+    type Output = UnixTime;
+    fn add(self, span: Duration) -> UnixTime {
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        UnixTime(self.0.saturating_add(millis))
+    }
+}
+
+impl Sub<Duration> for UnixTime {
+    type Output = UnixTime;
+    fn sub(self, span: Duration) -> UnixTime {
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        UnixTime(self.0.saturating_sub(millis))
+    }
+}
+
+/// RFC 3339 with milliseconds, in UTC: `2026-11-20T23:05:21.042Z`.
+impl fmt::Display for UnixTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = i64::try_from(self.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+        match time {
+            Some(time) => write!(f, "{time:.3}"),
+            None => f.write_str("never"),
+        }
+    }
+}
+
+/// Where `now` comes from. Tests bring a clock that they move by hand.
+pub trait Clock: Send + Sync {
+    fn now(&self) -> UnixTime;
+}
+
+/// The machine's clock.
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> UnixTime {
+        // A clock before 1970 reads as 1970: every token is then "not yet valid", which fails closed.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        UnixTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_saturate_and_print_as_rfc_3339() {
+        assert_eq!(UnixTime::MAX + Duration::from_secs(1), UnixTime::MAX);
+        assert_eq!(UnixTime::from_secs(1) - Duration::from_secs(2), UnixTime::default());
+        assert_eq!(UnixTime::from_millis(1_700_000_000_042).to_string(), "2023-11-14T22:13:20.042Z");
+        assert_eq!(UnixTime::MAX.to_string(), "never");
+    }
+}

@@ -1,0 +1,127 @@
+//! Secrets and what is done with them: random numbers, keyed hashes, key derivation, sealing.
+//!
+//! [`Secret`] cannot be printed and is wiped when dropped. The functions are thin names over aws-lc-rs; no cryptography
+//! of our own.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use aws_lc_rs::{constant_time, hkdf, hmac, rand};
+use zeroize::Zeroizing;
+
+/// Bytes that must not be seen: no `Display`, no `Clone`, `Debug` prints a placeholder, wiped when dropped.
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Secret(Zeroizing::new(bytes))
+    }
+
+    pub fn random(len: usize) -> Self {
+        let mut bytes = vec![0; len];
+        fill(&mut bytes);
+        Secret::new(bytes)
+    }
+
+    /// The bytes themselves. Named so that a reader stops at each use.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Equal to `other`? Takes the same time wherever they differ.
+    pub fn matches(&self, other: &[u8]) -> bool {
+        constant_time::verify_slices_are_equal(&self.0, other).is_ok()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// `N` random bytes from the operating system's generator.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    fill(&mut bytes);
+    bytes
+}
+
+fn fill(bytes: &mut [u8]) {
+    // aws-lc-rs fails only if the operating system has no random numbers at all. Nothing may go on without them.
+    if rand::fill(bytes).is_err() {
+        panic!("the operating system gives no random numbers");
+    }
+}
+
+/// HMAC-SHA-256 over the parts, one after the other.
+pub fn mac(key: &Secret, parts: &[&[u8]]) -> [u8; 32] {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.expose());
+    let mut context = hmac::Context::with_key(&key);
+    for part in parts {
+        context.update(part);
+    }
+    let mut tag = [0; 32];
+    tag.copy_from_slice(context.sign().as_ref());
+    tag
+}
+
+/// HKDF-SHA-256 (RFC 5869): a 32-byte key from `root`, a salt, and what it is for.
+pub fn derive(root: &Secret, salt: &[u8], purpose: &'static str) -> Secret {
+    let info = [purpose.as_bytes()];
+    let mut key = vec![0; 32];
+    let derived = hkdf::Salt::new(hkdf::HKDF_SHA256, salt)
+        .extract(root.expose())
+        .expand(&info, hkdf::HKDF_SHA256)
+        .and_then(|okm| okm.fill(&mut key));
+    // 32 bytes are far below HKDF's limit of 255 hash lengths, the only way for this to fail.
+    if derived.is_err() {
+        panic!("HKDF-SHA-256 refused to derive 32 bytes");
+    }
+    Secret::new(key)
+}
+
+/// Same bytes? Takes the same time wherever they differ.
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    constant_time::verify_slices_are_equal(a, b).is_ok()
+}
+
+/// Encrypts and authenticates with AES-256-GCM. `name` binds the result to its place, so that one sealed value cannot
+/// stand in for another. The random nonce leads the result.
+pub fn seal(key: &Secret, name: &str, plain: &[u8]) -> Option<Vec<u8>> {
+    let key = RandomizedNonceKey::new(&AES_256_GCM, key.expose()).ok()?;
+    let mut sealed = plain.to_vec();
+    let nonce = key.seal_in_place_append_tag(Aad::from(name.as_bytes()), &mut sealed).ok()?;
+    Some([nonce.as_ref().as_slice(), &sealed].concat())
+}
+
+/// Undoes [`seal`]; `None` if the key, the name or any bit differs.
+pub fn unseal(key: &Secret, name: &str, sealed: &[u8]) -> Option<Secret> {
+    let (nonce, body) = sealed.split_at_checked(12)?;
+    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+    let key = RandomizedNonceKey::new(&AES_256_GCM, key.expose()).ok()?;
+    let mut plain = Zeroizing::new(body.to_vec());
+    let len = key.open_in_place(nonce, Aad::from(name.as_bytes()), &mut plain).ok()?.len();
+    Some(Secret::new(plain[..len].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sealed_opens_only_with_its_key_and_name() {
+        let key = Secret::random(32);
+        let sealed = seal(&key, "key 1", b"private").expect("32 bytes are a key");
+        assert!(unseal(&key, "key 1", &sealed).is_some_and(|plain| plain.matches(b"private")));
+        assert!(unseal(&key, "key 2", &sealed).is_none());
+        assert!(unseal(&Secret::random(32), "key 1", &sealed).is_none());
+        assert!(unseal(&key, "key 1", &sealed[..20]).is_none());
+        assert!(unseal(&key, "key 1", b"short").is_none());
+    }
+
+    #[test]
+    fn a_secret_does_not_print() {
+        assert_eq!(format!("{:?}", Secret::new(b"hunter2".to_vec())), "Secret(…)");
+    }
+}

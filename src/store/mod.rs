@@ -1,0 +1,135 @@
+//! Where the truth about tokens lives.
+//!
+//! [`Store`] is a contract of few methods. Each is one transaction and answers with an outcome, so that a refusal can
+//! still commit (a reuse revokes the family and is then refused). A method that has answered is durable: it survives the
+//! loss of power. A method that failed changed nothing that anybody was told of.
+
+// pub mod sqlite;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::clock::UnixTime;
+use crate::family::refresh_token::PresentedToken;
+use crate::family::revocation::{Revocation, Revoked};
+use crate::family::rotation::Rotation;
+use crate::family::{Family, RevokeReason};
+use crate::ids::TokenId;
+
+/// What a store call gives back, some time later.
+pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// Told of each revocation after it is durable and before the call that made it returns. It runs on the store's own
+/// thread: also when the client that asked has gone, the revocation is enforced.
+pub type Enforce = Arc<dyn Fn(&Revocation) + Send + Sync>;
+
+/// The decision that [`Store::rotate`] makes inside its transaction: from the family and its subject's watermark, as they
+/// are at that moment, to what happens.
+pub type DecideRotation = Box<dyn FnOnce(Option<&Family>, Option<UnixTime>, &PresentedToken) -> Rotation + Send>;
+
+/// Who may revoke a family: the decision that [`Store::revoke_family`] makes inside its transaction.
+#[derive(Clone, Debug)]
+pub enum RevokedBy {
+    /// Its owner, and nobody else: the family's subject must be this one.
+    Owner(String),
+    /// Anybody's family.
+    Admin,
+}
+
+impl RevokedBy {
+    pub fn may_revoke(&self, family: &Family) -> bool {
+        match self {
+            RevokedBy::Owner(subject) => family.subject == *subject,
+            RevokedBy::Admin => true,
+        }
+    }
+
+    pub const fn reason(&self) -> RevokeReason {
+        match self {
+            RevokedBy::Owner(_) => RevokeReason::Logout,
+            RevokedBy::Admin => RevokeReason::Admin,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RevokeOutcome {
+    /// Dead now, and durably so.
+    Revoked,
+    /// It was dead already; nothing was written.
+    AlreadyDead,
+    /// No such family, or somebody else's: the caller must not learn which.
+    NotFound,
+}
+
+/// A signing key as it lies in the store: its private part sealed under the root secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredKey {
+    /// RFC 7638 thumbprint.
+    pub kid: String,
+    pub algorithm: String,
+    pub sealed: Vec<u8>,
+    pub created_at: UnixTime,
+}
+
+pub trait Store: Send + Sync {
+    /// Writes a new family. If its subject then has more than `most_live` live ones, the least recently used are
+    /// revoked in the same transaction.
+    ///
+    /// A family must be younger than its subject's watermark to live; the store moves `created_at` just past it.
+    fn issue(&self, family: Family, most_live: usize) -> Answer<Family>;
+
+    /// Reads the family of `presented`, lets `decide` decide, writes what it decided.
+    fn rotate(&self, presented: PresentedToken, decide: DecideRotation) -> Answer<Rotation>;
+
+    /// Ends one family, if `by` may.
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, now: UnixTime) -> Answer<RevokeOutcome>;
+
+    /// Writes a revocation of anything but a family. Answers its sequence.
+    fn revoke(&self, what: Revoked, now: UnixTime) -> Answer<u64>;
+
+    /// Notes that an access token of this generation was seen in use. Never lowers what is there.
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()>;
+
+    /// The families of a subject, newest first, dead ones only while their tombstones last. At most 1,000.
+    fn families_of(&self, subject: String) -> Answer<Vec<Family>>;
+
+    fn family(&self, id: TokenId) -> Answer<Option<Family>>;
+
+    /// Every revocation with a sequence above `after` that still matters at `now`, in order.
+    fn revocations_since(&self, after: u64, now: UnixTime) -> Answer<Vec<Revocation>>;
+
+    /// Deletes families and revocations that no longer matter, at most `limit` of each. Answers how many went.
+    fn sweep(&self, now: UnixTime, limit: usize) -> Answer<usize>;
+
+    /// The signing keys, newest first.
+    fn signing_keys(&self) -> Answer<Vec<StoredKey>>;
+
+    /// Writes a signing key unless there is one already; answers the keys as they are then.
+    fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>>;
+
+    /// Can the store commit right now? Cheap enough for a readiness probe.
+    fn check(&self) -> Answer<()>;
+}
+
+/// Why a store call failed, for the log and the operator.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    pub message: String,
+}
+
+impl StoreError {
+    pub fn new(message: impl Into<String>) -> Self {
+        StoreError { message: message.into() }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}
