@@ -1,6 +1,13 @@
 //! Header hygiene: what is removed on the way in and out, and what is set. Pure.
+//!
+//! The order is part of the defence: first goes whatever the client nominated or may not say, then ours is set. Names are
+//! compared as a careless backend would read them: CGI turns dash, underscore and dot alike into `_`, so `X_Auth-Subject`
+//! would become the same variable as `X-Auth-Subject` (Caddy GHSA-f59h-q822-g45g).
 
-use http::HeaderName;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue};
+
+use crate::token::VerifiedToken;
 
 /// `[identity]`: the headers that tell the upstream who is asking. Whatever the client sent under these names, in any
 /// spelling, is removed first.
@@ -10,4 +17,239 @@ pub struct Identity {
     pub scope: Option<HeaderName>,
     pub token_id: Option<HeaderName>,
     pub issuer: Option<HeaderName>,
+}
+
+/// Headers about where a request came from. Only what stands next to the client can say; here that is the gateway.
+const FORWARDING: &[&str] =
+    &["forwarded", "x-real-ip", "x-original-url", "x-original-uri", "x-original-host", "x-rewrite-url", "x-request-id"];
+const FORWARDING_FAMILY: &[u8] = b"x-forwarded-";
+
+/// Fields that concern one connection only (RFC 9110 section 7.6.1). `TE` and `Trailer` have rules of their own.
+static HOP_BY_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHORIZATION,
+    header::PROXY_AUTHENTICATE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
+];
+
+/// What `Connection` must not nominate: removing it would change what the request means.
+static NEVER_NOMINATED: [HeaderName; 6] =
+    [header::HOST, header::CONTENT_LENGTH, header::AUTHORIZATION, header::COOKIE, header::TE, header::TRAILER];
+
+/// Cleans requests. Built once from the configuration.
+pub struct Hygiene {
+    identity: Identity,
+    /// Identity names, folded.
+    folded: Vec<Vec<u8>>,
+}
+
+/// What every request of one connection is told to have come from.
+pub struct Origin {
+    pub forwarded_for: HeaderValue,
+    pub forwarded: HeaderValue,
+    pub scheme: HeaderValue,
+}
+
+impl Origin {
+    pub fn new(address: std::net::IpAddr, tls: bool) -> Self {
+        let scheme = if tls { "https" } else { "http" };
+        // An IPv6 client on a dual-stack socket is an IPv4 one to everybody who reads the header.
+        let address = address.to_canonical();
+        let node = if address.is_ipv6() { format!("\"[{address}]\"") } else { address.to_string() };
+        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"));
+        Origin {
+            forwarded_for: value(address.to_string()),
+            forwarded: value(format!("for={node};proto={scheme}")),
+            scheme: HeaderValue::from_static(scheme),
+        }
+    }
+}
+
+impl Hygiene {
+    pub fn new(identity: Identity) -> Self {
+        let names = [&identity.subject, &identity.scope, &identity.token_id, &identity.issuer];
+        let folded = names.into_iter().flatten().map(|name| fold(name.as_str())).collect();
+        Hygiene { identity, folded }
+    }
+
+    /// Removes what is hop-by-hop, nominated by `Connection`, or the gateway's to say. One pass over the names; requests
+    /// without such fields are left untouched.
+    pub fn clean_request(&self, headers: &mut HeaderMap) {
+        let keeps_trailers = asks_for_trailers(headers);
+        remove_nominated(headers);
+        let mut condemned: Vec<HeaderName> = Vec::new();
+        condemned.extend(headers.keys().filter(|name| is_hop_by_hop(name) || self.is_ours(name)).cloned());
+        for name in condemned {
+            headers.remove(name);
+        }
+        if keeps_trailers {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        } else {
+            headers.remove(header::TE);
+        }
+    }
+
+    /// Is this name, however spelled, one that only the gateway may set?
+    fn is_ours(&self, name: &HeaderName) -> bool {
+        let name = name.as_str().as_bytes();
+        let family =
+            name.len() > FORWARDING_FAMILY.len() && folds_to(&name[..FORWARDING_FAMILY.len()], FORWARDING_FAMILY);
+        family
+            || FORWARDING.iter().any(|ours| folds_to(name, ours.as_bytes()))
+            || self.folded.iter().any(|ours| folds_to(name, ours))
+    }
+
+    /// The identity headers of a token, ready to be put on each of its requests.
+    pub fn identity_of(&self, token: &VerifiedToken) -> Vec<(HeaderName, HeaderValue)> {
+        let token_id = token.family.map(|id| id.to_string()).or_else(|| token.jti.clone());
+        let values = [
+            (&self.identity.subject, Some(token.subject.clone())),
+            (&self.identity.scope, Some(token.scope.join(" "))),
+            (&self.identity.token_id, token_id),
+            (&self.identity.issuer, Some(token.issuer.to_string())),
+        ];
+        values.into_iter().filter_map(|(name, value)| Some((name.clone()?, safe_value(&value?)))).collect()
+    }
+}
+
+/// Says where the request came from. After [`Hygiene::clean_request`], never before: `Connection` could nominate it.
+pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&HeaderValue>) {
+    headers.insert(HeaderName::from_static("x-forwarded-for"), origin.forwarded_for.clone());
+    headers.insert(HeaderName::from_static("x-forwarded-proto"), origin.scheme.clone());
+    headers.insert(header::FORWARDED, origin.forwarded.clone());
+    if let Some(host) = host {
+        headers.insert(HeaderName::from_static("x-forwarded-host"), host.clone());
+    }
+}
+
+/// Removes what concerned the connection to the upstream only.
+pub fn clean_response(headers: &mut HeaderMap) {
+    remove_nominated(headers);
+    if headers.keys().any(is_hop_by_hop) {
+        for name in &HOP_BY_HOP {
+            headers.remove(name);
+        }
+    }
+}
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
+fn remove_nominated(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::CONNECTION) {
+        return;
+    }
+    let nominated: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .filter(|name| !NEVER_NOMINATED.contains(name))
+        .collect();
+    for name in nominated {
+        headers.remove(name);
+    }
+}
+
+/// `TE: trailers` goes on, as gRPC needs it; any other transfer coding is between the client and us.
+fn asks_for_trailers(headers: &HeaderMap) -> bool {
+    let lists = |value: &HeaderValue| {
+        value.as_bytes().split(|byte| *byte == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    };
+    headers.get_all(header::TE).iter().any(lists)
+}
+
+/// A claim as a header value. What a header cannot carry (control characters, non-ASCII) is percent-encoded as in
+/// RFC 3986, and so is `%` itself: nothing that a token says can end the header and begin another.
+fn safe_value(text: &str) -> HeaderValue {
+    let mut safe = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => safe.push(char::from(byte)),
+            _ => safe.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    HeaderValue::from_str(&safe).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn fold(name: &str) -> Vec<u8> {
+    name.bytes().map(folded).collect()
+}
+
+fn folded(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
+}
+
+/// `ours` is folded already.
+fn folds_to(name: &[u8], ours: &[u8]) -> bool {
+    name.len() == ours.len() && name.iter().zip(ours).all(|(theirs, ours)| folded(*theirs) == *ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(sent: &[(&'static str, &'static str)]) -> Vec<String> {
+        let identity = Identity {
+            subject: Some(HeaderName::from_static("x-auth-subject")),
+            scope: None,
+            token_id: None,
+            issuer: None,
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in sent {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        Hygiene::new(identity).clean_request(&mut headers);
+        headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or("?"))).collect()
+    }
+
+    #[test]
+    fn what_is_the_gateways_to_say_goes_in_every_spelling() {
+        for name in [
+            "x-auth-subject",
+            "x_auth_subject",
+            "x-auth_subject",
+            "x.auth.subject",
+            "x-forwarded-for",
+            "x_forwarded_proto",
+            "x-forwarded-anything",
+            "forwarded",
+            "x-real-ip",
+            "x-original-url",
+            "keep-alive",
+            "proxy-connection",
+            "upgrade",
+        ] {
+            assert!(cleaned(&[(name, "forged"), (name, "again")]).is_empty(), "{name}");
+        }
+        assert_eq!(cleaned(&[("x-auth-subjects", "1"), ("x-forwarded", "2")]).len(), 2, "other names stay");
+    }
+
+    #[test]
+    fn connection_nominates_but_not_what_carries_meaning() {
+        let sent = [
+            ("connection", "close, X-Own, authorization, host"),
+            ("x-own", "1"),
+            ("authorization", "Bearer x"),
+            ("host", "a"),
+        ];
+        assert_eq!(cleaned(&sent), ["authorization: Bearer x", "host: a"]);
+    }
+
+    #[test]
+    fn of_te_only_trailers_goes_on() {
+        assert_eq!(cleaned(&[("te", "gzip, Trailers;q=1, trailers")]), ["te: trailers"]);
+        assert!(cleaned(&[("te", "gzip")]).is_empty());
+    }
+
+    #[test]
+    fn a_claim_cannot_break_out_of_its_header() {
+        assert_eq!(safe_value("a\r\nb: é%"), "a%0D%0Ab: %C3%A9%25");
+    }
 }

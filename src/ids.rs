@@ -99,7 +99,7 @@ impl Serialize for TokenId {
 /// Names one request in the log, in the error body and towards the upstream: 32 hexadecimal digits.
 ///
 /// It is a name: unique, but nothing may rest on it being unguessable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RequestId(u64, u64);
 
 /// Gives out request ids: the first half is random for each source, the second counts. One source a worker, so that no
@@ -137,6 +137,12 @@ impl RequestId {
             }
         }
         text
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -118,6 +118,11 @@ impl Reason {
         matches!(self.status(), StatusCode::UNAUTHORIZED) || self == Reason::InsufficientScope
     }
 
+    /// Was the message so odd that nothing further on its connection can be trusted?
+    pub const fn ends_connection(self) -> bool {
+        matches!(self, Reason::BadHost | Reason::BadFraming | Reason::ConnectRefused | Reason::BodyTimeout)
+    }
+
     /// What `Retry-After` says, for refusals that pass by themselves.
     pub const fn default_retry_after(self) -> Option<Duration> {
         match self.status() {
@@ -139,20 +144,11 @@ pub struct Reject {
     /// The scopes a 403 asks for, space separated.
     pub scope: Option<HeaderValue>,
     pub retry_after: Option<Duration>,
-    /// The request's body was not read: its connection cannot be used again (CVE-2025-4366).
-    pub close: bool,
 }
 
 impl Reject {
     pub fn new(reason: Reason, detail: impl Into<Cow<'static, str>>) -> Self {
-        Reject {
-            reason,
-            detail: detail.into(),
-            allow: None,
-            scope: None,
-            retry_after: reason.default_retry_after(),
-            close: false,
-        }
+        Reject { reason, detail: detail.into(), allow: None, scope: None, retry_after: reason.default_retry_after() }
     }
 
     pub fn allow(mut self, methods: &'static str) -> Self {
@@ -162,11 +158,6 @@ impl Reject {
 
     pub fn needs_scope(mut self, scope: &str) -> Self {
         self.scope = HeaderValue::from_str(scope).ok();
-        self
-    }
-
-    pub fn and_close(mut self) -> Self {
-        self.close = true;
         self
     }
 }

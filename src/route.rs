@@ -1,4 +1,14 @@
-//! Which route a request takes: host, longest path prefix in whole segments, method. Pure.
+//! Which route a request takes: host, then the longest path in whole segments, then method. Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use http::Method;
+
+use crate::path::CanonicalPath;
+use crate::reject::{Reason, Reject};
+use crate::target::without_port;
 
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -8,8 +18,9 @@ pub struct Route {
     /// Lower case, without port. `None` for any.
     pub host: Option<String>,
     /// Empty for any.
-    pub methods: Vec<http::Method>,
-    /// Begins with `/`. With a trailing slash it stands for everything below it; without, also for itself.
+    pub methods: Vec<Method>,
+    /// Begins with `/`. With a trailing slash it stands for everything below it; without, also for itself: `/a` takes `/a`
+    /// and `/a/b`, not `/ab`.
     pub path: String,
     /// Index into the configured upstreams.
     pub upstream: usize,
@@ -24,4 +35,198 @@ pub enum Access {
     Public,
     /// A valid token that carries every one of these scopes.
     Token { scopes: Vec<String> },
+}
+
+/// What becomes of a request.
+pub enum Action<'p> {
+    /// `POST /user/refresh`
+    Refresh,
+    /// `DELETE /token/{tokenId}`
+    Revoke {
+        token_id: &'p str,
+    },
+    /// `GET /.well-known/jwks.json`
+    Keys,
+    Forward(Arc<Route>),
+}
+
+/// The gateway's own paths. They come before every route, so that no route can shadow them.
+pub const REFRESH_PATH: &str = "/user/refresh";
+pub const REVOKE_PREFIX: &str = "/token/";
+pub const KEYS_PATH: &str = "/.well-known/jwks.json";
+
+/// All routes. A look-up costs one hash a path segment, however many routes there are.
+pub struct RouteTable {
+    hosts: HashMap<String, Paths, FixedState>,
+    any_host: Paths,
+}
+
+type Paths = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
+
+impl RouteTable {
+    pub fn new(routes: &[Route]) -> Self {
+        let mut table = RouteTable { hosts: HashMap::default(), any_host: HashMap::default() };
+        for route in routes {
+            let paths = match &route.host {
+                Some(host) => table.hosts.entry(host.clone()).or_default(),
+                None => &mut table.any_host,
+            };
+            paths.entry(route.path.as_bytes().into()).or_default().push(Arc::new(route.clone()));
+        }
+        table
+    }
+
+    /// `host`: as the client sent it, perhaps with a port.
+    pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
+        if let Some(own) = own_action(method, path.as_bytes()) {
+            return own;
+        }
+        let mut refused: Option<&[Arc<Route>]> = None;
+        let here = self.paths_of(host).into_iter().chain([&self.any_host]);
+        for paths in here {
+            for prefix in prefixes(path.as_bytes()) {
+                let Some(routes) = paths.get(prefix) else { continue };
+                match routes.iter().find(|route| takes(route, method)) {
+                    Some(route) => return Ok(Action::Forward(route.clone())),
+                    // The longest prefix decides: a shorter one with looser rules must not catch what it refused.
+                    None => refused = refused.or(Some(routes)),
+                }
+                break;
+            }
+            if refused.is_some() {
+                break;
+            }
+        }
+        match refused {
+            Some(routes) => Err(method_not_allowed(routes)),
+            None => Err(Reason::NoRoute.into()),
+        }
+    }
+}
+
+impl RouteTable {
+    fn paths_of(&self, host: &str) -> Option<&Paths> {
+        if self.hosts.is_empty() {
+            return None;
+        }
+        self.hosts.get(&without_port(host).to_ascii_lowercase())
+    }
+}
+
+fn own_action<'p>(method: &Method, path: &'p [u8]) -> Option<Result<Action<'p>, Reject>> {
+    let only = |allowed: Method, allow, action| {
+        if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allow(allow)) }
+    };
+    if path == REFRESH_PATH.as_bytes() {
+        return Some(only(Method::POST, "POST", Action::Refresh));
+    }
+    if path == KEYS_PATH.as_bytes() {
+        let reads = *method == Method::GET || *method == Method::HEAD;
+        return Some(if reads { Ok(Action::Keys) } else { only(Method::GET, "GET, HEAD", Action::Keys) });
+    }
+    let token_id = path.strip_prefix(REVOKE_PREFIX.as_bytes())?;
+    if token_id.is_empty() || token_id.contains(&b'/') {
+        return None;
+    }
+    // What is not ASCII cannot be a token id; an empty one is answered like any unknown one.
+    let token_id = std::str::from_utf8(token_id).unwrap_or_default();
+    Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }))
+}
+
+/// The path itself, then every shorter prefix of whole segments, each with its trailing slash and without.
+fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut end = Some(path.len());
+    std::iter::from_fn(move || {
+        let prefix = &path[..end?];
+        end = match prefix {
+            [] | [b'/'] => None,
+            [shorter @ .., b'/'] => Some(shorter.len()),
+            _ => prefix.iter().rposition(|byte| *byte == b'/').map(|slash| slash + 1),
+        };
+        Some(prefix)
+    })
+}
+
+fn takes(route: &Route, method: &Method) -> bool {
+    route.methods.is_empty() || route.methods.contains(method) || (route.preflight && *method == Method::OPTIONS)
+}
+
+fn method_not_allowed(routes: &[Arc<Route>]) -> Reject {
+    let names: Vec<&str> = routes.iter().flat_map(|route| &route.methods).map(Method::as_str).collect();
+    let mut reject = Reject::from(Reason::MethodNotAllowed);
+    reject.allow = http::HeaderValue::from_str(&names.join(", ")).ok();
+    reject
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(path: &str, host: Option<&str>, methods: &[Method]) -> Route {
+        Route {
+            name: format!("{} {path}", host.unwrap_or("*")),
+            host: host.map(str::to_owned),
+            methods: methods.to_vec(),
+            path: path.into(),
+            upstream: 0,
+            access: Access::Public,
+            preflight: false,
+        }
+    }
+
+    fn found(table: &RouteTable, host: &str, method: Method, path: &str) -> String {
+        let path = CanonicalPath::parse(path).expect("has one reading");
+        match table.find(host, &method, &path) {
+            Ok(Action::Forward(route)) => route.name.clone(),
+            Ok(Action::Refresh) => "refresh".into(),
+            Ok(Action::Revoke { token_id }) => format!("revoke {token_id}"),
+            Ok(Action::Keys) => "keys".into(),
+            Err(reject) => reject.reason.code().into(),
+        }
+    }
+
+    #[test]
+    fn the_longest_path_in_whole_segments_wins() {
+        let table = RouteTable::new(&[
+            route("/a", None, &[]),
+            route("/a/b/", None, &[]),
+            route("/a/b/c", None, &[Method::GET]),
+            route("/a", Some("x.example"), &[]),
+        ]);
+        for (host, path, name) in [
+            ("", "/a", "* /a"),
+            ("", "/a/", "* /a"),
+            ("", "/%61/x", "* /a"),
+            ("", "/ab", "no_route"),
+            ("", "/", "no_route"),
+            ("", "/a/b", "* /a"),
+            ("", "/a/b/", "* /a/b/"),
+            ("", "/a/b/c/d", "* /a/b/c"),
+            ("", "/a/b/cd", "* /a/b/"),
+            ("X.example:8443", "/a/b/c", "x.example /a"),
+            ("x.example", "/z", "no_route"),
+            ("y.example", "/a", "* /a"),
+        ] {
+            assert_eq!(found(&table, host, Method::GET, path), name, "{host} {path}");
+        }
+        assert_eq!(found(&table, "", Method::POST, "/a/b/c"), "method_not_allowed", "no shorter route may catch it");
+    }
+
+    #[test]
+    fn the_gateways_own_paths_come_first() {
+        let table = RouteTable::new(&[route("/", None, &[])]);
+        for (method, path, name) in [
+            (Method::POST, "/user/refresh", "refresh"),
+            (Method::GET, "/user/refresh", "method_not_allowed"),
+            (Method::POST, "/user/refresh/", "* /"),
+            (Method::DELETE, "/token/abc", "revoke abc"),
+            (Method::GET, "/token/abc", "method_not_allowed"),
+            (Method::DELETE, "/token/", "* /"),
+            (Method::DELETE, "/token/a/b", "* /"),
+            (Method::GET, "/.well-known/jwks.json", "keys"),
+            (Method::POST, "/.well-known/jwks.json", "method_not_allowed"),
+        ] {
+            assert_eq!(found(&table, "", method, path), name, "{path}");
+        }
+    }
 }

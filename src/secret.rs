@@ -1,12 +1,16 @@
-//! Secrets and what is done with them: random numbers, keyed hashes, key derivation, sealing.
+//! Secrets and what is done with them: random numbers, keyed hashes, key derivation, sealing, private files.
 //!
 //! [`Secret`] cannot be printed and is wiped when dropped. The functions are thin names over aws-lc-rs; no cryptography
 //! of our own.
 
 use std::fmt;
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
-use aws_lc_rs::{constant_time, hkdf, hmac, rand};
+use aws_lc_rs::{constant_time, digest, hkdf, hmac, rand};
 use zeroize::Zeroizing;
 
 /// Bytes that must not be seen: no `Display`, no `Clone`, `Debug` prints a placeholder, wiped when dropped.
@@ -52,6 +56,17 @@ fn fill(bytes: &mut [u8]) {
     if rand::fill(bytes).is_err() {
         panic!("the operating system gives no random numbers");
     }
+}
+
+/// SHA-256 over the parts, one after the other.
+pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut hash = [0; 32];
+    hash.copy_from_slice(context.finish().as_ref());
+    hash
 }
 
 /// HMAC-SHA-256 over the parts, one after the other.
@@ -103,6 +118,15 @@ pub fn unseal(key: &Secret, name: &str, sealed: &[u8]) -> Option<Secret> {
     let mut plain = Zeroizing::new(body.to_vec());
     let len = key.open_in_place(nonce, Aad::from(name.as_bytes()), &mut plain).ok()?.len();
     Some(Secret::new(plain[..len].to_vec()))
+}
+
+/// Writes a file that only its owner may read. The mode is set before anything is in it.
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // `mode` is for new files only; an older one may be open to others.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 #[cfg(test)]

@@ -1,6 +1,19 @@
 //! Certificates and rustls: everything between a PEM file and a `ServerConfig`.
+//!
+//! TLS 1.3 and 1.2 by rustls on aws-lc-rs, X25519MLKEM768 offered first. The provider is named at each builder, so that no
+//! process-wide default can decide otherwise.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// `listener.tls`.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,4 +32,152 @@ pub struct CertificateFiles {
     pub certificate: PathBuf,
     /// PEM: PKCS#8, PKCS#1 or SEC1.
     pub key: PathBuf,
+}
+
+impl CertificateFiles {
+    /// The two files of a self-signed certificate.
+    pub fn self_signed(folder: &Path) -> Self {
+        CertificateFiles { certificate: folder.join("self-signed.pem"), key: folder.join("self-signed.key") }
+    }
+}
+
+/// The server side of a listener; `None` for cleartext. A self-signed certificate is made if it is not there yet.
+pub fn server_config(settings: &Settings) -> Result<Option<Arc<ServerConfig>>, String> {
+    let certificates = match settings {
+        Settings::Off => return Ok(None),
+        Settings::SelfSigned { folder } => {
+            let files = CertificateFiles::self_signed(folder);
+            if !files.certificate.exists() || !files.key.exists() {
+                make_self_signed(&files)?;
+            }
+            vec![load(&files)?]
+        }
+        Settings::Certificates(files) => files.iter().map(load).collect::<Result<_, _>>()?,
+    };
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(BySni::new(certificates)?));
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Tickets keep resumption state with the client: no memory here, and they survive the loss of a worker.
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(|error| error.to_string())?;
+    // Each ticket costs the client one line of memory and us 1 µs; one is enough to resume.
+    config.send_tls13_tickets = 1;
+    Ok(Some(Arc::new(config)))
+}
+
+/// The client side, towards an `https://` upstream: the roots in `ca_file`, or the system's.
+pub fn client_config(ca_file: Option<&Path>, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(path) => {
+            for certificate in read_certificates(path)? {
+                roots.add(certificate).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+        None => {
+            // Some systems carry a broken root or two; what matters is that there are good ones.
+            let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err("there are no trusted roots; name some with ca_file".into());
+    }
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+/// Reads a certificate chain and its key, and checks that they belong together.
+pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, String> {
+    let chain = read_certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|error| format!("{}: no private key can be read: {error}", files.key.display()))?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            format!(
+                "the key {} does not belong to the certificate {}",
+                files.key.display(),
+                files.certificate.display()
+            )
+        }
+        other => format!("{}: {other}", files.certificate.display()),
+    })
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let fault = |error| format!("{}: no certificate can be read: {error}", path.display());
+    let chain: Vec<_> = CertificateDer::pem_file_iter(path).map_err(fault)?.collect::<Result<_, _>>().map_err(fault)?;
+    if chain.is_empty() {
+        return Err(format!("{}: there is no certificate in this file", path.display()));
+    }
+    Ok(chain)
+}
+
+/// Makes a P-256 certificate for `localhost`, 127.0.0.1 and ::1, and its key with mode 0600.
+fn make_self_signed(files: &CertificateFiles) -> Result<(), String> {
+    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let made = rcgen::generate_simple_self_signed(names).map_err(|error| error.to_string())?;
+    let folder = files.key.parent().unwrap_or(Path::new("."));
+    let fault = |error| format!("a self-signed certificate cannot be written to {}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(fault)?;
+    crate::secret::write_private(&files.key, made.signing_key.serialize_pem().as_bytes()).map_err(fault)?;
+    fs::write(&files.certificate, made.cert.pem()).map_err(fault)?;
+    tracing::warn!(
+        certificate = %files.certificate.display(),
+        "made a self-signed certificate for localhost; clients have to be told to trust it"
+    );
+    Ok(())
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// The certificate whose names hold the host that the client asks for; the first one otherwise.
+#[derive(Debug)]
+struct BySni {
+    first: Arc<CertifiedKey>,
+    /// Lower case; `*.example.com` under its own spelling.
+    named: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl BySni {
+    fn new(certificates: Vec<CertifiedKey>) -> Result<Self, String> {
+        let certificates: Vec<_> = certificates.into_iter().map(Arc::new).collect();
+        let first = certificates.first().cloned().ok_or("there is no certificate")?;
+        let mut named = HashMap::new();
+        for certificate in &certificates {
+            for name in names_of(certificate)? {
+                named.entry(name).or_insert_with(|| certificate.clone());
+            }
+        }
+        Ok(BySni { first, named })
+    }
+
+    fn find(&self, host: &str) -> Option<&Arc<CertifiedKey>> {
+        let host = host.to_ascii_lowercase();
+        self.named.get(&host).or_else(|| {
+            let (_, parent) = host.split_once('.')?;
+            self.named.get(&format!("*.{parent}"))
+        })
+    }
+}
+
+impl ResolvesServerCert for BySni {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let by_name = hello.server_name().and_then(|host| self.find(host));
+        Some(by_name.unwrap_or(&self.first).clone())
+    }
+}
+
+fn names_of(certificate: &CertifiedKey) -> Result<Vec<String>, String> {
+    let leaf = certificate.end_entity_cert().map_err(|error| error.to_string())?;
+    let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|error| format!("the certificate: {error}"))?;
+    Ok(leaf.valid_dns_names().map(str::to_ascii_lowercase).collect())
 }

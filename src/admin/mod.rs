@@ -1,9 +1,36 @@
 //! The operators' listener: health, readiness, metrics, and the tokens API.
+//!
+//! `/healthz`, `/readyz` and `/metrics` are open, as probes and scrapers have no token; they name no subject. `/admin/v1` asks
+//! for the admin token. The listener has its own thread: it answers while the workers are busy.
 
+mod tokens;
+
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::tls;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::body::Body;
+use crate::broker::Broker;
+use crate::clock::Clock;
+use crate::ids::RequestIds;
+use crate::metrics::Metrics;
+use crate::reject::{Reason, Reject};
+use crate::secret::Secret;
+use crate::{respond, tls};
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,4 +46,112 @@ pub enum SecretSource {
     /// Made on first start with mode 0600.
     File(PathBuf),
     Environment(String),
+}
+
+/// Longest wait for a probe's answer, a handshake, a request head.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub struct Admin {
+    pub broker: Arc<Broker>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Arc<dyn Clock>,
+    pub token: Secret,
+    /// Set once everything is loaded and listening; unset when the process drains.
+    pub serving: Arc<AtomicBool>,
+    pub request_ids: RequestIds,
+}
+
+/// Accepts until the task is dropped.
+pub async fn serve(listener: TcpListener, tls: Option<Arc<ServerConfig>>, admin: Arc<Admin>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(serve_connection(stream, tls.clone(), admin.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accepting an admin connection failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, tls: Option<Arc<ServerConfig>>, admin: Arc<Admin>) {
+    match tls {
+        None => serve_http(stream, admin).await,
+        Some(config) => {
+            let handshake = TlsAcceptor::from(config).accept(stream);
+            if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await {
+                serve_http(stream, admin).await;
+            }
+        }
+    }
+}
+
+async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, admin: Arc<Admin>) {
+    let service = service_fn(move |request| {
+        let admin = admin.clone();
+        async move { Ok::<_, Infallible>(admin.handle(request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    // A connection that breaks off is the caller's affair.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+impl Admin {
+    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+        let wants_problem = respond::wants_problem(request.headers());
+        self.answer(request).await.unwrap_or_else(|refusal| {
+            tracing::debug!(reason = refusal.reason.code(), detail = %refusal.detail, "admin request refused");
+            respond::reject(&refusal, self.request_ids.next(), wants_problem)
+        })
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, "/healthz") => Ok(respond::json(StatusCode::OK, &json!({ "status": "alive" }))),
+            (&Method::GET, "/readyz") => Ok(self.readiness().await),
+            (&Method::GET, "/metrics") => Ok(self.show_metrics()),
+            (_, "/healthz" | "/readyz" | "/metrics") => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
+            _ => {
+                self.check_token(request.headers())?;
+                tokens::answer(self, request).await
+            }
+        }
+    }
+
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Reject> {
+        let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        if sent.is_some_and(|sent| self.token.matches(sent)) {
+            return Ok(());
+        }
+        Err(Reason::AdminTokenWrong.into())
+    }
+
+    /// Ready means: a request sent now would be served, and a revocation would be durable.
+    async fn readiness(&self) -> Response<Body> {
+        let fault = if !self.serving.load(Ordering::Acquire) {
+            Some("starting or draining".to_owned())
+        } else {
+            match tokio::time::timeout(PATIENCE, self.broker.store.check()).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(format!("store: {error}")),
+                Err(_) => Some("store: no answer".into()),
+            }
+        };
+        match fault {
+            None => respond::json(StatusCode::OK, &json!({ "status": "ready" })),
+            Some(fault) => {
+                respond::json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "status": "not ready", "reason": fault }))
+            }
+        }
+    }
+
+    fn show_metrics(&self) -> Response<Body> {
+        let mut response = Response::new(Body::full(self.metrics.render()));
+        let format = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, format);
+        response
+    }
 }

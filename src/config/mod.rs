@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::family::Lifetimes;
+use crate::token::keys::KeySet;
 use crate::token::{Algorithm, Issuer};
 use crate::{access_log, admin, headers, route, server, upstream};
 
@@ -73,4 +74,27 @@ pub struct Limits {
     pub token_size: usize,
     /// `limits.token_cache`: bytes that verified tokens may take.
     pub token_cache: usize,
+}
+
+impl KeyFile {
+    pub fn path(&self) -> &PathBuf {
+        match self {
+            KeyFile::Jwks(path) | KeyFile::Pem(path) | KeyFile::Secret(path) => path,
+        }
+    }
+
+    /// Reads the keys and admits them on the issuer's terms.
+    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, String> {
+        let path = self.path();
+        let content = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let keys = match self {
+            KeyFile::Jwks(_) => match std::str::from_utf8(&content) {
+                Ok(text) => KeySet::from_jwks(text, &issuer.algorithms),
+                Err(_) => Err("this is not UTF-8".into()),
+            },
+            KeyFile::Pem(_) => KeySet::from_pem(&content, &issuer.algorithms),
+            KeyFile::Secret(_) => KeySet::from_secret(content.trim_ascii_end(), &issuer.algorithms),
+        };
+        keys.map_err(|fault| format!("{}: {fault}", path.display()))
+    }
 }

@@ -27,7 +27,7 @@ pub type Enforce = Arc<dyn Fn(&Revocation) + Send + Sync>;
 
 /// The decision that [`Store::rotate`] makes inside its transaction: from the family and its subject's watermark, as they
 /// are at that moment, to what happens.
-pub type DecideRotation = Box<dyn FnOnce(Option<&Family>, Option<UnixTime>, &PresentedToken) -> Rotation + Send>;
+pub type DecideRotation = Box<dyn Fn(Option<&Family>, Option<UnixTime>, &PresentedToken) -> Rotation + Send>;
 
 /// Who may revoke a family: the decision that [`Store::revoke_family`] makes inside its transaction.
 #[derive(Clone, Debug)]

@@ -1,7 +1,26 @@
 //! The backends: groups of servers, and the worker's own pools of connections to them.
+//!
+//! [`Upstream::send`] picks a server, takes a pooled connection or opens one, and sends. A request is sent a second time
+//! only where nothing can be done twice: it was never written, or no server could be connected to.
 
+mod connect;
+mod pool;
+
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use http::uri::Scheme;
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+
+use crate::body::{Body, BodyError};
+use crate::metrics::WorkerMetrics;
+use crate::reject::{Reason, Reject};
+
+pub use pool::{Lease, Server};
 
 /// `[[upstream]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +33,7 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// How long an idle connection is kept. Below the backend's own limit (Node: 5 s), or it closes first.
     pub idle_timeout: Duration,
-    /// Connections to one server, for each worker.
+    /// Requests under way to one server, for each worker.
     pub connections: usize,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
@@ -33,4 +52,109 @@ pub struct ServerSettings {
 pub enum Protocol {
     Http1,
     Http2,
+}
+
+/// One group of servers.
+pub struct Upstream {
+    pub name: Arc<str>,
+    pub settings: Settings,
+    /// For requests that do not keep the client's Host: the first server's.
+    pub host: HeaderValue,
+    pub scheme: Scheme,
+    servers: Vec<Arc<Server>>,
+    turn: AtomicUsize,
+}
+
+/// An answer, and the connection it comes over, which is lent until the body's end.
+pub type Answer = (Response<Incoming>, Lease);
+
+impl Upstream {
+    /// For so many workers. Fails if `ca_file` cannot be used.
+    pub fn new(settings: Settings, workers: usize) -> Result<Self, String> {
+        let first = settings.servers.first().ok_or("an upstream needs a server")?;
+        let scheme = if first.tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let host = format!("{}:{}", first.host, first.port);
+        let host = HeaderValue::from_str(&host).map_err(|_| format!("{host:?} is not a host"))?;
+        let servers = settings.servers.iter().map(|server| Server::new(server, &settings, workers).map(Arc::new));
+        Ok(Upstream {
+            host,
+            scheme,
+            name: settings.name.as_str().into(),
+            servers: servers.collect::<Result<_, String>>()?,
+            turn: AtomicUsize::new(0),
+            settings,
+        })
+    }
+
+    /// Sends to the next server in turn; if it cannot be connected to, to the one after it, each once.
+    pub async fn send(
+        &self,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        mut request: Request<Body>,
+    ) -> Result<Answer, Failure> {
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut tried = 0;
+        loop {
+            let server = &self.servers[first.wrapping_add(tried) % self.servers.len()];
+            tried += 1;
+            match server.send(worker, metrics, request).await {
+                Ok(answer) => return Ok(answer),
+                Err((failure, Some(unsent))) if tried < self.servers.len() && failure.is_connect() => request = *unsent,
+                Err((failure, _)) => return Err(failure),
+            }
+        }
+    }
+}
+
+/// Why an upstream gave no answer.
+#[derive(Debug)]
+pub enum Failure {
+    Connect(String),
+    ConnectTimeout(String),
+    /// `connections` are in use, and none became free in time.
+    Busy(String),
+    /// It closed, reset, or spoke something else than HTTP.
+    Broken(hyper::Error),
+}
+
+impl Failure {
+    fn is_connect(&self) -> bool {
+        matches!(self, Failure::Connect(_) | Failure::ConnectTimeout(_) | Failure::Busy(_))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Connect(text) | Failure::ConnectTimeout(text) | Failure::Busy(text) => f.write_str(text),
+            Failure::Broken(error) => {
+                write!(f, "{error}")?;
+                let mut cause = std::error::Error::source(error);
+                while let Some(error) = cause {
+                    write!(f, ": {error}")?;
+                    cause = error.source();
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl From<Failure> for Reject {
+    fn from(failure: Failure) -> Reject {
+        let reason = match &failure {
+            Failure::Connect(_) => Reason::UpstreamConnect,
+            Failure::ConnectTimeout(_) => Reason::UpstreamConnectTimeout,
+            Failure::Busy(_) => Reason::UpstreamBusy,
+            // hyper reports a fault of the request's own body as the connection's: the client's fault, not the upstream's.
+            Failure::Broken(error) => match std::error::Error::source(error).and_then(|cause| cause.downcast_ref()) {
+                Some(BodyError::TooLarge) => Reason::BodyTooLarge,
+                Some(BodyError::Silent(_)) => Reason::BodyTimeout,
+                Some(BodyError::Http(_)) => Reason::BadFraming,
+                None => Reason::UpstreamBroken,
+            },
+        };
+        Reject::new(reason, failure.to_string())
+    }
 }

@@ -1,0 +1,161 @@
+//! `/admin/v1`: issue, list and revoke token families.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST /admin/v1/tokens` `{"sub", "scope"?, "aud"?, "clientId"?, "claims"?, "label"?, "idle"?, "absolute"?}` | 201, the pair and `tokenId` |
+//! | `GET /admin/v1/subjects/{sub}/tokens` | 200, `{"tokens": […]}`, newest first |
+//! | `DELETE /admin/v1/tokens/{tokenId}` | 200 `{"success": true}`; 404 |
+
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Admin, PATIENCE};
+use crate::body::{self, Body};
+use crate::broker::issue::{Login, RESERVED_CLAIMS};
+use crate::broker::{BODY_LIMIT, revoke};
+use crate::clock::UnixTime;
+use crate::family::Family;
+use crate::ids::TokenId;
+use crate::path;
+use crate::reject::{Reason, Reject};
+use crate::respond;
+use crate::store::RevokedBy;
+
+/// The body of an issue call. Lifetimes are in seconds and may only be shorter than the configured ones.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct IssueRequest {
+    sub: String,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    aud: Audience,
+    #[serde(default)]
+    client_id: String,
+    #[serde(default)]
+    claims: Map<String, Value>,
+    #[serde(default)]
+    label: String,
+    idle: Option<u64>,
+    absolute: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Default for Audience {
+    fn default() -> Self {
+        Audience::Several(Vec::new())
+    }
+}
+
+/// One family as an operator or a "your devices" page sees it. Times are RFC 3339.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    token_id: TokenId,
+    sub: String,
+    scope: String,
+    label: String,
+    state: &'static str,
+    created_at: String,
+    last_used_at: String,
+    idle_expiry: String,
+    absolute_expiry: String,
+}
+
+pub(super) async fn answer(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
+    let place = request.uri().path().to_owned();
+    let Some(place) = place.strip_prefix("/admin/v1/") else { return Err(Reason::NoRoute.into()) };
+    let segments: Vec<&str> = place.split('/').collect();
+    match (request.method(), &segments[..]) {
+        (&Method::POST, ["tokens"]) => issue(admin, request).await,
+        (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("POST")),
+        (&Method::DELETE, ["tokens", id]) => revoke_one(admin, id).await,
+        (_, ["tokens", _]) => Err(Reject::from(Reason::MethodNotAllowed).allow("DELETE")),
+        (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, subject).await,
+        (_, ["subjects", _, "tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
+        _ => Err(Reason::NoRoute.into()),
+    }
+}
+
+async fn issue(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
+    let incoming = Body::incoming(request.into_body()).silent_for_at_most(PATIENCE);
+    let content = body::read(incoming, BODY_LIMIT).await?;
+    let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
+    let wanted: IssueRequest = serde_json::from_slice(&content).map_err(|error| bad(error.to_string()))?;
+    let login = login(wanted).map_err(bad)?;
+    let mut pair = admin.broker.issue(login, admin.clock.now()).await?;
+    pair.show_token_id();
+    Ok(respond::json(StatusCode::CREATED, &pair))
+}
+
+fn login(wanted: IssueRequest) -> Result<Login, String> {
+    if wanted.sub.is_empty() || wanted.sub.len() > 255 {
+        return Err("sub must have 1 to 255 bytes".into());
+    }
+    if let Some(name) = wanted.claims.keys().find(|name| RESERVED_CLAIMS.contains(&name.as_str())) {
+        return Err(format!("the claim {name} is the gateway's own to set"));
+    }
+    // RFC 6749 section 3.3: printable ASCII without quote and backslash, spaces between.
+    let scope_character = |byte: u8| matches!(byte, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    if !wanted.scope.bytes().all(scope_character) {
+        return Err("scope holds a character that no scope may have".into());
+    }
+    Ok(Login {
+        subject: wanted.sub,
+        scope: wanted.scope,
+        audience: match wanted.aud {
+            Audience::One(aud) => vec![aud],
+            Audience::Several(auds) => auds,
+        },
+        client_id: wanted.client_id,
+        claims: wanted.claims,
+        label: wanted.label,
+        idle: wanted.idle.map(Duration::from_secs),
+        absolute: wanted.absolute.map(Duration::from_secs),
+    })
+}
+
+async fn list(admin: &Admin, subject: &str) -> Result<Response<Body>, Reject> {
+    let subject = String::from_utf8(path::decode(subject.as_bytes()).into_owned());
+    let subject = subject.map_err(|_| Reject::new(Reason::BadParameter, "the subject is not UTF-8"))?;
+    let families = admin.broker.store.families_of(subject).await?;
+    let now = admin.clock.now();
+    let tokens: Vec<Listed> = families.into_iter().map(|family| Listed::of(family, now)).collect();
+    Ok(respond::json(StatusCode::OK, &json!({ "tokens": tokens })))
+}
+
+async fn revoke_one(admin: &Admin, parameter: &str) -> Result<Response<Body>, Reject> {
+    let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
+    admin.broker.revoke_by(family, RevokedBy::Admin, admin.clock.now()).await?;
+    Ok(respond::json(StatusCode::OK, &json!({ "success": true })))
+}
+
+impl Listed {
+    fn of(family: Family, now: UnixTime) -> Self {
+        Listed {
+            token_id: family.id,
+            state: match family.revoked {
+                Some(_) => "revoked",
+                None if family.is_live(now) => "live",
+                None => "expired",
+            },
+            sub: family.subject,
+            scope: family.scope,
+            label: family.label,
+            created_at: family.created_at.to_string(),
+            last_used_at: family.last_used_at.to_string(),
+            idle_expiry: family.idle_expiry.to_string(),
+            absolute_expiry: family.absolute_expiry.to_string(),
+        }
+    }
+}

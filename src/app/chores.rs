@@ -1,0 +1,74 @@
+//! What goes on beside requests, on the control thread: the admin listener, and housekeeping at its intervals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::prepare::Foundation;
+use super::sockets::AdminSocket;
+use crate::admin::{self, Admin};
+use crate::clock::Clock;
+use crate::socket;
+
+/// Confirmations reach the store this late at most.
+const CONFIRM: Duration = Duration::from_millis(500);
+const TIDY: Duration = Duration::from_secs(5);
+const SWEEP: Duration = Duration::from_secs(30);
+/// Rows in one sweep: small, so that no refresh waits long behind it.
+const SWEPT_AT_ONCE: usize = 500;
+
+/// Runs until `stopped`.
+pub(super) async fn run(
+    foundation: Foundation,
+    clock: Arc<dyn Clock>,
+    admin: Arc<Admin>,
+    sockets: AdminSocket,
+    mut stopped: watch::Receiver<bool>,
+) {
+    match socket::into_tokio(sockets.socket) {
+        Ok(listener) => drop(tokio::spawn(admin::serve(listener, sockets.tls, admin))),
+        Err(error) => tracing::error!(%error, "the admin listener cannot be used"),
+    }
+    let mut confirm = every(CONFIRM);
+    let mut tidy = every(TIDY);
+    let mut sweep = every(SWEEP);
+    loop {
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            _ = confirm.tick() => flush_confirmations(&foundation).await,
+            _ = tidy.tick() => foundation.revocations.tidy(),
+            _ = sweep.tick() => sweep_store(&foundation, &*clock).await,
+        }
+    }
+    // What was seen in use is worth a last write.
+    flush_confirmations(&foundation).await;
+}
+
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut interval = interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+async fn flush_confirmations(foundation: &Foundation) {
+    let seen = foundation.confirmations.drain();
+    if seen.is_empty() {
+        return;
+    }
+    if let Err(error) = foundation.store.confirm(seen).await {
+        // Losing them makes rotation more lenient, nothing else.
+        tracing::warn!(%error, "confirmations were not written");
+    }
+}
+
+async fn sweep_store(foundation: &Foundation, clock: &dyn Clock) {
+    loop {
+        match foundation.store.sweep(clock.now(), SWEPT_AT_ONCE).await {
+            Ok(swept) if swept >= SWEPT_AT_ONCE => {}
+            Ok(_) => return,
+            Err(error) => return tracing::warn!(%error, "the store was not swept"),
+        }
+    }
+}

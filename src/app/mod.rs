@@ -1,0 +1,147 @@
+//! Wiring: from a [`Config`] to a running gateway, and to its orderly end.
+//!
+//! The order of the start is part of its safety: secrets, store, the whole revocation set, keys, addresses; the first
+//! connection is accepted when all of that stands. Every thread and task has its owner here, who can stop it.
+
+mod chores;
+mod prepare;
+mod sockets;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Semaphore, watch};
+
+use crate::access_log::AccessLog;
+use crate::admin::Admin;
+use crate::broker::Broker;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::gateway::Worker;
+use crate::ids::RequestIds;
+use crate::metrics::Metrics;
+use crate::server::{self, Shared};
+
+use prepare::Foundation;
+use sockets::Sockets;
+
+/// Why the gateway did not start. Nothing of it is left running.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<String> for StartError {
+    fn from(fault: String) -> Self {
+        StartError(fault)
+    }
+}
+
+/// A gateway that is running. [`Running::drain`] ends it in order; so does dropping it.
+pub struct Running {
+    /// Where the listeners are, in the order of the configuration; port 0 has become a real one.
+    pub addresses: Vec<SocketAddr>,
+    pub admin_address: SocketAddr,
+    pub broker: Arc<Broker>,
+    pub metrics: Arc<Metrics>,
+    serving: Arc<AtomicBool>,
+    draining: watch::Sender<bool>,
+    workers: Vec<JoinHandle<()>>,
+    stop_control: watch::Sender<bool>,
+    control: Option<JoinHandle<()>>,
+    /// Last: it writes the lines of the requests that the workers ended with.
+    log: Option<AccessLog>,
+}
+
+/// Starts everything that `config` describes.
+pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no runtime can be made: {error}"))?;
+    let foundation = runtime.block_on(Foundation::lay(&config, clock.clone()))?;
+    let gateway = foundation.gateway(&config, clock.clone())?;
+    let mut metrics = Metrics::new(config.workers);
+    foundation.show(&mut metrics);
+    let metrics = Arc::new(metrics);
+    let log = open_log(&config, &metrics)?;
+
+    // From here on the outside sees us: at all addresses, or at none.
+    let sockets = Sockets::bind(&config)?;
+    let (addresses, admin_address) = (sockets.addresses.clone(), sockets.admin_address);
+    let (draining, drains) = watch::channel(false);
+    let shared = Arc::new(Shared {
+        gateway: ArcSwap::from_pointee(gateway),
+        places: Arc::new(Semaphore::new(config.connections.connections.min(Semaphore::MAX_PERMITS))),
+        settings: config.connections.clone(),
+        draining: drains,
+    });
+    let mut workers = Vec::with_capacity(config.workers);
+    for (number, listeners) in sockets.listeners.into_iter().enumerate() {
+        let worker = Arc::new(Worker {
+            number,
+            request_ids: RequestIds::new(),
+            metrics: metrics.worker(number),
+            log: log.as_ref().map(|log| log.buffer(number)),
+        });
+        let spawned = server::spawn(worker, listeners, shared.clone());
+        workers.push(spawned.map_err(|error| format!("worker {number} cannot start: {error}"))?);
+    }
+
+    let serving = Arc::new(AtomicBool::new(true));
+    let admin = Arc::new(Admin {
+        broker: foundation.broker.clone(),
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        token: prepare::admin_token(&config.admin.token)?,
+        serving: serving.clone(),
+        request_ids: RequestIds::new(),
+    });
+    let (stop_control, stopped) = watch::channel(false);
+    let broker = foundation.broker.clone();
+    let control = std::thread::Builder::new()
+        .name("control".into())
+        .spawn(move || runtime.block_on(chores::run(foundation, clock, admin, sockets.admin, stopped)))
+        .map_err(|error| format!("the control thread cannot start: {error}"))?;
+    let control = Some(control);
+    Ok(Running { addresses, admin_address, broker, metrics, serving, draining, workers, stop_control, control, log })
+}
+
+fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, String> {
+    let workers: Vec<_> = (0..config.workers).map(|number| metrics.worker(number)).collect();
+    AccessLog::open(&config.access_log, &workers).map_err(|error| format!("the access log cannot be opened: {error}"))
+}
+
+impl Running {
+    /// Says "not ready", stops accepting, lets every request end within `timeouts.drain`, and then everything else.
+    pub fn drain(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.serving.store(false, Ordering::Release);
+        let _ = self.draining.send(true);
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has ended, too.
+            let _ = worker.join();
+        }
+        // The admin listener stays to the end: whoever watches the drain asks it.
+        let _ = self.stop_control.send(true);
+        if let Some(control) = self.control.take() {
+            let _ = control.join();
+        }
+        self.log = None;
+    }
+}

@@ -1,0 +1,250 @@
+//! What has to stand before the first connection: secrets, store, revocation set, keys.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::admin::SecretSource;
+use crate::authenticate::Authenticator;
+use crate::broker::{self, Broker};
+use crate::clock::{Clock, UnixTime};
+use crate::config::{Config, TokenSettings};
+use crate::confirmations::Confirmations;
+use crate::family::refresh_token::Roots;
+use crate::family::revocation::Revocation;
+use crate::forward::Forwarder;
+use crate::gateway::Gateway;
+use crate::headers::Hygiene;
+use crate::ids::{from_base62, to_base62};
+use crate::keyring::{Keyring, Keys};
+use crate::metrics::Metrics;
+use crate::revocations::Revocations;
+use crate::route::RouteTable;
+use crate::secret::{self, Secret};
+use crate::store::sqlite::{self, SqliteStore};
+use crate::store::{Store, StoredKey};
+use crate::token::sign::{SigningKey, generate_pem};
+use crate::token::verify::TrustedIssuer;
+use crate::token::{Issuer, algorithm_name};
+use crate::upstream::Upstream;
+use crate::verified::VerifiedTokens;
+
+/// Everything that requests share and that outlives a change of routes.
+pub(super) struct Foundation {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) revocations: Arc<Revocations>,
+    pub(super) confirmations: Arc<Confirmations>,
+    pub(super) broker: Arc<Broker>,
+    keyring: Arc<Keyring>,
+    verified: Arc<VerifiedTokens>,
+}
+
+impl Foundation {
+    pub(super) async fn lay(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let now = clock.now();
+        let roots = Arc::new(read_roots(&config.store.secret)?);
+        let revocations = Arc::new(Revocations::new());
+        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock)?);
+        load_revocations(&*store, &revocations, now).await?;
+        let keyring = Arc::new(Keyring::new(read_keys(config, &*store, &roots, now).await?));
+        let confirmations = Arc::new(Confirmations::default());
+        let broker = Arc::new(Broker {
+            settings: broker_settings(&config.tokens),
+            store: store.clone(),
+            roots,
+            keyring: keyring.clone(),
+            confirmations: confirmations.clone(),
+        });
+        let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
+        Ok(Foundation { store, revocations, confirmations, broker, keyring, verified })
+    }
+
+    pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
+        let hygiene = Arc::new(Hygiene::new(config.identity.clone()));
+        let upstreams = config.upstreams.iter().map(|upstream| {
+            let named = |fault| format!("upstream {}: {fault}", upstream.name);
+            Upstream::new(upstream.clone(), config.workers).map_err(named)
+        });
+        Ok(Gateway {
+            clock,
+            routes: RouteTable::new(&config.routes),
+            authenticator: Authenticator {
+                keyring: self.keyring.clone(),
+                revocations: self.revocations.clone(),
+                verified: self.verified.clone(),
+                confirmations: self.confirmations.clone(),
+                hygiene: hygiene.clone(),
+                token_size: config.limits.token_size,
+            },
+            broker: self.broker.clone(),
+            keyring: self.keyring.clone(),
+            forwarder: Forwarder {
+                upstreams: upstreams.collect::<Result<_, String>>()?,
+                hygiene,
+                body_idle: config.connections.body_idle,
+                body_size: config.connections.body_size.unwrap_or(u64::MAX),
+            },
+            uri_size: config.connections.uri_size,
+            body_idle: config.connections.body_idle,
+        })
+    }
+
+    /// What of this can be measured.
+    pub(super) fn show(&self, metrics: &mut Metrics) {
+        let revocations = self.revocations.clone();
+        metrics.gauge("revocations", "Entries in the revocation set", move || revocations.len() as f64);
+        let revocations = self.revocations.clone();
+        metrics.gauge("revocation_sequence", "Newest entry of the store's log that is enforced", move || {
+            revocations.sequence() as f64
+        });
+        let verified = self.verified.clone();
+        metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.len() as f64);
+    }
+}
+
+fn broker_settings(tokens: &TokenSettings) -> broker::Settings {
+    broker::Settings {
+        issuer: tokens.issuer.clone(),
+        audience: tokens.audience.clone(),
+        lifetimes: tokens.lifetimes,
+        families: tokens.families,
+        expires_at_milliseconds: tokens.expires_at_milliseconds,
+        extra_fields: tokens.extra_fields,
+    }
+}
+
+fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
+    let own = config.tokens.lifetimes.access + config.tokens.leeway;
+    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
+    let settings = sqlite::Settings {
+        issuer: config.tokens.issuer.clone(),
+        longest_life: foreign.fold(own, std::time::Duration::max),
+    };
+    let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
+    SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())
+}
+
+/// The whole set, before anything is served: a gateway that starts with a part of it would let revoked tokens in.
+async fn load_revocations(store: &dyn Store, revocations: &Revocations, now: UnixTime) -> Result<(), String> {
+    let entries = store.revocations_since(0, now).await.map_err(|error| error.to_string())?;
+    for entry in &entries {
+        revocations.enforce(entry, now);
+    }
+    revocations.tidy();
+    tracing::info!(entries = entries.len(), "loaded the revocation set");
+    Ok(())
+}
+
+async fn read_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
+    let signing = Arc::new(signing_key(&config.tokens, store, roots, now).await?);
+    let tokens = &config.tokens;
+    let own = Issuer {
+        issuer: tokens.issuer.as_str().into(),
+        audience: tokens.audience.clone(),
+        algorithms: vec![tokens.algorithm],
+        types: vec!["at+jwt".into()],
+        leeway: tokens.leeway,
+        max_lifetime: tokens.lifetimes.access,
+        own: true,
+    };
+    let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(signing.verifying_keys()?) }];
+    for issuer in &config.issuers {
+        let keys = issuer.keys.read(&issuer.policy)?;
+        issuers.push(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) });
+    }
+    Ok(Keys::new(issuers, signing))
+}
+
+/// The operator's own key, or the one in the store, made if there is none yet.
+async fn signing_key(
+    tokens: &TokenSettings,
+    store: &dyn Store,
+    roots: &Roots,
+    now: UnixTime,
+) -> Result<SigningKey, String> {
+    if let Some(path) = &tokens.signing_key_file {
+        let pem = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        return SigningKey::from_pem(&pem, tokens.algorithm).map_err(|fault| format!("{}: {fault}", path.display()));
+    }
+    let algorithm = algorithm_name(tokens.algorithm);
+    let fault = |error: crate::store::StoreError| error.to_string();
+    let mut stored = store.signing_keys().await.map_err(fault)?;
+    if !stored.iter().any(|key| key.algorithm == algorithm) {
+        let made = seal_new_key(tokens, roots, now)?;
+        stored = store.add_first_signing_key(made).await.map_err(fault)?;
+    }
+    let key = stored.iter().find(|key| key.algorithm == algorithm).ok_or("the store has no signing key")?;
+    let pem = roots
+        .secrets()
+        .find_map(|root| secret::unseal(&sealing_key(root), &key.kid, &key.sealed))
+        .ok_or("the store's signing key was sealed under another root secret: is store.secret_file the right one?")?;
+    SigningKey::from_pem(pem.expose(), tokens.algorithm)
+}
+
+fn seal_new_key(tokens: &TokenSettings, roots: &Roots, now: UnixTime) -> Result<StoredKey, String> {
+    let pem = generate_pem(tokens.algorithm)?;
+    let kid = SigningKey::from_pem(pem.expose(), tokens.algorithm)?.kid;
+    let root = roots.newest_secret().ok_or("there is no root secret")?;
+    let sealed = secret::seal(&sealing_key(root), &kid, pem.expose()).ok_or("sealing failed")?;
+    tracing::info!(kid, "made a signing key");
+    Ok(StoredKey { kid, algorithm: algorithm_name(tokens.algorithm).into(), sealed, created_at: now })
+}
+
+fn sealing_key(root: &Secret) -> Secret {
+    secret::derive(root, b"", "bearward signing keys v1")
+}
+
+/// The root secrets: lines of a number and 43 base62 characters, the newest last.
+fn read_roots(source: &SecretSource) -> Result<Roots, String> {
+    let text = read_secret(source, || format!("1 {}\n", new_secret_text()))?;
+    let mut roots = Vec::new();
+    for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let root = parse_root(line);
+        roots.push(root.ok_or_else(|| format!("line {} of the root secrets is not a number and a secret", place + 1))?);
+    }
+    let mut roots = roots.into_iter();
+    let first = roots.next().ok_or("the file of root secrets is empty")?;
+    Ok(Roots::new(first, roots.collect()))
+}
+
+fn parse_root(line: &str) -> Option<(u8, Secret)> {
+    let (number, secret) = line.trim().split_once(' ')?;
+    let bytes: [u8; 32] = from_base62(secret.trim()).filter(|_| secret.trim().len() == 43)?;
+    Some((number.parse().ok()?, Secret::new(bytes.to_vec())))
+}
+
+pub(super) fn admin_token(source: &SecretSource) -> Result<Secret, String> {
+    let text = read_secret(source, || format!("{}\n", new_secret_text()))?;
+    let token = text.trim();
+    if token.len() < 32 {
+        return Err("the admin token is shorter than 32 characters".into());
+    }
+    Ok(Secret::new(token.as_bytes().to_vec()))
+}
+
+/// 256 random bits in base62.
+fn new_secret_text() -> String {
+    to_base62(&secret::random::<32>(), 43)
+}
+
+fn read_secret(source: &SecretSource, make: impl FnOnce() -> String) -> Result<String, String> {
+    match source {
+        SecretSource::Environment(name) => {
+            std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))
+        }
+        SecretSource::File(path) => read_or_make(path, make).map_err(|error| format!("{}: {error}", path.display())),
+    }
+}
+
+fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = make();
+            secret::write_private(path, text.as_bytes())?;
+            tracing::info!(file = %path.display(), "made a secret");
+            Ok(text)
+        }
+        read => read,
+    }
+}

@@ -1,0 +1,51 @@
+//! All sockets of the gateway, bound together or not at all.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use crate::config::Config;
+use crate::server::Listener;
+use crate::{socket, tls};
+
+pub(super) struct Sockets {
+    /// For each worker, its own of every listener.
+    pub(super) listeners: Vec<Vec<Listener>>,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) admin: AdminSocket,
+    pub(super) admin_address: SocketAddr,
+}
+
+pub(super) struct AdminSocket {
+    pub(super) socket: TcpListener,
+    pub(super) tls: Option<Arc<ServerConfig>>,
+}
+
+impl Sockets {
+    pub(super) fn bind(config: &Config) -> Result<Self, String> {
+        let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
+        let mut addresses = Vec::new();
+        for settings in &config.listeners {
+            let tls = tls::server_config(&settings.tls)?;
+            let (sockets, address) = bind(settings.address, config.workers)?;
+            for (own, socket) in listeners.iter_mut().zip(sockets) {
+                own.push(Listener { socket, tls: tls.clone() });
+            }
+            addresses.push(address);
+        }
+        let tls = tls::server_config(&config.admin.tls)?;
+        let (mut sockets, admin_address) = bind(config.admin.address, 1)?;
+        let socket = sockets.pop().ok_or("the admin address has no socket")?;
+        Ok(Sockets { listeners, addresses, admin: AdminSocket { socket, tls }, admin_address })
+    }
+}
+
+/// `count` sockets at one address, and which address that is if the port was left to the system.
+fn bind(address: SocketAddr, count: usize) -> Result<(Vec<TcpListener>, SocketAddr), String> {
+    let bound = socket::bind(address, count).and_then(|sockets| {
+        let address = sockets.first().map_or(Ok(address), TcpListener::local_addr)?;
+        Ok((sockets, address))
+    });
+    bound.map_err(|error| format!("{address} cannot be listened at: {error}"))
+}

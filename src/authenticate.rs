@@ -1,0 +1,108 @@
+//! Step 1: from a request's headers to a [`Caller`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use crate::bearer::{self, BearerToken};
+use crate::clock::UnixTime;
+use crate::confirmations::Confirmations;
+use crate::headers::Hygiene;
+use crate::keyring::Keyring;
+use crate::metrics::WorkerMetrics;
+use crate::reject::{Reason, Reject};
+use crate::revocations::{RevocationKeys, Revocations};
+use crate::token::verify::verify;
+use crate::token::{Validity, VerifiedToken};
+use crate::verified::{Known, VerifiedTokens};
+
+/// Who is asking: a token that is verified, in its time, and not revoked as of this request. Only this module makes one.
+pub struct Caller {
+    known: Arc<Known>,
+}
+
+impl Caller {
+    pub fn token(&self) -> &Arc<VerifiedToken> {
+        &self.known.token
+    }
+
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+}
+
+pub struct Authenticator {
+    pub keyring: Arc<Keyring>,
+    pub revocations: Arc<Revocations>,
+    pub verified: Arc<VerifiedTokens>,
+    pub confirmations: Arc<Confirmations>,
+    pub hygiene: Arc<Hygiene>,
+    /// `limits.token_size`
+    pub token_size: usize,
+}
+
+impl Authenticator {
+    /// Exactly one token, and a good one.
+    pub fn authenticate(&self, headers: &HeaderMap, now: UnixTime, metrics: &WorkerMetrics) -> Result<Caller, Reject> {
+        let bearer = bearer::find(headers, self.token_size)?;
+        // Before the look-up: if keys are swapped meanwhile, the entry is of the past.
+        let generation = self.keyring.generation();
+        let known = match self.verified.find(bearer, generation) {
+            Some(known) => {
+                metrics.token_cache_hits.one();
+                // Time and revocation are asked again: the cache remembers a signature, not a verdict.
+                known.token.check_time(now, Validity::Live)?;
+                known
+            }
+            None => {
+                metrics.token_cache_misses.one();
+                self.get_to_know(bearer, generation, now)?
+            }
+        };
+        known.check_revocation(&self.revocations)?;
+        Ok(Caller { known })
+    }
+
+    fn get_to_know(&self, bearer: BearerToken<'_>, generation: u64, now: UnixTime) -> Result<Arc<Known>, Reject> {
+        if self.verified.is_forged(bearer, generation) {
+            return Err(Reject::new(Reason::BadSignature, "the same token again"));
+        }
+        let token = match verify(bearer.as_str(), &self.keyring.keys().issuers, now, Validity::Live) {
+            Ok(token) => token,
+            Err(reject) => {
+                // Only what costs a signature is worth remembering; and no other verdict is final.
+                if reject.reason == Reason::BadSignature {
+                    self.verified.insert_forged(bearer, generation);
+                }
+                return Err(reject);
+            }
+        };
+        let identity = self.hygiene.identity_of(&token);
+        let known = Arc::new(Known::new(token, identity, generation));
+        known.check_revocation(&self.revocations)?;
+        if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {
+            self.confirmations.note(family, generation);
+        }
+        self.verified.insert(bearer, known.clone());
+        Ok(known)
+    }
+
+    /// The Bearer of a refresh: as everywhere, but it may have expired up to `idle` ago, as this is when people refresh.
+    ///
+    /// A revoked family is not refused here: the store says so in its transaction, as `invalid_grant`, which a client
+    /// that refreshes on any 401 can stop at.
+    pub fn authenticate_refresh(
+        &self,
+        headers: &HeaderMap,
+        idle: Duration,
+        now: UnixTime,
+    ) -> Result<VerifiedToken, Reject> {
+        let bearer = bearer::find(headers, self.token_size)?;
+        let token = verify(bearer.as_str(), &self.keyring.keys().issuers, now, Validity::ExpiredUpTo(idle))?;
+        if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
+            return Err(Reason::Revoked.into());
+        }
+        Ok(token)
+    }
+}

@@ -1,0 +1,54 @@
+//! Step 2: may this caller use this route? Pure. The only maker of a [`Permit`], without which nothing is forwarded.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, header};
+
+use crate::authenticate::Caller;
+use crate::reject::{Reason, Reject};
+use crate::route::{Access, Route};
+
+/// A request that may go to its route's upstream.
+pub struct Permit {
+    route: Arc<Route>,
+    caller: Option<Caller>,
+}
+
+impl Permit {
+    pub fn route(&self) -> &Arc<Route> {
+        &self.route
+    }
+
+    /// `None` on a public route, and for a preflight.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
+    }
+}
+
+/// The permit of a request that needs no token; the route back if it needs one. A token that comes along is not looked at,
+/// and says nothing about anybody.
+pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) -> Result<Permit, Arc<Route>> {
+    let open = match route.access {
+        Access::Public => true,
+        Access::Token { .. } => route.preflight && is_preflight(method, headers),
+    };
+    if open { Ok(Permit { route, caller: None }) } else { Err(route) }
+}
+
+/// A browser sends preflights without credentials, always (Fetch standard, CORS protocol).
+fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::OPTIONS
+        && headers.contains_key(header::ORIGIN)
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The permit of a caller who has every scope that the route asks for.
+pub fn authorize(route: Arc<Route>, caller: Caller) -> Result<Permit, Reject> {
+    if let Access::Token { scopes } = &route.access
+        && let Some(missing) = scopes.iter().find(|scope| !caller.token().has_scope(scope))
+    {
+        let detail = format!("the scope {missing} is missing");
+        return Err(Reject::new(Reason::InsufficientScope, detail).needs_scope(&scopes.join(" ")));
+    }
+    Ok(Permit { route, caller: Some(caller) })
+}

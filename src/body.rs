@@ -1,0 +1,226 @@
+//! The one body type, for requests on their way up and responses on their way down.
+//!
+//! Frames pass through untouched, one at a time, as they arrive: a body is never collected. On the way a body can be
+//! limited in size, must not fall silent for too long, and tells its [`Watch`] how it went.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use crate::reject::{Reason, Reject};
+
+/// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
+pub trait Watch: Send {
+    /// So many bytes of data went by.
+    fn data(&mut self, len: usize);
+    /// The body is complete.
+    fn end(&mut self);
+}
+
+/// A streamed body, an answer of our own, or nothing.
+pub struct Body {
+    inner: Inner,
+    watch: Option<Box<dyn Watch>>,
+    silence: Option<Silence>,
+    /// Bytes that may still come.
+    allowance: u64,
+}
+
+enum Inner {
+    Empty,
+    Full(Bytes),
+    Incoming(Incoming),
+}
+
+/// Why a body broke off.
+#[derive(Debug)]
+pub enum BodyError {
+    Http(hyper::Error),
+    TooLarge,
+    Silent(Duration),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyError::Http(error) => error.fmt(f),
+            BodyError::TooLarge => f.write_str("the body is larger than allowed"),
+            BodyError::Silent(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BodyError::Http(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Body {
+    pub fn empty() -> Self {
+        Body::of(Inner::Empty)
+    }
+
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Body::of(Inner::Full(bytes.into()))
+    }
+
+    /// A body from the wire. One that has no bytes is empty at once, and costs nothing further.
+    pub fn incoming(body: Incoming) -> Self {
+        if body.is_end_stream() { Body::empty() } else { Body::of(Inner::Incoming(body)) }
+    }
+
+    fn of(inner: Inner) -> Self {
+        Body { inner, watch: None, silence: None, allowance: u64::MAX }
+    }
+
+    /// Fails if no byte comes for so long while one is waited for.
+    pub fn silent_for_at_most(mut self, limit: Duration) -> Self {
+        if matches!(self.inner, Inner::Incoming(_)) {
+            self.silence = Some(Silence { limit, sleep: None, last: None });
+        }
+        self
+    }
+
+    /// Fails at the first byte past `limit`.
+    pub fn at_most(mut self, limit: u64) -> Self {
+        self.allowance = limit;
+        self
+    }
+
+    /// Has this body been told to be of one length, and is that more than `limit`?
+    pub fn is_known_to_exceed(&self, limit: u64) -> bool {
+        self.size_hint().lower() > limit
+    }
+
+    pub fn watched_by(mut self, mut watch: Box<dyn Watch>) -> Self {
+        if self.is_end_stream() {
+            watch.end();
+        }
+        self.watch = Some(watch);
+        self
+    }
+
+    fn passed(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyError> {
+        let len = frame.data_ref().map_or(0, Bytes::len);
+        self.allowance = self.allowance.checked_sub(len as u64).ok_or(BodyError::TooLarge)?;
+        if let Some(silence) = &mut self.silence {
+            silence.broken();
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.data(len);
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self) {
+        if let Some(mut watch) = self.watch.take() {
+            watch.end();
+        }
+        self.silence = None;
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let polled = match &mut this.inner {
+            Inner::Empty => Poll::Ready(None),
+            Inner::Full(bytes) => {
+                let frame = Frame::data(std::mem::take(bytes));
+                this.inner = Inner::Empty;
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Inner::Incoming(body) => Pin::new(body).poll_frame(context),
+        };
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.passed(&frame)?;
+                // The last frame of a body of known length is its end: nobody polls once more.
+                if this.is_end_stream() {
+                    this.ended();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Http(error)))),
+            Poll::Ready(None) => {
+                this.ended();
+                Poll::Ready(None)
+            }
+            Poll::Pending => match &mut this.silence {
+                Some(silence) => silence.poll(context).map(|limit| Some(Err(BodyError::Silent(limit)))),
+                None => Poll::Pending,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.inner {
+            Inner::Empty => true,
+            Inner::Full(bytes) => bytes.is_empty(),
+            Inner::Incoming(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Inner::Empty => SizeHint::with_exact(0),
+            Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Incoming(body) => body.size_hint(),
+        }
+    }
+}
+
+/// A limit on waiting. The timer is made at the first wait, so that a body that is there already needs none, and is moved
+/// only when it fires, so that progress costs no timer work.
+struct Silence {
+    limit: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    last: Option<Instant>,
+}
+
+impl Silence {
+    fn broken(&mut self) {
+        if self.sleep.is_some() {
+            self.last = Some(Instant::now());
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
+        let limit = self.limit;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        while sleep.as_mut().poll(context).is_ready() {
+            match self.last.take() {
+                Some(last) => sleep.as_mut().reset(last + limit),
+                None => return Poll::Ready(limit),
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Reads a whole small body, of a call that the gateway answers itself.
+pub async fn read(body: Body, limit: u64) -> Result<Bytes, Reject> {
+    use http_body_util::BodyExt;
+    if body.is_known_to_exceed(limit) {
+        return Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes by its Content-Length")));
+    }
+    match body.at_most(limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(BodyError::TooLarge) => Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes"))),
+        Err(BodyError::Silent(_)) => Err(Reason::BodyTimeout.into()),
+        Err(BodyError::Http(error)) => Err(Reject::new(Reason::BadFraming, error.to_string())),
+    }
+}

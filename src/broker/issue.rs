@@ -1,0 +1,116 @@
+//! Issuing: new families, and the access tokens of any family.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{Broker, TokenPair};
+use crate::clock::UnixTime;
+use crate::family::{Family, refresh_token};
+use crate::ids::{TokenId, to_base62};
+use crate::reject::{Reason, Reject};
+use crate::secret;
+
+/// Claims that only the gateway sets. A family cannot bring its own.
+pub const RESERVED_CLAIMS: &[&str] =
+    &["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "sid", "rgn", "cnf", "act"];
+
+/// What a login is made of. Lifetimes may only be shorter than the configured ones.
+#[derive(Default)]
+pub struct Login {
+    pub subject: String,
+    pub scope: String,
+    pub audience: Vec<String>,
+    pub client_id: String,
+    pub claims: Map<String, Value>,
+    pub label: String,
+    pub idle: Option<Duration>,
+    pub absolute: Option<Duration>,
+}
+
+impl Broker {
+    /// Makes a family and its first pair of tokens. Durable when it returns.
+    pub async fn issue(&self, login: Login, now: UnixTime) -> Result<TokenPair, Reject> {
+        let family = self.store.issue(self.first_generation(login, now), self.settings.families).await?;
+        tracing::info!(target: "audit", event = "token.issued", token_id = %family.id, subject = family.subject);
+        self.pair(&family, now)
+    }
+
+    fn first_generation(&self, login: Login, now: UnixTime) -> Family {
+        let lifetimes = &self.settings.lifetimes;
+        let absolute = login.absolute.unwrap_or(lifetimes.absolute).min(lifetimes.absolute);
+        let idle = login.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle).min(absolute);
+        Family {
+            id: TokenId::random(),
+            subject: login.subject,
+            scope: login.scope,
+            audience: login.audience,
+            client_id: login.client_id,
+            claims: login.claims,
+            label: login.label,
+            salt: secret::random(),
+            generation: 1,
+            root: self.roots.newest(),
+            rotated_at: now,
+            confirmed: 0,
+            created_at: now,
+            last_used_at: now,
+            idle_expiry: now + idle,
+            absolute_expiry: now + absolute,
+            revoked: None,
+        }
+    }
+
+    /// The pair of the family's present generation: its refresh token, the same each time, and a fresh access token.
+    pub(super) fn pair(&self, family: &Family, now: UnixTime) -> Result<TokenPair, Reject> {
+        let refresh_token = refresh_token::current(family, &self.roots)
+            .ok_or_else(|| Reject::new(Reason::Internal, format!("root secret {} is gone", family.root)))?;
+        let (issued, expires) = self.access_window(family, now);
+        let claims = self.access_claims(family, issued, expires);
+        let signing = &self.keyring.keys().signing;
+        let access_token = signing.sign(&claims).map_err(|fault| Reject::new(Reason::Internal, fault))?;
+        let extra = self.settings.extra_fields;
+        Ok(TokenPair {
+            success: true,
+            access_token,
+            refresh_token,
+            expires_at: if self.settings.expires_at_milliseconds { expires * 1000 } else { expires },
+            token_id: extra.then_some(family.id),
+            family: family.id,
+            expires_in: extra.then_some(expires.saturating_sub(now.as_secs())),
+        })
+    }
+
+    /// `iat` and `exp` in seconds.
+    ///
+    /// `iat` is not before the family's creation, which the store may have moved past a watermark. `exp` is up to 5 % early,
+    /// so that a fleet that logged in together does not refresh together, and not after the family's own end.
+    fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
+        let issued = now.max(family.created_at).as_secs();
+        let lifetime = self.settings.lifetimes.access.as_secs();
+        let early = u64::from(secret::random::<1>()[0]) * lifetime / (20 * 255);
+        let expires = (issued + lifetime - early).min(family.absolute_expiry.as_secs());
+        (issued, expires)
+    }
+
+    /// RFC 9068 section 2.2, and `sid` and `rgn`: the family, and the generation that the answer carries.
+    fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
+        let audience = if family.audience.is_empty() { &self.settings.audience } else { &family.audience };
+        let mut claims = family.claims.clone();
+        claims.insert("iss".into(), json!(self.settings.issuer));
+        claims.insert("sub".into(), json!(family.subject));
+        claims.insert("aud".into(), if let [one] = &audience[..] { json!(one) } else { json!(audience) });
+        claims.insert("iat".into(), json!(issued));
+        claims.insert("exp".into(), json!(expires));
+        claims.insert("jti".into(), json!(to_base62(&secret::random::<16>(), 22)));
+        claims.insert("sid".into(), json!(family.id));
+        claims.insert("rgn".into(), json!(family.generation));
+        if !family.scope.is_empty() {
+            claims.insert("scope".into(), json!(family.scope));
+        }
+        if !family.client_id.is_empty() {
+            claims.insert("client_id".into(), json!(family.client_id));
+        }
+        claims
+    }
+}

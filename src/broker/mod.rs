@@ -1,0 +1,78 @@
+//! The token broker: issues families, refreshes and revokes them.
+//!
+//! The two calls of the interface document are in [`refresh`] and [`revoke`]; [`issue`] makes new families for the admin
+//! API. What they share is here: the store, the secrets, and how long things live.
+
+pub mod issue;
+pub mod refresh;
+pub mod revoke;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::confirmations::Confirmations;
+use crate::family::Lifetimes;
+use crate::family::refresh_token::Roots;
+use crate::ids::TokenId;
+use crate::keyring::Keyring;
+use crate::reject::{Reason, Reject};
+use crate::store::{Store, StoreError};
+
+/// Bodies of the calls that the gateway answers itself are at most so long.
+pub const BODY_LIMIT: u64 = 8 * 1024;
+
+/// How tokens are issued.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub issuer: String,
+    /// `aud` of access tokens whose family names none.
+    pub audience: Vec<String>,
+    pub lifetimes: Lifetimes,
+    /// Live families of one subject; one more, and the least recently used is revoked.
+    pub families: usize,
+    /// `expiresAt` in milliseconds instead of seconds.
+    pub expires_at_milliseconds: bool,
+    /// `tokenId` and `expiresIn` beside the four fields.
+    pub extra_fields: bool,
+}
+
+pub struct Broker {
+    pub settings: Settings,
+    pub store: Arc<dyn Store>,
+    pub roots: Arc<Roots>,
+    pub keyring: Arc<Keyring>,
+    pub confirmations: Arc<Confirmations>,
+}
+
+/// The answer of a refresh: the four fields of the interface document, and two more by option.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenPair {
+    pub success: bool,
+    pub access_token: String,
+    pub refresh_token: String,
+    /// The access token's `exp`, in seconds or by option milliseconds since 1970.
+    pub expires_at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<TokenId>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<u64>,
+    #[serde(skip)]
+    family: TokenId,
+}
+
+impl TokenPair {
+    /// The admin API says which family it made, whatever the option for clients.
+    pub fn show_token_id(&mut self) {
+        self.token_id = Some(self.family);
+    }
+}
+
+impl From<StoreError> for Reject {
+    fn from(error: StoreError) -> Reject {
+        tracing::error!(%error, "the store failed");
+        Reject::new(Reason::StoreUnavailable, error.message)
+    }
+}

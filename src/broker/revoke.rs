@@ -1,0 +1,47 @@
+//! `DELETE /token/{tokenId}`: the end of one family.
+//!
+//! Whoever owns it may (any of my devices ends any other), and whoever has the scope `token:revoke`. Unknown and somebody
+//! else's are one answer: the caller names a token and does not present it, so "success" for a mistyped id would leave a
+//! stolen session alive, and a different answer would tell which ids exist.
+
+use super::Broker;
+use crate::authenticate::Caller;
+use crate::clock::UnixTime;
+use crate::family::refresh_token::PresentedToken;
+use crate::ids::TokenId;
+use crate::reject::{Reason, Reject};
+use crate::store::{RevokeOutcome, RevokedBy};
+
+/// Lets its holder end anybody's family.
+pub const REVOKE_SCOPE: &str = "token:revoke";
+
+/// The family that the path names: by its id, or by a whole refresh token of it.
+pub fn named_family(parameter: &str) -> Option<TokenId> {
+    TokenId::parse(parameter).or_else(|| PresentedToken::parse(parameter).map(|token| token.token_id))
+}
+
+impl Broker {
+    /// When this returns `Ok`, the family is dead: durably, and on every worker of this process.
+    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, now: UnixTime) -> Result<(), Reject> {
+        let token = caller.token();
+        // A subject of another issuer is somebody else, whatever the name.
+        let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
+        let by = match token.has_scope(REVOKE_SCOPE) {
+            true => RevokedBy::Admin,
+            false => RevokedBy::Owner(token.subject.clone()),
+        };
+        self.revoke_by(family, by, now).await
+    }
+
+    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, now: UnixTime) -> Result<(), Reject> {
+        let reason = by.reason().as_str();
+        match self.store.revoke_family(family, by, now).await? {
+            RevokeOutcome::Revoked => {
+                tracing::info!(target: "audit", event = "token.revoked", token_id = %family, reason);
+                Ok(())
+            }
+            RevokeOutcome::AlreadyDead => Ok(()),
+            RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Step 3: a permitted request to its upstream, and the answer back. Streams both ways.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use http::{HeaderName, HeaderValue, Request, Response, Uri, Version, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use crate::access_log::Record;
+use crate::authorize::Permit;
+use crate::body::{Body, Watch};
+use crate::headers::{self, Hygiene};
+use crate::metrics::WorkerMetrics;
+use crate::peer::Peer;
+use crate::reject::{Reason, Reject};
+use crate::target;
+use crate::tunnel::{self, Tunnel};
+use crate::upstream::{Answer, Lease, Protocol, Upstream};
+
+pub struct Forwarder {
+    pub upstreams: Vec<Upstream>,
+    pub hygiene: Arc<Hygiene>,
+    /// `timeouts.body_idle`
+    pub body_idle: Duration,
+    /// `limits.body_size`
+    pub body_size: u64,
+}
+
+/// An answer on its way to the client, and what has to last as long as its body.
+pub struct Forwarded {
+    pub response: Response<Body>,
+    pub lease: Option<Lease>,
+    pub tunnel: Option<Tunnel>,
+}
+
+impl Forwarder {
+    pub async fn forward(
+        &self,
+        permit: Permit,
+        mut request: Request<Incoming>,
+        host: HeaderValue,
+        peer: &Peer,
+        record: &mut Record,
+        (worker, metrics): (usize, &WorkerMetrics),
+    ) -> Result<Forwarded, Reject> {
+        let upstream = &self.upstreams[permit.route().upstream];
+        record.upstream = Some(upstream.name.clone());
+        // An HTTP/2 upstream carries no HTTP/1 upgrade.
+        let websocket = match upstream.settings.protocol {
+            Protocol::Http1 => tunnel::asked_for(&mut request),
+            Protocol::Http2 => None,
+        };
+        self.hygiene.clean_request(request.headers_mut());
+        headers::set_origin(request.headers_mut(), &peer.origin, Some(&host));
+        self.set_identity(&mut request, &permit, record);
+        if websocket.is_some() {
+            tunnel::ask(request.headers_mut());
+        }
+        address(&mut request, upstream, host);
+
+        let (request, progress) = self.limit_body(request)?;
+        let sending = upstream.send(worker, metrics, request);
+        let limit = upstream.settings.response_timeout;
+        let (mut response, lease) = answer_within(limit, progress.as_deref(), sending).await?;
+
+        let tunnel = tunnel::agreed(websocket, &mut response)?;
+        headers::clean_response(response.headers_mut());
+        if tunnel.is_some() {
+            tunnel::ask(response.headers_mut());
+        }
+        *response.version_mut() = Version::HTTP_11;
+        let response = response.map(|body| Body::incoming(body).silent_for_at_most(self.body_idle));
+        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel })
+    }
+
+    /// Who is asking, and which request this is. What the client said under these names is gone by now.
+    fn set_identity(&self, request: &mut Request<Incoming>, permit: &Permit, record: &Record) {
+        let headers = request.headers_mut();
+        if let Some(caller) = permit.caller() {
+            for (name, value) in &caller.known().identity {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+        // Thirty-two hexadecimal digits are always a header value.
+        if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
+            headers.insert(HeaderName::from_static("x-request-id"), id);
+        }
+        // It was for us: the body is asked for when the upstream takes it.
+        headers.remove(header::EXPECT);
+    }
+
+    fn limit_body(&self, request: Request<Incoming>) -> Result<(Request<Body>, Option<Arc<Progress>>), Reject> {
+        if request.body().size_hint().lower() > self.body_size {
+            return Err(Reject::new(
+                Reason::BodyTooLarge,
+                format!("over {} bytes by its Content-Length", self.body_size),
+            ));
+        }
+        if request.body().is_end_stream() {
+            return Ok((request.map(|_| Body::empty()), None));
+        }
+        let progress = Arc::new(Progress { start: Instant::now(), last: AtomicU64::new(0) });
+        let watch = Box::new(progress.clone());
+        let limit = |body| Body::incoming(body).at_most(self.body_size).silent_for_at_most(self.body_idle);
+        Ok((request.map(|body| limit(body).watched_by(watch)), Some(progress)))
+    }
+}
+
+/// Where the request goes, in the form that the upstream's protocol wants.
+fn address(request: &mut Request<Incoming>, upstream: &Upstream, host: HeaderValue) {
+    let host = if upstream.settings.preserve_host { host } else { upstream.host.clone() };
+    match upstream.settings.protocol {
+        Protocol::Http1 => {
+            *request.version_mut() = Version::HTTP_11;
+            *request.uri_mut() = target::origin_form(request.uri());
+            request.headers_mut().insert(header::HOST, host);
+        }
+        Protocol::Http2 => {
+            *request.version_mut() = Version::HTTP_2;
+            let mut parts = target::origin_form(request.uri()).into_parts();
+            parts.scheme = Some(upstream.scheme.clone());
+            parts.authority = host.to_str().ok().and_then(|host| host.parse().ok());
+            *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+            request.headers_mut().remove(header::HOST);
+        }
+    }
+}
+
+/// When the request's body last moved.
+struct Progress {
+    start: Instant,
+    /// Milliseconds after `start`.
+    last: AtomicU64,
+}
+
+impl Watch for Arc<Progress> {
+    fn data(&mut self, _len: usize) {
+        let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(millis, Ordering::Relaxed);
+    }
+
+    fn end(&mut self) {
+        self.data(0);
+    }
+}
+
+/// Waits so long for the head of the answer, counted from the last movement of the request's body: a long upload is not a
+/// slow upstream.
+async fn answer_within(
+    limit: Duration,
+    progress: Option<&Progress>,
+    sending: impl Future<Output = Result<Answer, crate::upstream::Failure>>,
+) -> Result<Answer, Reject> {
+    let mut sending = std::pin::pin!(sending);
+    let mut wait = limit;
+    loop {
+        match tokio::time::timeout(wait, &mut sending).await {
+            Ok(answer) => return Ok(answer?),
+            Err(_) => {
+                let moved = progress
+                    .map(|progress| progress.start + Duration::from_millis(progress.last.load(Ordering::Relaxed)));
+                wait = moved.map_or(Duration::ZERO, |moved| (moved + limit).saturating_duration_since(Instant::now()));
+                if wait.is_zero() {
+                    return Err(Reject::new(
+                        Reason::UpstreamTimeout,
+                        format!("no answer within {}ms", limit.as_millis()),
+                    ));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! HOT PATH: every request, from its head to its answer.
+//!
+//! [`Gateway::handle`] cannot fail: it opens the record, asks [`Gateway::answer`], turns a refusal into a response, and sees
+//! to it that the record is closed when the last byte is out or the client has gone. `answer` is the pipeline, one line a
+//! step, and only uses `?`. The clock is read once, here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+
+use crate::access_log::{Buffer, Record};
+use crate::authenticate::Authenticator;
+use crate::authorize::{authorize, without_token};
+use crate::body::{self, Body, Watch};
+use crate::broker::{BODY_LIMIT, Broker, revoke};
+use crate::clock::{Clock, UnixTime};
+use crate::forward::{Forwarded, Forwarder};
+use crate::ids::RequestIds;
+use crate::keyring::Keyring;
+use crate::metrics::WorkerMetrics;
+use crate::path::CanonicalPath;
+use crate::peer::Peer;
+use crate::reject::Reject;
+use crate::respond;
+use crate::route::{Action, RouteTable};
+use crate::target;
+use crate::upstream::Lease;
+
+/// Everything a request needs. Immutable; a reload makes a new one.
+pub struct Gateway {
+    pub clock: Arc<dyn Clock>,
+    pub routes: RouteTable,
+    pub authenticator: Authenticator,
+    pub broker: Arc<Broker>,
+    pub keyring: Arc<Keyring>,
+    pub forwarder: Forwarder,
+    /// `limits.uri_size`
+    pub uri_size: usize,
+    /// `timeouts.body_idle`
+    pub body_idle: Duration,
+}
+
+/// What a worker has to itself.
+pub struct Worker {
+    pub number: usize,
+    pub request_ids: RequestIds,
+    pub metrics: Arc<WorkerMetrics>,
+    pub log: Option<Arc<Buffer>>,
+}
+
+impl Gateway {
+    pub async fn handle(&self, request: Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Response<Body> {
+        let now = self.clock.now();
+        let wants_problem = respond::wants_problem(request.headers());
+        let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
+        let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
+        let Forwarded { response, lease, tunnel } = answered.unwrap_or_else(|refusal| {
+            let response = respond::reject(&refusal, delivery.record.request_id, wants_problem);
+            delivery.record.refused = Some(refusal);
+            Forwarded::own(response)
+        });
+        delivery.record.status = response.status().as_u16();
+        delivery.lease = lease;
+        match tunnel {
+            None => response.map(|body| body.watched_by(delivery)),
+            Some(tunnel) => {
+                tokio::spawn(async move {
+                    delivery.record.sent = tunnel.carry().await;
+                    delivery.end();
+                });
+                response
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+        worker: &Worker,
+        record: &mut Record,
+        now: UnixTime,
+    ) -> Result<Forwarded, Reject> {
+        // Before anything else is believed: one host and one path, or none.
+        let host = target::host(&request, self.uri_size)?;
+        let uri = request.uri().clone();
+        let path = CanonicalPath::parse(uri.path())?;
+        match self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)? {
+            Action::Forward(route) => {
+                record.route = Some(route.clone());
+                // Only a route that was said to be public skips the token; everything else ends in a verification.
+                let permit = match without_token(route, request.method(), request.headers()) {
+                    Ok(permit) => permit,
+                    Err(route) => {
+                        let caller = self.authenticator.authenticate(request.headers(), now, &worker.metrics)?;
+                        record.caller = Some(caller.token().clone());
+                        authorize(route, caller)?
+                    }
+                };
+                self.forwarder.forward(permit, request, host, peer, record, (worker.number, &worker.metrics)).await
+            }
+            Action::Refresh => self.refresh(request, record, now).await.map(Forwarded::own),
+            Action::Revoke { token_id } => {
+                self.revoke(token_id, request.headers(), worker, record, now).await.map(Forwarded::own)
+            }
+            Action::Keys => Ok(Forwarded::own(self.published_keys())),
+        }
+    }
+
+    /// `POST /user/refresh`
+    async fn refresh(
+        &self,
+        request: Request<Incoming>,
+        record: &mut Record,
+        now: UnixTime,
+    ) -> Result<Response<Body>, Reject> {
+        let (head, incoming) = request.into_parts();
+        let incoming = Body::incoming(incoming).silent_for_at_most(self.body_idle);
+        let content = body::read(incoming, BODY_LIMIT).await?;
+        let note_family = |family| record.token_id = Some(family);
+        let pair = self.broker.refresh(&head.headers, content, &self.authenticator, now, note_family).await?;
+        Ok(respond::json(StatusCode::OK, &pair))
+    }
+
+    /// `DELETE /token/{tokenId}`
+    async fn revoke(
+        &self,
+        parameter: &str,
+        headers: &HeaderMap,
+        worker: &Worker,
+        record: &mut Record,
+        now: UnixTime,
+    ) -> Result<Response<Body>, Reject> {
+        let family = revoke::named_family(parameter);
+        record.token_id = family;
+        let caller = self.authenticator.authenticate(headers, now, &worker.metrics)?;
+        record.caller = Some(caller.token().clone());
+        self.broker.revoke(&caller, family, now).await?;
+        Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
+    }
+
+    /// `GET /.well-known/jwks.json`: public, and the one answer of ours that may be cached.
+    fn published_keys(&self) -> Response<Body> {
+        let mut response = respond::json(StatusCode::OK, &self.keyring.keys().published);
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
+        response
+    }
+}
+
+impl Forwarded {
+    /// An answer that no upstream had a part in.
+    fn own(response: Response<Body>) -> Self {
+        Forwarded { response, lease: None, tunnel: None }
+    }
+}
+
+/// A request's record, kept by the body of its answer. Whenever that is dropped, complete or not, the line is written: a
+/// client that leaves is logged too, with the status 0 if it left before an answer.
+struct Delivery {
+    record: Record,
+    started: Instant,
+    lease: Option<Lease>,
+    worker: Arc<Worker>,
+    _peer: Arc<Peer>,
+}
+
+impl Delivery {
+    fn open(request: &Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
+        peer.requests.one();
+        let record = Record {
+            request_id: worker.request_ids.next(),
+            time: now,
+            client: Some(peer.address.ip()),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            host: request.headers().get(header::HOST).cloned(),
+            user_agent: request.headers().get(header::USER_AGENT).cloned(),
+            ..Record::default()
+        };
+        Delivery { record, started: Instant::now(), lease: None, worker: worker.clone(), _peer: peer.clone() }
+    }
+}
+
+impl Watch for Delivery {
+    fn data(&mut self, len: usize) {
+        self.record.sent += len as u64;
+    }
+
+    fn end(&mut self) {
+        self.record.complete = true;
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.record.duration = self.started.elapsed();
+        let metrics = &self.worker.metrics;
+        metrics.request_over(self.record.status, self.record.duration);
+        if let Some(refusal) = &self.record.refused {
+            metrics.refused(refusal.reason);
+        }
+        if let Some(log) = &self.worker.log {
+            log.push(std::mem::take(&mut self.record));
+        }
+    }
+}

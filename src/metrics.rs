@@ -1,0 +1,197 @@
+//! What the gateway counts, and how it is shown to Prometheus.
+//!
+//! Each worker has counters of its own that only it writes, so counting is an ordinary addition and no two cores share a
+//! cache line. A scrape adds them up. Labels are closed sets: nothing that a client chooses becomes one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::reject::Reason;
+
+/// A number that one thread alone increases. Others may read it.
+#[derive(Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub fn add(&self, amount: u64) {
+        // One writer: no read-modify-write is needed, which costs a tenth of an atomic addition.
+        self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Upper bounds of the request duration histogram, in microseconds.
+const BOUNDS: [u64; 14] =
+    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000, 30_000_000];
+
+/// The counters of one worker.
+pub struct WorkerMetrics {
+    /// By status class: 1xx to 5xx, and 0 for requests whose client left before an answer.
+    pub requests: [Count; 6],
+    pub refusals: [Count; Reason::ALL.len()],
+    /// Cumulative only when shown.
+    duration: [Count; BOUNDS.len() + 1],
+    duration_micros: Count,
+    pub connections_opened: Count,
+    pub connections_closed: Count,
+    pub handshakes_failed: Count,
+    pub token_cache_hits: Count,
+    pub token_cache_misses: Count,
+    pub upstream_connects: Count,
+    pub upstream_retries: Count,
+    pub access_log_dropped: Count,
+}
+
+impl WorkerMetrics {
+    fn new() -> Self {
+        WorkerMetrics {
+            requests: Default::default(),
+            refusals: std::array::from_fn(|_| Count::default()),
+            duration: Default::default(),
+            duration_micros: Count::default(),
+            connections_opened: Count::default(),
+            connections_closed: Count::default(),
+            handshakes_failed: Count::default(),
+            token_cache_hits: Count::default(),
+            token_cache_misses: Count::default(),
+            upstream_connects: Count::default(),
+            upstream_retries: Count::default(),
+            access_log_dropped: Count::default(),
+        }
+    }
+
+    /// One request is over. `status` is 0 if its client left before an answer.
+    pub fn request_over(&self, status: u16, took: Duration) {
+        let class = usize::from(status / 100).min(5);
+        self.requests[class].one();
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.duration[BOUNDS.partition_point(|bound| *bound < micros)].one();
+        self.duration_micros.add(micros);
+    }
+
+    pub fn refused(&self, reason: Reason) {
+        self.refusals[reason.index()].one();
+    }
+}
+
+type Gauge = Box<dyn Fn() -> f64 + Send + Sync>;
+
+/// Everything that `/metrics` shows.
+pub struct Metrics {
+    workers: Vec<Arc<WorkerMetrics>>,
+    gauges: Vec<(&'static str, &'static str, Gauge)>,
+}
+
+impl Metrics {
+    pub fn new(workers: usize) -> Self {
+        Metrics { workers: (0..workers).map(|_| Arc::new(WorkerMetrics::new())).collect(), gauges: Vec::new() }
+    }
+
+    pub fn worker(&self, number: usize) -> Arc<WorkerMetrics> {
+        self.workers[number].clone()
+    }
+
+    /// Adds a value that is read when somebody looks.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str, read: impl Fn() -> f64 + Send + Sync + 'static) {
+        self.gauges.push((name, help, Box::new(read)));
+    }
+
+    /// The exposition text, in the OpenMetrics format that Prometheus reads.
+    pub fn render(self: &Arc<Self>) -> String {
+        let mut registry = Registry::with_prefix("bearward");
+        registry.register_collector(Box::new(Shown(self.clone())));
+        let mut page = String::new();
+        match text::encode(&mut page, &registry) {
+            Ok(()) => page,
+            // Writing to a string does not fail.
+            Err(fmt::Error) => String::new(),
+        }
+    }
+
+    fn sum(&self, read: impl Fn(&WorkerMetrics) -> &Count) -> u64 {
+        self.workers.iter().map(|worker| read(worker).get()).sum()
+    }
+}
+
+struct Shown(Arc<Metrics>);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shown")
+    }
+}
+
+impl Collector for Shown {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let metrics = &self.0;
+        let mut family =
+            encoder.encode_descriptor("requests", "Requests by status class", None, MetricType::Counter)?;
+        for (class, label) in ["left", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+            let count = ConstCounter::new(metrics.sum(|worker| &worker.requests[class]));
+            count.encode(family.encode_family(&[("status", label)])?)?;
+        }
+        let mut family =
+            encoder.encode_descriptor("refusals", "Requests refused, by reason", None, MetricType::Counter)?;
+        for reason in Reason::ALL {
+            let count = ConstCounter::new(metrics.sum(|worker| &worker.refusals[reason.index()]));
+            count.encode(family.encode_family(&[("reason", reason.code())])?)?;
+        }
+        self.encode_duration(&mut encoder)?;
+        for (name, help, read) in COUNTERS {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(metrics.sum(read)).encode(encoder)?;
+        }
+        for (name, help, read) in &metrics.gauges {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(read()).encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shown {
+    fn encode_duration(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut buckets = Vec::with_capacity(BOUNDS.len() + 1);
+        for place in 0..=BOUNDS.len() {
+            let bound = BOUNDS.get(place).map_or(f64::MAX, |micros| *micros as f64 / 1e6);
+            buckets.push((bound, self.0.sum(|worker| &worker.duration[place])));
+        }
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let sum = self.0.sum(|worker| &worker.duration_micros) as f64 / 1e6;
+        let name = "request_duration_seconds";
+        let help = "From the request head to the last byte of the answer";
+        let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+}
+
+type ReadCount = fn(&WorkerMetrics) -> &Count;
+
+const COUNTERS: &[(&str, &str, ReadCount)] = &[
+    ("connections_opened", "Client connections accepted", |worker| &worker.connections_opened),
+    ("connections_closed", "Client connections ended", |worker| &worker.connections_closed),
+    ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
+    ("token_cache_hits", "Requests whose token was known", |worker| &worker.token_cache_hits),
+    ("token_cache_misses", "Requests whose token had to be verified", |worker| &worker.token_cache_misses),
+    ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),
+    ("upstream_retries", "Requests sent again on another connection", |worker| &worker.upstream_retries),
+    ("access_log_dropped", "Access log lines lost because the log could not keep up", |worker| {
+        &worker.access_log_dropped
+    }),
+];

@@ -1,0 +1,18 @@
+//! Who is at the other end of a client connection.
+
+use std::any::Any;
+use std::net::SocketAddr;
+
+use crate::headers::Origin;
+use crate::metrics::Count;
+
+/// One client connection, shared by its requests and by the tunnels that outlive it.
+pub struct Peer {
+    pub address: SocketAddr,
+    /// What upstreams are told about it, written once a connection.
+    pub origin: Origin,
+    /// Requests that it made.
+    pub requests: Count,
+    /// Kept as long as anybody still serves this connection: a place among the open ones, the drain's wish to be told.
+    pub kept: Box<dyn Any + Send + Sync>,
+}

@@ -1,0 +1,102 @@
+//! Answers of the gateway's own making: refusals, and JSON.
+//!
+//! A refusal is one JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
+//! "requestId":…}`. A client that lists `application/problem+json` in Accept gets the members of RFC 9457 beside them.
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+use crate::body::Body;
+use crate::ids::RequestId;
+use crate::reject::{Reason, Reject};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+#[derive(Serialize)]
+struct Refusal<'r> {
+    success: bool,
+    error: &'r str,
+    error_description: &'r str,
+    status: u16,
+    #[serde(rename = "requestId")]
+    request_id: RequestId,
+    #[serde(skip_serializing_if = "Option::is_none", flatten)]
+    problem: Option<Problem<'r>>,
+}
+
+/// RFC 9457 section 3.1. `type` is left out: it would be `about:blank`.
+#[derive(Serialize)]
+struct Problem<'r> {
+    title: &'r str,
+    detail: &'r str,
+}
+
+/// The answer to a refused request. `accept` are the headers of the request.
+pub fn reject(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+    let reason = reject.reason;
+    let status = reason.status();
+    let refusal = Refusal {
+        success: false,
+        error: reason.public_code(),
+        error_description: reason.message(),
+        status: status.as_u16(),
+        request_id,
+        problem: wants_problem
+            .then(|| Problem { title: status.canonical_reason().unwrap_or("Refused"), detail: reason.message() }),
+    };
+    let mut response = json(status, &refusal);
+    let headers = response.headers_mut();
+    if wants_problem {
+        headers.insert(header::CONTENT_TYPE, PROBLEM);
+    }
+    if let Some(challenge) = challenge(reject) {
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    if let Some(allow) = &reject.allow {
+        headers.insert(header::ALLOW, allow.clone());
+    }
+    if let Some(after) = reject.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+    }
+    if reason.ends_connection() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// An answer with a JSON body. Nothing between here and the client may keep it.
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    // Our own types always serialise; if one did not, an empty object is still JSON.
+    let text = serde_json::to_vec(value).unwrap_or_else(|_| b"{}".to_vec());
+    let mut response = Response::new(Body::full(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// Does the client list `application/problem+json`?
+pub fn wants_problem(headers: &HeaderMap) -> bool {
+    let lists = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/problem+json"));
+    headers.get_all(header::ACCEPT).iter().any(lists)
+}
+
+/// `WWW-Authenticate` by RFC 6750 section 3: without a token no error code, so that a client learns only the scheme.
+fn challenge(reject: &Reject) -> Option<HeaderValue> {
+    const REALM: &str = "Bearer realm=\"bearward\"";
+    let reason = reject.reason;
+    if !reason.challenges() {
+        return None;
+    }
+    if matches!(reason, Reason::NoToken | Reason::AdminTokenWrong) {
+        return Some(HeaderValue::from_static(REALM));
+    }
+    let (error, message) = (reason.public_code(), reason.message());
+    let mut text = format!("{REALM}, error=\"{error}\", error_description=\"{message}\"");
+    if let Some(scope) = reject.scope.as_ref().and_then(|scope| scope.to_str().ok()) {
+        text.push_str(&format!(", scope=\"{scope}\""));
+    }
+    HeaderValue::from_str(&text).ok()
+}

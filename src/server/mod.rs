@@ -1,0 +1,79 @@
+//! Listeners and workers: accept, TLS handshake with a deadline, one hyper connection, each request to the gateway.
+//!
+//! A worker is one thread with a current-thread runtime, its own listeners (SO_REUSEPORT) and its own upstream connections:
+//! a connection stays on the core that accepted it.
+
+mod connection;
+mod worker;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use tokio::sync::{Semaphore, watch};
+
+use crate::gateway::Gateway;
+use crate::tls;
+
+pub use worker::spawn;
+
+/// `[[listener]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerSettings {
+    pub address: SocketAddr,
+    pub tls: tls::Settings,
+}
+
+/// `[timeouts]` and `[limits]` of the client's side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectionSettings {
+    /// `timeouts.tls_handshake`
+    pub tls_handshake: Duration,
+    /// `timeouts.head`: from the first byte waited for to the end of the request head; also how long HTTP/1 keep-alive idles.
+    pub head: Duration,
+    /// `timeouts.keep_alive`: an HTTP/2 connection without a request for so long is closed.
+    pub keep_alive: Duration,
+    /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
+    pub body_idle: Duration,
+    /// `timeouts.drain`: what is still running so long after SIGTERM is cut.
+    pub drain: Duration,
+    /// `limits.connections`: open client connections, over all workers.
+    pub connections: usize,
+    /// `limits.head_size`: bytes of a request head.
+    pub head_size: usize,
+    /// `limits.headers`: fields of a request head.
+    pub headers: usize,
+    /// `limits.uri_size`
+    pub uri_size: usize,
+    /// `limits.body_size`: `None` for any.
+    pub body_size: Option<u64>,
+    /// `limits.streams`: HTTP/2 streams of one connection.
+    pub streams: u32,
+}
+
+/// A bound listener of one worker.
+pub struct Listener {
+    pub socket: std::net::TcpListener,
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+/// What all connections share.
+pub struct Shared {
+    pub gateway: ArcSwap<Gateway>,
+    pub settings: ConnectionSettings,
+    /// Places for client connections.
+    pub places: Arc<Semaphore>,
+    /// `true` from the moment that the process drains.
+    pub draining: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// Returns when the process drains.
+    async fn drains(&self) {
+        let mut draining = self.draining.clone();
+        // An error means that the sender is gone, and with it whoever could end us in an orderly way.
+        let _ = draining.wait_for(|draining| *draining).await;
+    }
+}

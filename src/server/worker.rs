@@ -1,0 +1,73 @@
+//! One worker: a thread with its own runtime, accepting on its own listeners.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use super::{Listener, Shared, connection};
+use crate::gateway::Worker;
+use crate::socket;
+
+/// After the process ran out of file descriptors or memory, accepting again at once would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Starts a worker. Its thread ends when the process has drained, or the drain's deadline has passed.
+pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
+        runtime.block_on(run(worker, listeners, shared));
+        // Whatever is left has had its time.
+        runtime.shutdown_background();
+    })
+}
+
+async fn run(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) {
+    // Every listener and connection holds a sender; when all are gone, the receiver learns it.
+    let (alive, mut all_gone) = mpsc::channel::<Infallible>(1);
+    for listener in listeners {
+        tokio::spawn(accept(listener, shared.clone(), worker.clone(), alive.clone()));
+    }
+    drop(alive);
+    shared.drains().await;
+    if tokio::time::timeout(shared.settings.drain, all_gone.recv()).await.is_err() {
+        tracing::warn!(worker = worker.number, "the drain's deadline passed; remaining connections are cut");
+    }
+}
+
+async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, alive: mpsc::Sender<Infallible>) {
+    let Listener { socket, tls } = listener;
+    let socket = match socket::into_tokio(socket) {
+        Ok(socket) => socket,
+        Err(error) => return tracing::error!(%error, "a listener cannot be used"),
+    };
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = shared.drains() => break,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let (tls, shared, worker, alive) = (tls.clone(), shared.clone(), worker.clone(), alive.clone());
+                tokio::spawn(connection::serve(stream, address, tls, shared, worker, alive));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "accepting a connection failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    // Connections that the kernel accepted before the listener closes were promised an answer.
+    while let Some((stream, address)) = accept_waiting(&socket).await {
+        let (tls, shared, worker, alive) = (tls.clone(), shared.clone(), worker.clone(), alive.clone());
+        tokio::spawn(connection::serve(stream, address, tls, shared, worker, alive));
+    }
+}
+
+async fn accept_waiting(socket: &TcpListener) -> Option<(tokio::net::TcpStream, std::net::SocketAddr)> {
+    tokio::time::timeout(Duration::ZERO, socket.accept()).await.ok()?.ok()
+}

@@ -1,0 +1,52 @@
+//! Sockets with the options that std and tokio cannot set.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Connections that may wait to be accepted. The kernel caps it at net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// Binds `count` listeners to one address; the kernel spreads connections over them, one for each worker.
+///
+/// The first bind is done without SO_REUSEPORT, which would let a second gateway quietly share the address.
+pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    // Held until the others stand, so that nobody slips in between; port 0 becomes one port for all.
+    let claim = open(address, false)?;
+    let address = claim.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    claim.set_reuse_port(true)?;
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = open(address, true)?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        listeners.push(socket.into());
+    }
+    Ok(listeners)
+}
+
+fn open(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the last run's connections to be forgotten.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        // `[::]` and `0.0.0.0` are two listeners, on every system alike.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_port(reuse_port)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Takes a listener into the runtime of the thread that calls.
+pub fn into_tokio(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+    TcpListener::from_std(listener)
+}
+
+/// Small writes go out at once; each is a whole message or record.
+pub fn tune(stream: &TcpStream) {
+    // Fails only on a connection that is gone, which the next read notices.
+    let _ = stream.set_nodelay(true);
+}

@@ -1,0 +1,117 @@
+//! Opening a connection to a server: name, TCP, TLS, HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{Failure, Protocol, ServerSettings, Settings};
+use crate::body::Body;
+use crate::{socket, tls};
+
+/// How to reach one server.
+pub(super) struct Dialer {
+    host: String,
+    port: u16,
+    timeout: Duration,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+impl Dialer {
+    pub(super) fn new(server: &ServerSettings, settings: &Settings) -> Result<Self, String> {
+        let alpn: &[&[u8]] = match settings.protocol {
+            Protocol::Http1 => &[b"http/1.1"],
+            Protocol::Http2 => &[b"h2"],
+        };
+        let tls = match server.tls {
+            false => None,
+            true => {
+                let name = ServerName::try_from(server.host.clone())
+                    .map_err(|_| format!("{:?} is not a name that TLS can check", server.host))?;
+                Some((tls::client_config(settings.ca_file.as_deref(), alpn)?, name))
+            }
+        };
+        Ok(Dialer { host: server.host.clone(), port: server.port, timeout: settings.connect_timeout, tls })
+    }
+
+    /// An HTTP/1 connection: it carries one request at a time.
+    pub(super) async fn dial_http1(&self) -> Result<http1::SendRequest<Body>, Failure> {
+        self.in_time(async {
+            match self.connect().await? {
+                Connected::Plain(stream) => speak_http1(stream).await,
+                Connected::Tls(stream) => speak_http1(*stream).await,
+            }
+        })
+        .await
+    }
+
+    /// An HTTP/2 connection: it carries many requests at once.
+    pub(super) async fn dial_http2(&self) -> Result<http2::SendRequest<Body>, Failure> {
+        self.in_time(async {
+            match self.connect().await? {
+                Connected::Plain(stream) => speak_http2(stream).await,
+                Connected::Tls(stream) => speak_http2(*stream).await,
+            }
+        })
+        .await
+    }
+
+    async fn in_time<T>(&self, dialling: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        match tokio::time::timeout(self.timeout, dialling).await {
+            Ok(dialled) => dialled,
+            Err(_) => {
+                let (host, port, millis) = (&self.host, self.port, self.timeout.as_millis());
+                Err(Failure::ConnectTimeout(format!("no connection to {host}:{port} within {millis}ms")))
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Connected, Failure> {
+        let fault =
+            |error: std::io::Error| Failure::Connect(format!("connecting to {}:{}: {error}", self.host, self.port));
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
+        socket::tune(&stream);
+        let Some((config, name)) = &self.tls else { return Ok(Connected::Plain(stream)) };
+        let connector = TlsConnector::from(config.clone());
+        let stream = connector.connect(name.clone(), stream).await.map_err(fault)?;
+        Ok(Connected::Tls(Box::new(stream)))
+    }
+}
+
+enum Connected {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+async fn speak_http1<S>(stream: S) -> Result<http1::SendRequest<Body>, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Failure::Broken)?;
+    // An error of the connection is the error of the request on it; there is nobody else to tell.
+    tokio::spawn(async move { connection.with_upgrades().await.ok() });
+    Ok(sender)
+}
+
+async fn speak_http2<S>(stream: S) -> Result<http2::SendRequest<Body>, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        // A backend that vanished without a word would otherwise hold every later request.
+        .keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(Failure::Broken)?;
+    tokio::spawn(async move { connection.await.ok() });
+    Ok(sender)
+}

@@ -1,0 +1,217 @@
+//! One server and the connections to it. Each worker has its own, so no two cores meet here.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, Method, Request, Uri, Version};
+use http_body::Body as _;
+use hyper::client::conn::http1;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::connect::Dialer;
+use super::{Answer, Failure, Protocol, ServerSettings, Settings};
+use crate::body::Body;
+use crate::metrics::WorkerMetrics;
+
+/// A connection that lay idle longer than this may be just being closed by the other side. Only then is it worth keeping
+/// a copy of the request's head, to send it again if that happens.
+const FRESH: Duration = Duration::from_millis(500);
+
+pub struct Server {
+    dialer: Dialer,
+    protocol: Protocol,
+    idle_timeout: Duration,
+    connect_timeout: Duration,
+    workers: Box<[WorkerPool]>,
+    name: String,
+}
+
+struct WorkerPool {
+    /// HTTP/1 connections without a request, the last used one on top.
+    idle: Mutex<Vec<Idle>>,
+    /// The one HTTP/2 connection.
+    shared: tokio::sync::Mutex<Option<hyper::client::conn::http2::SendRequest<Body>>>,
+    /// Requests that may be under way.
+    places: Arc<Semaphore>,
+}
+
+struct Idle {
+    sender: http1::SendRequest<Body>,
+    since: Instant,
+}
+
+/// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
+pub struct Lease {
+    sender: Option<http1::SendRequest<Body>>,
+    server: Arc<Server>,
+    worker: usize,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Lease {
+    /// The answer is complete: another request may have the connection.
+    pub fn give_back(mut self) {
+        if let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) {
+            self.server.idle(self.worker).push(Idle { sender, since: Instant::now() });
+        }
+    }
+}
+
+/// A failure, and the request if it was certainly never sent.
+type Unsent = (Failure, Option<Box<Request<Body>>>);
+
+impl Server {
+    pub(super) fn new(server: &ServerSettings, settings: &Settings, workers: usize) -> Result<Self, String> {
+        let pool = |_| WorkerPool {
+            idle: Mutex::default(),
+            shared: tokio::sync::Mutex::default(),
+            places: Arc::new(Semaphore::new(settings.connections)),
+        };
+        Ok(Server {
+            dialer: Dialer::new(server, settings)?,
+            protocol: settings.protocol,
+            idle_timeout: settings.idle_timeout,
+            connect_timeout: settings.connect_timeout,
+            workers: (0..workers).map(pool).collect(),
+            name: format!("{}:{}", server.host, server.port),
+        })
+    }
+
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        request: Request<Body>,
+    ) -> Result<Answer, Unsent> {
+        let place = match self.place(worker).await {
+            Ok(place) => place,
+            Err(failure) => return Err((failure, Some(Box::new(request)))),
+        };
+        match self.protocol {
+            Protocol::Http1 => self.send_http1(worker, metrics, request, place).await,
+            Protocol::Http2 => self.send_http2(worker, metrics, request, place).await,
+        }
+    }
+
+    async fn send_http1(
+        self: &Arc<Self>,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        mut request: Request<Body>,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Answer, Unsent> {
+        while let Some((mut sender, age)) = self.take_idle(worker).await {
+            let copy = (age > FRESH).then(|| copy_if_repeatable(&request)).flatten();
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, self.lease(worker, Some(sender), place))),
+                Err(mut error) => match error.take_message().or(copy) {
+                    // The connection was closed under us before the request got out, or without a byte of an answer to
+                    // a request that may be repeated.
+                    Some(unsent) => {
+                        metrics.upstream_retries.one();
+                        request = unsent;
+                    }
+                    None => return Err((Failure::Broken(error.into_error()), None)),
+                },
+            }
+        }
+        let mut sender = match self.dialer.dial_http1().await {
+            Ok(sender) => sender,
+            Err(failure) => return Err((failure, Some(Box::new(request)))),
+        };
+        metrics.upstream_connects.one();
+        match sender.try_send_request(request).await {
+            Ok(response) => Ok((response, self.lease(worker, Some(sender), place))),
+            Err(error) => Err((Failure::Broken(error.into_error()), None)),
+        }
+    }
+
+    async fn send_http2(
+        self: &Arc<Self>,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        request: Request<Body>,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Answer, Unsent> {
+        // Held while dialling: requests that arrive meanwhile share the one connection.
+        let mut shared = self.workers[worker].shared.lock().await;
+        let mut sender = match shared.as_ref().filter(|sender| !sender.is_closed()) {
+            Some(sender) => sender.clone(),
+            None => match self.dialer.dial_http2().await {
+                Ok(sender) => {
+                    metrics.upstream_connects.one();
+                    shared.insert(sender).clone()
+                }
+                Err(failure) => return Err((failure, Some(Box::new(request)))),
+            },
+        };
+        drop(shared);
+        match sender.try_send_request(request).await {
+            Ok(response) => Ok((response, self.lease(worker, None, place))),
+            Err(error) => Err((Failure::Broken(error.into_error()), None)),
+        }
+    }
+
+    /// Waits for a place among the requests under way, as long as it would for a connection.
+    async fn place(&self, worker: usize) -> Result<OwnedSemaphorePermit, Failure> {
+        let places = &self.workers[worker].places;
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            return Ok(place);
+        }
+        match tokio::time::timeout(self.connect_timeout, places.clone().acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(Failure::Busy(format!("all connections to {} are in use", self.name))),
+        }
+    }
+
+    /// The idle connection that was used last, and for how long it lay idle. Last in, first out: the others grow old and
+    /// are closed when they are found.
+    async fn take_idle(&self, worker: usize) -> Option<(http1::SendRequest<Body>, Duration)> {
+        loop {
+            let Idle { mut sender, since } = self.pop_idle(worker)?;
+            let age = since.elapsed();
+            if age > self.idle_timeout {
+                // Everything below it is older still.
+                self.idle(worker).clear();
+                return None;
+            }
+            if sender.is_ready() {
+                return Some((sender, age));
+            }
+            // Its last answer was read to the end; hyper has only not been round to see that. Or it is closed.
+            if !sender.is_closed() && sender.ready().await.is_ok() {
+                return Some((sender, age));
+            }
+        }
+    }
+
+    fn pop_idle(&self, worker: usize) -> Option<Idle> {
+        self.idle(worker).pop()
+    }
+
+    fn idle(&self, worker: usize) -> MutexGuard<'_, Vec<Idle>> {
+        self.workers[worker].idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lease(
+        self: &Arc<Self>,
+        worker: usize,
+        sender: Option<http1::SendRequest<Body>>,
+        place: OwnedSemaphorePermit,
+    ) -> Lease {
+        Lease { sender, server: self.clone(), worker, _place: place }
+    }
+}
+
+/// A second copy of a request that nobody minds getting twice: idempotent, without a body, and no upgrade.
+fn copy_if_repeatable(request: &Request<Body>) -> Option<Request<Body>> {
+    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !safe || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
+        return None;
+    }
+    let (method, uri): (Method, Uri) = (request.method().clone(), request.uri().clone());
+    let (version, headers): (Version, HeaderMap) = (request.version(), request.headers().clone());
+    let mut copy = Request::new(Body::empty());
+    (*copy.method_mut(), *copy.uri_mut(), *copy.version_mut(), *copy.headers_mut()) = (method, uri, version, headers);
+    Some(copy)
+}

@@ -1,0 +1,114 @@
+//! The verified-token cache: a known token costs one hash and one compare instead of a signature.
+//!
+//! The key is the **whole** token: a cache keyed by less has been a bypass (fast-jwt GHSA-rp9m-7r4c-75qg). What an entry says
+//! about time, revocation and key generation is asked again on every request; the entry only saves the signature, the
+//! JSON and the base64. Losing one costs one verification. Tokens whose signature failed are remembered as well, so that
+//! one bad token sent again and again is cheap; both caches are bounded by bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::RandomState;
+use http::{HeaderName, HeaderValue};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::bearer::BearerToken;
+use crate::reject::{Reason, Reject};
+use crate::revocations::{RevocationKeys, Revocations};
+use crate::token::VerifiedToken;
+
+/// A token that was verified, and what each of its requests needs.
+pub struct Known {
+    pub token: Arc<VerifiedToken>,
+    /// Identity headers for the upstream.
+    pub identity: Vec<(HeaderName, HeaderValue)>,
+    pub keys: RevocationKeys,
+    /// Of the keyring it was verified with.
+    generation: u64,
+    /// It was not revoked as of this epoch.
+    checked: AtomicU64,
+    size: usize,
+}
+
+impl Known {
+    pub fn new(token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
+        let keys = RevocationKeys::of(&token);
+        let headers: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
+        Known { keys, generation, checked: AtomicU64::new(0), size: headers, token: Arc::new(token), identity }
+    }
+
+    /// Refuses a revoked token. Looks it up only if something was revoked since it was looked up last.
+    pub fn check_revocation(&self, revocations: &Revocations) -> Result<(), Reject> {
+        let epoch = revocations.epoch();
+        if self.checked.load(Ordering::Acquire) == epoch {
+            return Ok(());
+        }
+        if revocations.is_revoked(&self.keys) {
+            return Err(Reason::Revoked.into());
+        }
+        self.checked.store(epoch, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Bytes an entry takes, roughly: the token as key, its claims again as values (a JSON tree is about four times its text),
+/// and the cache's own bookkeeping.
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Box<str>, Arc<Known>> for Bytes {
+    fn weight(&self, token: &Box<str>, known: &Arc<Known>) -> u64 {
+        (token.len() * 5 + known.size + 512) as u64
+    }
+}
+
+impl Weighter<Box<str>, u64> for Bytes {
+    fn weight(&self, token: &Box<str>, _generation: &u64) -> u64 {
+        (token.len() + 96) as u64
+    }
+}
+
+pub struct VerifiedTokens {
+    known: Cache<Box<str>, Arc<Known>, Bytes, RandomState>,
+    /// Tokens with a bad signature, and the keyring's generation at that time.
+    forged: Cache<Box<str>, u64, Bytes, RandomState>,
+}
+
+impl VerifiedTokens {
+    /// `capacity`: bytes for known tokens (`limits.token_cache`). Bad ones get a sixteenth of it on top.
+    pub fn new(capacity: usize) -> Self {
+        let cache = |bytes: usize| (bytes / 2048 + 16, bytes as u64);
+        let (items, bytes) = cache(capacity);
+        let (bad_items, bad_bytes) = cache(capacity / 16);
+        VerifiedTokens {
+            known: Cache::with(items, bytes, Bytes, RandomState::default(), Default::default()),
+            forged: Cache::with(bad_items, bad_bytes, Bytes, RandomState::default(), Default::default()),
+        }
+    }
+
+    /// The entry of this very token, if it was verified under this generation of keys.
+    pub fn find(&self, token: BearerToken<'_>, generation: u64) -> Option<Arc<Known>> {
+        self.known.get(token.as_str()).filter(|known| known.generation == generation)
+    }
+
+    pub fn insert(&self, token: BearerToken<'_>, known: Arc<Known>) {
+        self.known.insert(token.as_str().into(), known);
+    }
+
+    pub fn is_forged(&self, token: BearerToken<'_>, generation: u64) -> bool {
+        self.forged.get(token.as_str()) == Some(generation)
+    }
+
+    pub fn insert_forged(&self, token: BearerToken<'_>, generation: u64) {
+        self.forged.insert(token.as_str().into(), generation);
+    }
+
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
