@@ -3,8 +3,11 @@
 //! [`Store`] is a contract of few methods. Each is one transaction and answers with an outcome, so that a refusal can
 //! still commit (a reuse revokes the family and is then refused). A method that has answered is durable: it survives the
 //! loss of power. A method that failed changed nothing that anybody was told of.
+//!
+//! [`sqlite`] is the embedded store. What every store must do in the same way lies beside it: `watermark`.
 
-// pub mod sqlite;
+pub mod sqlite;
+mod watermark;
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +21,8 @@ use crate::family::rotation::Rotation;
 use crate::family::{Family, RevokeReason};
 use crate::ids::TokenId;
 
-/// What a store call gives back, some time later.
+/// What a store call gives back, some time later. The call is under way as soon as the method returns: whoever drops the
+/// answer does not hear what became of it, but does not stop it either.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// Told of each revocation after it is durable and before the call that made it returns. It runs on the store's own
@@ -27,6 +31,8 @@ pub type Enforce = Arc<dyn Fn(&Revocation) + Send + Sync>;
 
 /// The decision that [`Store::rotate`] makes inside its transaction: from the family and its subject's watermark, as they
 /// are at that moment, to what happens.
+///
+/// It must be pure: a transaction that has to be tried again asks it again, and only the last decision counts.
 pub type DecideRotation = Box<dyn Fn(Option<&Family>, Option<UnixTime>, &PresentedToken) -> Rotation + Send>;
 
 /// Who may revoke a family: the decision that [`Store::revoke_family`] makes inside its transaction.
@@ -58,7 +64,7 @@ impl RevokedBy {
 pub enum RevokeOutcome {
     /// Dead now, and durably so.
     Revoked,
-    /// It was dead already; nothing was written.
+    /// It was dead already, and so is every access token of it; nothing was written.
     AlreadyDead,
     /// No such family, or somebody else's: the caller must not learn which.
     NotFound,
@@ -78,24 +84,30 @@ pub trait Store: Send + Sync {
     /// Writes a new family. If its subject then has more than `most_live` live ones, the least recently used are
     /// revoked in the same transaction.
     ///
-    /// A family must be younger than its subject's watermark to live; the store moves `created_at` just past it.
+    /// A family must be younger than its subject's watermark to live; the store moves `created_at` to the first whole
+    /// second past it. Tokens minted for the answer must not be dated earlier than that.
     fn issue(&self, family: Family, most_live: usize) -> Answer<Family>;
 
     /// Reads the family of `presented`, lets `decide` decide, writes what it decided.
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation) -> Answer<Rotation>;
 
-    /// Ends one family, if `by` may.
+    /// Ends one family, if `by` may. A family that has expired is still ended while an access token of it may live.
     fn revoke_family(&self, id: TokenId, by: RevokedBy, now: UnixTime) -> Answer<RevokeOutcome>;
 
-    /// Writes a revocation of anything but a family. Answers its sequence.
+    /// Writes a revocation of anything but a family, which is an error here. Answers its sequence.
+    ///
+    /// Watermarks are only ever raised. One over everything, or over a subject of this gateway's own issuer, also ends
+    /// the families that are not younger.
     fn revoke(&self, what: Revoked, now: UnixTime) -> Answer<u64>;
 
     /// Notes that an access token of this generation was seen in use. Never lowers what is there.
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()>;
 
-    /// The families of a subject, newest first, dead ones only while their tombstones last. At most 1,000.
+    /// The families of a subject, newest first, dead ones only while their tombstones last. At most 1,000. Those that a
+    /// watermark voids are answered as revoked.
     fn families_of(&self, subject: String) -> Answer<Vec<Family>>;
 
+    /// One family, dead or alive, as [`Store::families_of`] shows it.
     fn family(&self, id: TokenId) -> Answer<Option<Family>>;
 
     /// Every revocation with a sequence above `after` that still matters at `now`, in order.

@@ -1,0 +1,125 @@
+//! The operations on families. Each runs inside a batch, possibly more than once.
+
+use rusqlite::params;
+
+use crate::clock::UnixTime;
+use crate::family::refresh_token::PresentedToken;
+use crate::family::revocation::Revoked;
+use crate::family::rotation::Rotation;
+use crate::family::{Family, RevokeReason, RevokedAt};
+use crate::ids::TokenId;
+use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::rows::{self, counter};
+use crate::store::watermark::{as_shown, first_moment_after};
+use crate::store::{DecideRotation, RevokeOutcome, RevokedBy, StoreError};
+
+/// The most that a list of families holds.
+const MOST_LISTED: i64 = 1_000;
+
+pub(super) fn issue(batch: &mut Batch<'_>, family: &Family, most_live: usize) -> Result<Family, StoreError> {
+    let now = family.created_at;
+    let mark = batch.watermark(&family.subject)?;
+    let family = Family { created_at: mark.map_or(now, |mark| now.max(first_moment_after(mark))), ..family.clone() };
+    rows::insert_family(batch.connection, &family)?;
+    for surplus in least_recently_used(batch, &family, mark, now, most_live)? {
+        end(batch, surplus, RevokedAt { at: now, reason: RevokeReason::Limit })?;
+    }
+    Ok(family)
+}
+
+/// The subject's live families beyond `most_live`. The new one counts, but is never among them: it is in use right now,
+/// whatever the clocks say.
+fn least_recently_used(
+    batch: &Batch<'_>,
+    new: &Family,
+    mark: Option<UnixTime>,
+    now: UnixTime,
+    most_live: usize,
+) -> Result<Vec<Family>, StoreError> {
+    let kept_beside = i64::try_from(most_live.saturating_sub(1)).unwrap_or(i64::MAX);
+    batch.query(
+        "select * from families
+         where subject = ?1 and revoked_at is null and id <> ?2
+             and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
+         order by last_used_at desc, created_at desc limit ?5 offset ?6",
+        params![new.subject, new.id, now, mark.unwrap_or_default(), i64::MAX, kept_beside],
+        rows::family,
+    )
+}
+
+pub(super) fn rotate(
+    batch: &mut Batch<'_>,
+    presented: &PresentedToken,
+    decide: &DecideRotation,
+) -> Result<Rotation, StoreError> {
+    let family = find(batch, presented.token_id)?;
+    let mark = match &family {
+        Some(family) => batch.watermark(&family.subject)?,
+        None => None,
+    };
+    let rotation = decide(family.as_ref(), mark, presented);
+    match &rotation {
+        Rotation::Rotated(family) => rows::update_family(batch.connection, family)?,
+        Rotation::Reused(family) => {
+            let revoked = family.revoked.ok_or_else(|| StoreError::new("a reuse was decided that revokes nothing"))?;
+            end(batch, family.clone(), revoked)?;
+        }
+        Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Refused(_) => {}
+    }
+    Ok(rotation)
+}
+
+pub(super) fn revoke_family(
+    batch: &mut Batch<'_>,
+    id: TokenId,
+    by: &RevokedBy,
+    now: UnixTime,
+) -> Result<RevokeOutcome, StoreError> {
+    let Some(family) = find(batch, id)?.filter(|family| by.may_revoke(family)) else {
+        return Ok(RevokeOutcome::NotFound);
+    };
+    // An access token that was given a moment before the family expired outlives it.
+    let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + batch.terms.longest_life;
+    if family.revoked.is_some() || last_token_ends <= now {
+        return Ok(RevokeOutcome::AlreadyDead);
+    }
+    end(batch, family, RevokedAt { at: now, reason: by.reason() })?;
+    Ok(RevokeOutcome::Revoked)
+}
+
+/// Ends a family: its row for refresh tokens, the log for access tokens.
+fn end(batch: &mut Batch<'_>, family: Family, revoked: RevokedAt) -> Result<(), StoreError> {
+    let family = Family { revoked: Some(revoked), ..family };
+    rows::update_family(batch.connection, &family)?;
+    batch.revoke(Revoked::Family(family.id), revoked.at)?;
+    Ok(())
+}
+
+pub(super) fn confirm(batch: &Batch<'_>, seen: &[(TokenId, u64)]) -> Result<(), StoreError> {
+    for (id, generation) in seen {
+        // A generation that no counter can hold does not exist.
+        let Ok(generation) = counter(*generation) else { continue };
+        batch.execute(
+            "update families set confirmed = ?2 where id = ?1 and confirmed < ?2 and generation >= ?2",
+            params![id, generation],
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn of_subject(batch: &Batch<'_>, subject: &str) -> Result<Vec<Family>, StoreError> {
+    let mark = batch.watermark(subject)?;
+    let sql = "select * from families where subject = ?1 order by created_at desc limit ?2";
+    batch.query(sql, params![subject, MOST_LISTED], |row| Ok(as_shown(rows::family(row)?, mark)))
+}
+
+pub(super) fn show(batch: &Batch<'_>, id: TokenId) -> Result<Option<Family>, StoreError> {
+    let Some(family) = find(batch, id)? else { return Ok(None) };
+    let mark = batch.watermark(&family.subject)?;
+    Ok(Some(as_shown(family, mark)))
+}
+
+fn find(batch: &Batch<'_>, id: TokenId) -> Result<Option<Family>, StoreError> {
+    let mut select = batch.connection.prepare_cached("select * from families where id = ?1")?;
+    select.query_and_then([id], rows::family)?.next().transpose()
+}

@@ -1,0 +1,128 @@
+//! The embedded store: one SQLite file, for one gateway.
+//!
+//! Three files lie beside each other: `bearward.db`, `bearward.db-wal` (commits that were not moved into the first yet),
+//! and `bearward.db.lock`, which is held for as long as the store is open and names the process. All are made with mode
+//! 0600. Operators may read the database with `sqlite3` meanwhile; back it up with `VACUUM INTO` or `.backup`, as a copy
+//! of the file alone lacks what is in the `-wal`. The disk has to be a local one.
+//!
+//! [`writer`] has the one thread that touches the database, and group commit. [`file`] opens, [`schema`] knows whose file
+//! it is, [`rows`] maps; [`families`], [`revocations`] and [`upkeep`] are the operations, on a [`batch`].
+
+mod batch;
+mod error;
+mod families;
+mod file;
+mod revocations;
+mod rows;
+mod schema;
+mod upkeep;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::clock::UnixTime;
+use crate::family::Family;
+use crate::family::refresh_token::PresentedToken;
+use crate::family::revocation::{Revocation, Revoked};
+use crate::family::rotation::Rotation;
+use crate::ids::TokenId;
+use crate::store::{Answer, DecideRotation, Enforce, RevokeOutcome, RevokedBy, Store, StoreError, StoredKey};
+use batch::Terms;
+use writer::Writer;
+
+/// What the store has to be told about tokens.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The gateway's own issuer, `tokens.issuer`: revocations of its subjects end their families as well.
+    pub issuer: String,
+    /// The longest life of any access token that a revocation can concern, of whatever issuer, with the leeway that its
+    /// expiry is granted. Revocations are remembered so long. The store keeps the largest that it was ever given:
+    /// tokens from before the setting was lowered live on, and have to stay revocable.
+    pub longest_life: Duration,
+}
+
+/// The embedded store. Dropping it finishes what is under way and closes the file, which can take as long as the disk
+/// does.
+pub struct SqliteStore {
+    writer: Writer,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, which is created if it is not there; its folder must be.
+    ///
+    /// `enforce` runs on the store's thread: it must be quick, and must not own this store or wait for it.
+    ///
+    /// # Errors
+    /// If another gateway has the file open, if the file is not a bearward database or one of a newer version, or if
+    /// the disk, the rights or the file system do not permit safe commits. The file is then as it was.
+    pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: Enforce) -> Result<Self, StoreError> {
+        let opened = file::open(path.as_ref())?;
+        let longest_life = longest_life_ever(&opened.connection, settings.longest_life)?;
+        let terms = Terms { issuer: settings.issuer, longest_life };
+        Ok(SqliteStore { writer: Writer::start(opened, terms, enforce)? })
+    }
+}
+
+/// Notes the configured life if it is a new maximum; answers the maximum.
+fn longest_life_ever(connection: &Connection, configured: Duration) -> Result<Duration, StoreError> {
+    let millis = i64::try_from(configured.as_millis()).unwrap_or(i64::MAX);
+    connection.execute("update meta set value = ?1 where name = 'longest_life' and value < ?1", [millis])?;
+    let ever: i64 = connection.query_row("select value from meta where name = 'longest_life'", [], |row| row.get(0))?;
+    Ok(Duration::from_millis(ever.unsigned_abs()))
+}
+
+impl Store for SqliteStore {
+    fn issue(&self, family: Family, most_live: usize) -> Answer<Family> {
+        self.writer.submit(move |batch| families::issue(batch, &family, most_live))
+    }
+
+    fn rotate(&self, presented: PresentedToken, decide: DecideRotation) -> Answer<Rotation> {
+        self.writer.submit(move |batch| families::rotate(batch, &presented, &decide))
+    }
+
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, now: UnixTime) -> Answer<RevokeOutcome> {
+        self.writer.submit(move |batch| families::revoke_family(batch, id, &by, now))
+    }
+
+    fn revoke(&self, what: Revoked, now: UnixTime) -> Answer<u64> {
+        self.writer.submit(move |batch| revocations::revoke(batch, &what, now))
+    }
+
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()> {
+        self.writer.submit(move |batch| families::confirm(batch, &seen))
+    }
+
+    fn families_of(&self, subject: String) -> Answer<Vec<Family>> {
+        self.writer.submit(move |batch| families::of_subject(batch, &subject))
+    }
+
+    fn family(&self, id: TokenId) -> Answer<Option<Family>> {
+        self.writer.submit(move |batch| families::show(batch, id))
+    }
+
+    fn revocations_since(&self, after: u64, now: UnixTime) -> Answer<Vec<Revocation>> {
+        self.writer.submit(move |batch| revocations::since(batch, after, now))
+    }
+
+    fn sweep(&self, now: UnixTime, limit: usize) -> Answer<usize> {
+        self.writer.submit(move |batch| upkeep::sweep(batch, now, limit))
+    }
+
+    fn signing_keys(&self) -> Answer<Vec<StoredKey>> {
+        self.writer.submit(|batch| upkeep::signing_keys(batch))
+    }
+
+    fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>> {
+        self.writer.submit(move |batch| upkeep::add_first_signing_key(batch, &key))
+    }
+
+    fn check(&self) -> Answer<()> {
+        self.writer.submit(|batch| upkeep::check(batch))
+    }
+}

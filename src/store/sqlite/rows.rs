@@ -1,0 +1,194 @@
+//! Between rows and values.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, params};
+
+use crate::clock::UnixTime;
+use crate::family::revocation::{Revocation, Revoked};
+use crate::family::{Family, RevokeReason, RevokedAt};
+use crate::ids::TokenId;
+use crate::store::{StoreError, StoredKey};
+
+/// Milliseconds. SQLite's integers end at 2^63 - 1, in the year 292 million: that one, and whatever is later, is kept as
+/// the largest integer and read back as [`UnixTime::MAX`], so that "never" stays "never".
+impl ToSql for UnixTime {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(i64::try_from(self.as_millis()).unwrap_or(i64::MAX).into())
+    }
+}
+
+impl FromSql for UnixTime {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_i64()? {
+            i64::MAX => Ok(UnixTime::MAX),
+            millis => u64::try_from(millis).map(UnixTime::from_millis).map_err(|_| FromSqlError::OutOfRange(millis)),
+        }
+    }
+}
+
+impl ToSql for TokenId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.to_string().into())
+    }
+}
+
+impl FromSql for TokenId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        TokenId::parse(value.as_str()?).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+impl ToSql for RevokeReason {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.as_str().into())
+    }
+}
+
+impl FromSql for RevokeReason {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        RevokeReason::parse(value.as_str()?).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+/// A counter as SQLite can hold it. Unlike a time it must not be clamped: two generations would become one.
+pub(super) fn counter(value: u64) -> Result<i64, StoreError> {
+    i64::try_from(value).map_err(|_| StoreError::new(format!("the counter {value} is too large for SQLite")))
+}
+
+fn read_counter(row: &Row<'_>, column: &str) -> Result<u64, StoreError> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| StoreError::new(format!("the column {column} holds the negative number {value}")))
+}
+
+pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
+    let id = row.get("id")?;
+    let revoked = match row.get("revoked_at")? {
+        Some(at) => Some(RevokedAt { at, reason: row.get("revoked_reason")? }),
+        None => None,
+    };
+    Ok(Family {
+        id,
+        subject: row.get("subject")?,
+        scope: row.get("scope")?,
+        audience: json(row, id, "audience")?,
+        client_id: row.get("client_id")?,
+        claims: json(row, id, "claims")?,
+        label: row.get("label")?,
+        salt: row.get("salt")?,
+        generation: read_counter(row, "generation")?,
+        root: row.get("root")?,
+        rotated_at: row.get("rotated_at")?,
+        confirmed: read_counter(row, "confirmed")?,
+        created_at: row.get("created_at")?,
+        last_used_at: row.get("last_used_at")?,
+        idle_expiry: row.get("idle_expiry")?,
+        absolute_expiry: row.get("absolute_expiry")?,
+        revoked,
+    })
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, id: TokenId, column: &str) -> Result<T, StoreError> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text)
+        .map_err(|error| StoreError::new(format!("the column {column} of family {id} is damaged: {error}")))
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::new(format!("not expressible in JSON: {error}")))
+}
+
+pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<(), StoreError> {
+    let mut insert = connection.prepare_cached(
+        "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
+            rotated_at, confirmed, created_at, last_used_at, idle_expiry, absolute_expiry, revoked_at, revoked_reason)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+    )?;
+    insert.execute(params![
+        family.id,
+        family.subject,
+        family.scope,
+        to_json(&family.audience)?,
+        family.client_id,
+        to_json(&family.claims)?,
+        family.label,
+        family.salt,
+        counter(family.generation)?,
+        family.root,
+        family.rotated_at,
+        counter(family.confirmed)?,
+        family.created_at,
+        family.last_used_at,
+        family.idle_expiry,
+        family.absolute_expiry,
+        family.revoked.map(|revoked| revoked.at),
+        family.revoked.map(|revoked| revoked.reason),
+    ])?;
+    Ok(())
+}
+
+/// Writes what changes in the life of a family; what it was born with (subject, claims, salt, absolute expiry) stays.
+pub(super) fn update_family(connection: &Connection, family: &Family) -> Result<(), StoreError> {
+    let mut update = connection.prepare_cached(
+        "update families set generation = ?2, root = ?3, rotated_at = ?4, confirmed = ?5, last_used_at = ?6,
+            idle_expiry = ?7, revoked_at = ?8, revoked_reason = ?9
+         where id = ?1",
+    )?;
+    let changed = update.execute(params![
+        family.id,
+        counter(family.generation)?,
+        family.root,
+        family.rotated_at,
+        counter(family.confirmed)?,
+        family.last_used_at,
+        family.idle_expiry,
+        family.revoked.map(|revoked| revoked.at),
+        family.revoked.map(|revoked| revoked.reason),
+    ])?;
+    match changed {
+        1 => Ok(()),
+        _ => Err(StoreError::new(format!("family {} was to be written, but there is none", family.id))),
+    }
+}
+
+pub(super) fn revocation(row: &Row<'_>) -> Result<Revocation, StoreError> {
+    let kind: String = row.get("kind")?;
+    let what = match kind.as_str() {
+        "family" => Revoked::Family(row.get("name")?),
+        "token" => Revoked::Token { issuer: row.get("issuer")?, jti: row.get("name")? },
+        "subject" => {
+            Revoked::Subject { issuer: row.get("issuer")?, subject: row.get("name")?, not_after: row.get("not_after")? }
+        }
+        "everything" => Revoked::Everything { not_after: row.get("not_after")? },
+        _ => return Err(StoreError::new(format!("the log holds a revocation of the unknown kind {kind:?}"))),
+    };
+    Ok(Revocation { sequence: read_counter(row, "sequence")?, what, at: row.get("at")?, until: row.get("until")? })
+}
+
+pub(super) fn insert_revocation(connection: &Connection, revocation: &Revocation) -> Result<(), StoreError> {
+    let id;
+    let (kind, issuer, name, not_after) = match &revocation.what {
+        Revoked::Family(family) => {
+            id = family.to_string();
+            ("family", None, Some(&id), None)
+        }
+        Revoked::Token { issuer, jti } => ("token", Some(issuer), Some(jti), None),
+        Revoked::Subject { issuer, subject, not_after } => ("subject", Some(issuer), Some(subject), Some(not_after)),
+        Revoked::Everything { not_after } => ("everything", None, None, Some(not_after)),
+    };
+    let mut insert = connection.prepare_cached(
+        "insert into revocations (sequence, kind, issuer, name, not_after, at, until)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    let sequence = counter(revocation.sequence)?;
+    insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, revocation.until])?;
+    Ok(())
+}
+
+pub(super) fn signing_key(row: &Row<'_>) -> Result<StoredKey, StoreError> {
+    Ok(StoredKey {
+        kid: row.get("kid")?,
+        algorithm: row.get("algorithm")?,
+        sealed: row.get("sealed")?,
+        created_at: row.get("created_at")?,
+    })
+}

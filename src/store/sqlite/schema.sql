@@ -1,0 +1,69 @@
+-- Times are milliseconds since 1970 in UTC; the largest integer stands for "never". Token ids are written in base62, as
+-- everywhere. Nothing here is a token, and nothing here can be turned into one without the root secret.
+
+-- One row a login, none a rotation. A rotation writes no indexed column, so it touches this table only.
+create table families (
+    id              text    not null primary key,
+    subject         text    not null,
+    scope           text    not null,
+    audience        text    not null, -- JSON array of strings
+    client_id       text    not null,
+    claims          text    not null, -- JSON object
+    label           text    not null,
+    salt            blob    not null,
+    generation      integer not null,
+    root            integer not null,
+    rotated_at      integer not null,
+    confirmed       integer not null,
+    created_at      integer not null,
+    last_used_at    integer not null,
+    idle_expiry     integer not null,
+    absolute_expiry integer not null,
+    revoked_at      integer,          -- null while it is not revoked
+    revoked_reason  text
+) strict;
+
+create index families_of_subject on families (subject, created_at);
+-- For the limit of live families: a subject may have a hundred of them and a million tombstones.
+create index families_unrevoked on families (subject) where revoked_at is null;
+create index families_by_expiry on families (absolute_expiry);
+
+-- The log of revocations: 1, 2, 3, … in the order of commits.
+create table revocations (
+    sequence  integer not null primary key,
+    kind      text    not null, -- family, token, subject, everything
+    issuer    text,             -- token, subject
+    name      text,             -- family: its id; token: the jti; subject: the subject
+    not_after integer,          -- subject, everything
+    at        integer not null,
+    until     integer not null
+) strict;
+
+create index revocations_by_until on revocations (until);
+
+-- Watermarks of this gateway's own subjects: their families created at or before not_after are void.
+create table subjects (
+    subject      text    not null primary key,
+    not_after    integer not null,
+    needed_until integer not null
+) strict;
+
+create index subjects_by_need on subjects (needed_until);
+
+create table signing_keys (
+    kid        text    not null primary key,
+    algorithm  text    not null,
+    sealed     blob    not null, -- the private key, encrypted under the root secret
+    created_at integer not null
+) strict;
+
+create table meta (
+    name  text    not null primary key,
+    value integer not null
+) strict;
+
+insert into meta (name, value) values
+    ('revocation_sequence', 0), -- the newest in the log, also when that one was swept
+    ('watermark', 0),           -- over everything; 0 for none
+    ('longest_life', 0),        -- milliseconds; the largest that was ever configured
+    ('checks', 0);              -- raised by readiness probes, which have to write something

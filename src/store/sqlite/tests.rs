@@ -1,0 +1,226 @@
+//! What can only be seen from inside: failures in the middle of a batch, at the commit, and of the disk.
+//!
+//! What the store promises to its callers is tested in `tests/it/store.rs`.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use rusqlite::params;
+use tempfile::TempDir;
+
+use super::*;
+use crate::family::RevokeReason;
+
+const NOW: UnixTime = UnixTime::from_secs(1_000_000);
+
+/// A store in a folder of its own, and what it enforced.
+struct Home {
+    store: SqliteStore,
+    enforced: Arc<Mutex<Vec<Revocation>>>,
+    _folder: TempDir,
+}
+
+fn home() -> Home {
+    let folder = TempDir::new().expect("a folder");
+    let enforced = Arc::new(Mutex::new(Vec::new()));
+    let seen = enforced.clone();
+    let enforce: Enforce = Arc::new(move |revocation: &Revocation| {
+        assert_ne!(revocation.what, token("unenforceable"));
+        seen.lock().expect("not poisoned").push(revocation.clone());
+    });
+    let settings = Settings { issuer: "https://gateway.example".into(), longest_life: Duration::from_secs(900) };
+    let store = SqliteStore::open(folder.path().join("bearward.db"), settings, enforce).expect("opens");
+    Home { store, enforced, _folder: folder }
+}
+
+impl Home {
+    /// Keeps the store's thread busy until the sender is used or dropped, so that what is queued meanwhile is one batch.
+    async fn pause(&self) -> Sender<()> {
+        let (resume, wait) = channel();
+        let (reached, arrived) = tokio::sync::oneshot::channel();
+        let held: Mutex<(Receiver<()>, Option<tokio::sync::oneshot::Sender<()>>)> = Mutex::new((wait, Some(reached)));
+        drop(self.store.writer.submit(move |_| {
+            let mut held = held.lock().expect("not poisoned");
+            let _ = held.1.take().expect("runs once").send(());
+            let _ = held.0.recv();
+            Ok(())
+        }));
+        arrived.await.expect("the thread runs");
+        resume
+    }
+
+    fn enforced(&self) -> Vec<u64> {
+        self.enforced.lock().expect("not poisoned").iter().map(|revocation| revocation.sequence).collect()
+    }
+}
+
+fn token(jti: &str) -> Revoked {
+    Revoked::Token { issuer: "https://login.example".into(), jti: jti.into() }
+}
+
+fn family(subject: &str) -> Family {
+    Family {
+        id: TokenId::random(),
+        subject: subject.into(),
+        scope: "orders:read orders:write".into(),
+        audience: vec!["https://api.example".into(), "é\"\\".into()],
+        client_id: "app".into(),
+        claims: [("tier".to_string(), serde_json::json!({"level": [1, null, "gold"]}))].into_iter().collect(),
+        label: "Ида's 📱\0".into(),
+        salt: [7; 32],
+        generation: 3,
+        root: 255,
+        rotated_at: NOW,
+        confirmed: 2,
+        created_at: NOW,
+        last_used_at: NOW,
+        idle_expiry: NOW + Duration::from_secs(7),
+        absolute_expiry: UnixTime::MAX,
+        revoked: None,
+    }
+}
+
+#[tokio::test]
+async fn a_family_comes_back_as_it_was_written() {
+    let home = home();
+    let written = home.store.issue(family("alice"), 100).await.expect("issues");
+    assert_eq!(home.store.family(written.id).await.expect("reads"), Some(written));
+}
+
+#[tokio::test]
+async fn a_generation_beyond_sqlite_is_an_error_and_not_another_generation() {
+    let home = home();
+    let beyond = Family { generation: u64::MAX, ..family("alice") };
+    let id = beyond.id;
+    assert!(home.store.issue(beyond, 100).await.is_err());
+    home.store.confirm(vec![(id, u64::MAX)]).await.expect("does nothing");
+}
+
+#[tokio::test]
+async fn an_operation_that_fails_halfway_harms_no_other_in_its_batch() {
+    let home = home();
+    let resume = home.pause().await;
+    let before = home.store.revoke(token("before"), NOW);
+    let halfway = home.store.writer.submit(|batch| {
+        batch.revoke(token("halfway"), NOW)?;
+        batch.execute("insert into meta (name, value) values ('checks', 1)", [])
+    });
+    let panics = home.store.writer.submit(|batch| -> Result<(), StoreError> {
+        batch.revoke(token("panics"), NOW)?;
+        panic!("a fault in an operation");
+    });
+    let no_such_table = home.store.writer.submit(|batch| batch.execute("delete from absent", []));
+    let after = home.store.revoke(token("after"), NOW);
+    drop(resume);
+
+    assert_eq!(before.await.expect("succeeds"), 1);
+    assert!(halfway.await.expect_err("fails").message.contains("UNIQUE"));
+    assert!(panics.await.expect_err("fails").message.contains("panicked"));
+    assert!(no_such_table.await.expect_err("fails").message.contains("no such table"));
+    assert_eq!(after.await.expect("succeeds"), 2, "what was undone left no gap");
+    assert_eq!(home.enforced(), [1, 2]);
+    let log = home.store.revocations_since(0, NOW).await.expect("reads");
+    assert_eq!(log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(), [token("before"), token("after")]);
+}
+
+#[tokio::test]
+async fn a_failure_that_wrote_nothing_leaves_the_batch_whole() {
+    let home = home();
+    let resume = home.pause().await;
+    let runs = Arc::new(Mutex::new(0));
+    let counted = runs.clone();
+    let beside = home.store.writer.submit(move |_| {
+        *counted.lock().expect("not poisoned") += 1;
+        Ok(())
+    });
+    let fails = home.store.revoke(Revoked::Family(TokenId::random()), NOW);
+    drop(resume);
+    assert!(fails.await.is_err());
+    beside.await.expect("succeeds");
+    assert_eq!(*runs.lock().expect("not poisoned"), 1);
+}
+
+#[tokio::test]
+async fn a_failed_commit_fails_everybody_and_enforces_nothing() {
+    let home = home();
+    let resume = home.pause().await;
+    let beside = home.store.revoke(token("beside"), NOW);
+    // A foreign key that is checked at the commit, and is broken.
+    let breaks_the_commit = home.store.writer.submit(|batch| {
+        Ok(batch.connection.execute_batch(
+            "create temp table parent (id integer primary key);
+             create temp table child (parent integer references parent deferrable initially deferred);
+             pragma defer_foreign_keys = on;
+             insert into child values (1);",
+        )?)
+    });
+    drop(resume);
+    assert!(beside.await.expect_err("fails").message.contains("FOREIGN KEY"));
+    assert!(breaks_the_commit.await.is_err());
+    assert!(home.enforced().is_empty());
+
+    assert_eq!(home.store.revoke(token("later"), NOW).await.expect("the next batch works"), 1);
+    assert_eq!(home.enforced(), [1]);
+}
+
+#[tokio::test]
+async fn a_revocation_that_cannot_be_enforced_is_not_reported_as_done() {
+    let home = home();
+    assert!(home.store.revoke(token("unenforceable"), NOW).await.is_err());
+    assert_eq!(home.store.revoke(token("next"), NOW).await.expect("the thread lives on"), 2);
+}
+
+/// SQLite answers the same for a database that may not grow as for a disk that is full.
+#[tokio::test]
+async fn a_full_disk_fails_what_needs_room_and_passes_without_a_restart() {
+    let home = home();
+    let limit_pages = |pages: i64| {
+        home.store.writer.submit(move |batch| {
+            Ok(batch
+                .connection
+                .query_row(&format!("pragma max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))?)
+        })
+    };
+    let kept = home.store.issue(family("alice"), 100).await.expect("issues");
+    limit_pages(1).await.expect("the smallest limit is the present size");
+
+    let large = || Family { label: "x".repeat(100_000), ..family("alice") };
+    let resume = home.pause().await;
+    let beside = home.store.revoke_family(kept.id, RevokedBy::Admin, NOW);
+    let refused = home.store.issue(large(), 100);
+    drop(resume);
+    assert!(refused.await.expect_err("there is no room").message.contains("disk"));
+    assert_eq!(beside.await.expect("needs no room"), RevokeOutcome::Revoked);
+
+    limit_pages(1_000_000).await.expect("there is room again");
+    home.store.issue(large(), 100).await.expect("issues");
+    let kept = home.store.family(kept.id).await.expect("reads").expect("is there");
+    assert_eq!(kept.revoked.map(|revoked| revoked.reason), Some(RevokeReason::Admin));
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_an_error_of_its_readers_only() {
+    let home = home();
+    let damaged = home.store.issue(family("mallory"), 100).await.expect("issues").id;
+    let sound = home.store.issue(family("alice"), 100).await.expect("issues").id;
+    let damage = move |batch: &mut batch::Batch<'_>| {
+        batch.execute("update families set claims = '[' where id = ?1", params![damaged])
+    };
+    home.store.writer.submit(damage).await.expect("writes");
+    let error = home.store.family(damaged).await.expect_err("is damaged");
+    assert!(error.message.contains(&damaged.to_string()) && error.message.contains("claims"), "{error}");
+    assert!(home.store.family(sound).await.expect("reads").is_some());
+}
+
+#[tokio::test]
+async fn more_waiting_operations_than_the_disk_can_do_are_refused_at_once() {
+    let home = home();
+    let resume = home.pause().await;
+    let answers: Vec<_> = (0..8_193).map(|_| home.store.check()).collect();
+    drop(resume);
+    let mut refused = 0;
+    for answer in answers {
+        refused += usize::from(answer.await.is_err());
+    }
+    assert_eq!(refused, 1);
+}

@@ -1,0 +1,159 @@
+//! `kill -9` at random moments: whatever the store acknowledged is there when it is opened again.
+//!
+//! The test starts itself again as a child process. The child works on the store and writes a line for each answer it
+//! got; the parent kills it, reads the lines that arrived whole, and compares.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bearward::family::revocation::Revoked;
+use bearward::ids::TokenId;
+use bearward::secret;
+use bearward::store::{RevokeOutcome, RevokedBy, Store};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::embedded::{open, try_open};
+use super::given::*;
+
+const ROUNDS: usize = 10;
+/// Names the database to the child.
+const DATABASE: &str = "BEARWARD_TEST_STORM";
+/// What the child is called among the tests of this binary.
+const CHILD: &str = "store::storm::child";
+
+/// What was acknowledged, in all rounds so far.
+#[derive(Default)]
+struct Acknowledged {
+    generations: HashMap<TokenId, u64>,
+    revoked: Vec<TokenId>,
+    tokens: HashMap<u64, String>,
+}
+
+impl Acknowledged {
+    fn read(&mut self, line: &str) {
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            ["family", id, generation] => {
+                self.generations.insert(family_id(id), number(generation));
+            }
+            ["revoked", id] => self.revoked.push(family_id(id)),
+            ["token", sequence, jti] => {
+                self.tokens.insert(number(sequence), jti.into());
+            }
+            // What the test harness of the child says.
+            _ => {}
+        }
+    }
+
+    async fn compare(&self, store: &dyn Store) {
+        let log = store.revocations_since(0, LOGIN).await.expect("reads");
+        for (id, generation) in &self.generations {
+            let family = store.family(*id).await.expect("reads").expect("an acknowledged family is there");
+            assert!(family.generation >= *generation, "{id} fell back to {} from {generation}", family.generation);
+        }
+        for id in &self.revoked {
+            let family = store.family(*id).await.expect("reads").expect("an acknowledged family is there");
+            assert!(family.revoked.is_some(), "{id} lives again");
+            assert!(log.iter().any(|each| each.what == Revoked::Family(*id)), "{id} is not in the log");
+        }
+        for (sequence, jti) in &self.tokens {
+            let entry = log.iter().find(|each| each.sequence == *sequence).expect("an acknowledged entry is there");
+            assert_eq!(entry.what, Revoked::Token { issuer: ISSUER.into(), jti: jti.clone() });
+        }
+        for (place, entry) in (1..).zip(&log) {
+            assert_eq!(entry.sequence, place, "the log has a gap");
+        }
+    }
+}
+
+fn family_id(text: &str) -> TokenId {
+    TokenId::parse(text).expect("the child writes token ids")
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().expect("the child writes numbers")
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_when_the_gateway_is_killed() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("bearward.db");
+    let mut acknowledged = Acknowledged::default();
+    for _ in 0..ROUNDS {
+        let mut child = start(&path);
+        let mut lines = BufReader::new(child.stdout.take().expect("is piped"));
+        wait_for_the_first_answer(&mut lines, &mut acknowledged);
+        let message = try_open(&path).err().expect("another process has it").message;
+        assert!(message.contains(&child.id().to_string()), "{message}");
+        std::thread::sleep(Duration::from_millis(u64::from(secret::random::<1>()[0])));
+        child.kill().expect("kills");
+        child.wait().expect("is dead");
+
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).expect("reads");
+        // The last line may have been cut short by the kill.
+        let whole = rest.rfind('\n').map_or("", |end| &rest[..end]);
+        whole.lines().for_each(|line| acknowledged.read(line));
+        acknowledged.compare(&open(&path)).await;
+    }
+    assert!(acknowledged.revoked.len() > ROUNDS && acknowledged.tokens.len() > ROUNDS, "the storm was a breeze");
+    assert!(acknowledged.generations.values().any(|generation| *generation > 2), "the storm was a breeze");
+}
+
+fn start(path: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("is known"))
+        .args([CHILD, "--exact", "--nocapture"])
+        .env(DATABASE, path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts")
+}
+
+fn wait_for_the_first_answer(lines: &mut impl BufRead, acknowledged: &mut Acknowledged) {
+    let mut line = String::new();
+    while !line.starts_with("family ") {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).expect("reads"), 0, "the child ended by itself");
+    }
+    acknowledged.read(line.trim_end());
+}
+
+/// The child process; an empty test when it is not called by the one above.
+#[tokio::test]
+async fn child() {
+    let Some(path) = std::env::var_os(DATABASE) else { return };
+    let store: &'static dyn Store = Box::leak(Box::new(open(&PathBuf::from(path))));
+    let mut clients: JoinSet<()> = (0..8).map(|_| work(store)).collect();
+    while clients.join_next().await.is_some() {}
+}
+
+/// Logs in, refreshes, logs out, revokes a token; and again, until the process is killed.
+async fn work(store: &'static dyn Store) {
+    let mut now = LOGIN;
+    loop {
+        now = now + AFTER_GRACE;
+        let family = issued(store, "alice", now).await;
+        say(&format!("family {} 1", family.id));
+        for generation in 1..4 {
+            let next = rotated(store, &family, generation, now).await;
+            say(&format!("family {} {}", next.id, next.generation));
+        }
+        let outcome = store.revoke_family(family.id, RevokedBy::Admin, now).await.expect("the store works");
+        assert_eq!(outcome, RevokeOutcome::Revoked);
+        say(&format!("revoked {}", family.id));
+        let revoked = Revoked::Token { issuer: ISSUER.into(), jti: family.id.to_string() };
+        let sequence = store.revoke(revoked, now).await.expect("the store works");
+        say(&format!("token {sequence} {}", family.id));
+    }
+}
+
+/// One write a line, past the capture of the test harness.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("the parent reads");
+}

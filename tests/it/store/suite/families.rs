@@ -1,0 +1,183 @@
+//! Logins, their limit, who may end them, and who sees them.
+
+use std::time::Duration;
+
+use bearward::clock::UnixTime;
+use bearward::family::revocation::Revoked;
+use bearward::family::{Family, RevokeReason, RevokedAt};
+use bearward::ids::TokenId;
+use bearward::store::{RevokeOutcome, RevokedBy, Store, StoredKey};
+use serde_json::json;
+
+use crate::store::given::*;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn owner(subject: &str) -> RevokedBy {
+    RevokedBy::Owner(subject.into())
+}
+
+async fn why_revoked(store: &dyn Store, family: &Family) -> Option<RevokeReason> {
+    stored(store, family).await.revoked.map(|revoked| revoked.reason)
+}
+
+pub(crate) async fn every_field_comes_back(store: &dyn Store) {
+    let claims = json!({"tier": {"level": [1, null, "gold", 1.5]}, "é": "\"\\\u{1F43B}"});
+    let family = Family {
+        subject: "Ида|'; --".into(),
+        scope: String::new(),
+        audience: vec![],
+        claims: claims.as_object().cloned().expect("is an object"),
+        label: "a 📱\nof \"mine\"".into(),
+        salt: [255; 32],
+        generation: 9_000_000_000,
+        root: 255,
+        confirmed: 8_999_999_999,
+        idle_expiry: UnixTime::MAX,
+        absolute_expiry: UnixTime::MAX,
+        revoked: Some(RevokedAt { at: LOGIN, reason: RevokeReason::Admin }),
+        ..login("", LOGIN)
+    };
+    assert_eq!(store.issue(family.clone(), ANY).await.expect("the store works"), family);
+    assert_eq!(stored(store, &family).await, family);
+    assert_eq!(store.family(TokenId::random()).await.expect("the store works"), None);
+}
+
+pub(crate) async fn a_login_beyond_the_limit_ends_the_least_recently_used(store: &dyn Store) {
+    let mut families = Vec::new();
+    for count in 0..3 {
+        families.push(issued(store, "alice", LOGIN + seconds(count)).await);
+    }
+    let neighbour = issued(store, "bob", LOGIN).await;
+    // The oldest login was used last, so it stays.
+    rotated(store, &families[0], 1, LOGIN + seconds(5)).await;
+    let now = LOGIN + seconds(6);
+    let newest = store.issue(login("alice", now), 2).await.expect("the store works");
+
+    assert_eq!(why_revoked(store, &families[0]).await, None);
+    assert_eq!(why_revoked(store, &families[1]).await, Some(RevokeReason::Limit));
+    assert_eq!(why_revoked(store, &families[2]).await, Some(RevokeReason::Limit));
+    assert_eq!(why_revoked(store, &newest).await, None);
+    assert_eq!(why_revoked(store, &neighbour).await, None);
+    let log = store.revocations_since(0, now).await.expect("the store works");
+    let ended: Vec<_> = log.iter().map(|revocation| &revocation.what).collect();
+    assert_eq!(ended, [&Revoked::Family(families[2].id), &Revoked::Family(families[1].id)]);
+}
+
+pub(crate) async fn the_limit_counts_only_the_living(store: &dyn Store) {
+    let living = issued(store, "alice", LOGIN).await;
+    let logged_out = issued(store, "alice", LOGIN).await;
+    store.revoke_family(logged_out.id, owner("alice"), LOGIN).await.expect("the store works");
+    let idle = Family { idle_expiry: LOGIN + seconds(1), ..login("alice", LOGIN) };
+    store.issue(idle, ANY).await.expect("the store works");
+
+    store.issue(login("alice", LOGIN + seconds(1)), 2).await.expect("the store works");
+    assert_eq!(why_revoked(store, &living).await, None);
+}
+
+pub(crate) async fn the_newest_login_stays_whatever_the_limit_and_the_clock(store: &dyn Store) {
+    let before = issued(store, "alice", LOGIN).await;
+    // The clock was set back by an hour in between.
+    let newest = store.issue(login("alice", LOGIN - seconds(3_600)), 0).await.expect("the store works");
+    assert_eq!(why_revoked(store, &before).await, Some(RevokeReason::Limit));
+    assert_eq!(why_revoked(store, &newest).await, None);
+}
+
+pub(crate) async fn an_id_is_taken_once(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    let thief = Family { id: family.id, ..login("mallory", LOGIN) };
+    let (refused, beside) = (store.issue(thief, ANY), store.issue(login("bob", LOGIN), ANY));
+    assert!(refused.await.is_err());
+    beside.await.expect("a failure beside does no harm");
+    assert_eq!(stored(store, &family).await, family);
+}
+
+pub(crate) async fn only_the_owner_and_admins_revoke(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    let revoke = |id, by| store.revoke_family(id, by, LOGIN);
+    assert_eq!(revoke(family.id, owner("mallory")).await.expect("the store works"), RevokeOutcome::NotFound);
+    assert_eq!(revoke(TokenId::random(), RevokedBy::Admin).await.expect("the store works"), RevokeOutcome::NotFound);
+    assert_eq!(stored(store, &family).await, family);
+
+    assert_eq!(revoke(family.id, owner("alice")).await.expect("the store works"), RevokeOutcome::Revoked);
+    assert_eq!(why_revoked(store, &family).await, Some(RevokeReason::Logout));
+    let other = issued(store, "alice", LOGIN).await;
+    assert_eq!(revoke(other.id, RevokedBy::Admin).await.expect("the store works"), RevokeOutcome::Revoked);
+    assert_eq!(why_revoked(store, &other).await, Some(RevokeReason::Admin));
+}
+
+pub(crate) async fn the_dead_are_not_revoked_again(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    let revoke = |by, now| store.revoke_family(family.id, by, now);
+    revoke(owner("alice"), LOGIN).await.expect("the store works");
+    let ended = stored(store, &family).await;
+
+    let later = LOGIN + seconds(60);
+    assert_eq!(revoke(owner("alice"), later).await.expect("the store works"), RevokeOutcome::AlreadyDead);
+    assert_eq!(revoke(RevokedBy::Admin, later).await.expect("the store works"), RevokeOutcome::AlreadyDead);
+    assert_eq!(revoke(owner("mallory"), later).await.expect("the store works"), RevokeOutcome::NotFound);
+    assert_eq!(stored(store, &family).await, ended);
+    assert_eq!(store.revocations_since(0, later).await.expect("the store works").len(), 1);
+}
+
+/// An access token that was given a moment before the family expired outlives it, and must die by its owner's word.
+pub(crate) async fn an_expired_family_is_revoked_while_its_last_token_may_live(store: &dyn Store) {
+    for (after, outcome) in [(seconds(0), RevokeOutcome::Revoked), (LONGEST_LIFE, RevokeOutcome::AlreadyDead)] {
+        let family = issued(store, "alice", LOGIN).await;
+        let now = family.idle_expiry + after;
+        assert_eq!(store.revoke_family(family.id, owner("alice"), now).await.expect("the store works"), outcome);
+    }
+}
+
+pub(crate) async fn confirming_only_raises_and_only_what_exists(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    rotated(store, &family, 1, LOGIN).await;
+    rotated(store, &family, 2, LOGIN).await;
+    let other = issued(store, "bob", LOGIN).await;
+    for (seen, confirmed) in [(2, 2), (1, 2), (4, 2), (u64::MAX, 2), (3, 3)] {
+        let batch = vec![(TokenId::random(), 1), (family.id, seen), (other.id, 1)];
+        store.confirm(batch).await.expect("the store works");
+        assert_eq!(stored(store, &family).await.confirmed, confirmed, "after generation {seen} was seen");
+    }
+    assert_eq!(stored(store, &other).await.confirmed, 1);
+    store.confirm(vec![]).await.expect("nothing to do is no error");
+}
+
+pub(crate) async fn a_subject_sees_its_families_newest_first(store: &dyn Store) {
+    let first = issued(store, "alice", LOGIN).await;
+    let third = issued(store, "alice", LOGIN + seconds(2)).await;
+    let second = issued(store, "alice", LOGIN + seconds(1)).await;
+    issued(store, "bob", LOGIN).await;
+    store.revoke_family(second.id, owner("alice"), LOGIN + seconds(2)).await.expect("the store works");
+    let listed = store.families_of("alice".into()).await.expect("the store works");
+    assert_eq!(listed, [third, stored(store, &second).await, first], "the dead are shown");
+
+    let many: Vec<_> = (0..1_001).map(|_| store.issue(login("carol", LOGIN), ANY)).collect();
+    for answer in many {
+        answer.await.expect("the store works");
+    }
+    assert_eq!(store.families_of("carol".into()).await.expect("the store works").len(), 1_000);
+    assert!(store.families_of("nobody".into()).await.expect("the store works").is_empty());
+}
+
+pub(crate) async fn one_signing_key_comes_first(store: &dyn Store) {
+    let key = |kid: &str| StoredKey {
+        kid: kid.into(),
+        algorithm: "ES256".into(),
+        sealed: vec![0, 255, 1],
+        created_at: LOGIN,
+    };
+    assert!(store.signing_keys().await.expect("the store works").is_empty());
+    // Two gateways start on an empty store.
+    let (one, other) = (store.add_first_signing_key(key("a")), store.add_first_signing_key(key("b")));
+    let (one, other) = (one.await.expect("the store works"), other.await.expect("the store works"));
+    assert!(one.len() == 1 && one == other);
+    assert!(store.signing_keys().await.expect("the store works") == one);
+}
+
+pub(crate) async fn a_working_store_passes_its_check(store: &dyn Store) {
+    store.check().await.expect("the store works");
+    store.check().await.expect("the store works");
+}

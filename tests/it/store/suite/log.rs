@@ -1,0 +1,157 @@
+//! The log of revocations, watermarks, and sweeping.
+
+use std::time::Duration;
+
+use bearward::clock::UnixTime;
+use bearward::family::RevokeReason;
+use bearward::family::revocation::Revoked;
+use bearward::reject::Reason;
+use bearward::store::{RevokedBy, Store};
+
+use crate::store::given::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+fn token(jti: &str) -> Revoked {
+    Revoked::Token { issuer: "https://login.example".into(), jti: jti.into() }
+}
+
+fn subject(subject: &str, not_after: UnixTime) -> Revoked {
+    Revoked::Subject { issuer: ISSUER.into(), subject: subject.into(), not_after }
+}
+
+async fn revoke(store: &dyn Store, what: Revoked, now: UnixTime) -> u64 {
+    store.revoke(what, now).await.expect("the store works")
+}
+
+pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    let everything = Revoked::Everything { not_after: UnixTime::from_secs(1) };
+    let written = [token("é"), subject("bob", LOGIN), Revoked::Family(family.id), everything];
+    assert_eq!(revoke(store, written[0].clone(), LOGIN).await, 1);
+    assert_eq!(revoke(store, written[1].clone(), LOGIN + SECOND).await, 2);
+    store.revoke_family(family.id, RevokedBy::Admin, LOGIN).await.expect("the store works");
+    assert_eq!(revoke(store, written[3].clone(), LOGIN).await, 4);
+
+    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    assert_eq!(log.iter().map(|each| each.sequence).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(), written);
+    assert_eq!((log[1].at, log[1].until), (LOGIN + SECOND, LOGIN + SECOND + LONGEST_LIFE));
+    assert_eq!(store.revocations_since(2, LOGIN).await.expect("the store works"), log[2..]);
+    let over = store.revocations_since(0, LOGIN + LONGEST_LIFE + MILLISECOND).await.expect("the store works");
+    assert_eq!(over, log[1..2], "the others no longer matter");
+}
+
+pub(crate) async fn a_family_is_not_revoked_without_asking_who(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    assert!(store.revoke(Revoked::Family(family.id), LOGIN).await.is_err());
+    assert_eq!(stored(store, &family).await, family);
+}
+
+pub(crate) async fn a_subjects_watermark_ends_its_families(store: &dyn Store) {
+    let alice = issued(store, "alice", LOGIN).await;
+    let later = issued(store, "alice", LOGIN + MILLISECOND).await;
+    let bob = issued(store, "bob", LOGIN).await;
+    revoke(store, subject("alice", LOGIN), LOGIN + SECOND).await;
+
+    assert_eq!(refused(store, &alice, 1, LOGIN + SECOND).await, Reason::GrantRevoked);
+    rotated(store, &later, 1, LOGIN + SECOND).await;
+    rotated(store, &bob, 1, LOGIN + SECOND).await;
+    let shown = store.families_of("alice".into()).await.expect("the store works");
+    let reasons: Vec<_> = shown.iter().map(|family| family.revoked.map(|revoked| revoked.reason)).collect();
+    assert_eq!(reasons, [None, Some(RevokeReason::Admin)], "nobody is told that it lives");
+    assert_eq!(stored(store, &alice).await, shown[1]);
+}
+
+pub(crate) async fn a_watermark_is_never_lowered(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    revoke(store, subject("alice", LOGIN), LOGIN).await;
+    revoke(store, subject("alice", LOGIN - SECOND), LOGIN).await;
+    assert_eq!(refused(store, &family, 1, LOGIN).await, Reason::GrantRevoked);
+
+    let family = issued(store, "bob", LOGIN).await;
+    revoke(store, Revoked::Everything { not_after: LOGIN }, LOGIN).await;
+    revoke(store, Revoked::Everything { not_after: LOGIN - SECOND }, LOGIN).await;
+    assert_eq!(refused(store, &family, 1, LOGIN).await, Reason::GrantRevoked);
+}
+
+pub(crate) async fn a_watermark_over_everything_ends_all(store: &dyn Store) {
+    let alice = issued(store, "alice", LOGIN).await;
+    let bob = issued(store, "bob", LOGIN + SECOND).await;
+    revoke(store, subject("bob", LOGIN - SECOND), LOGIN).await;
+    revoke(store, Revoked::Everything { not_after: LOGIN + SECOND }, LOGIN + SECOND).await;
+    for family in [&alice, &bob] {
+        assert_eq!(refused(store, family, 1, LOGIN + SECOND).await, Reason::GrantRevoked);
+    }
+    revoke(store, subject("bob", LOGIN), LOGIN).await;
+    assert_eq!(refused(store, &bob, 1, LOGIN + SECOND).await, Reason::GrantRevoked, "the later of the two counts");
+}
+
+pub(crate) async fn another_issuers_subject_is_not_ours(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    let issuer = "https://login.example".into();
+    revoke(store, Revoked::Subject { issuer, subject: "alice".into(), not_after: LOGIN }, LOGIN).await;
+    rotated(store, &family, 1, LOGIN).await;
+}
+
+/// An access token's time of issue is rounded down to a second. A login in the second of the watermark would get tokens
+/// that the watermark voids, if it were not moved past it.
+pub(crate) async fn a_login_right_after_a_watermark_lives(store: &dyn Store) {
+    revoke(store, subject("alice", LOGIN), LOGIN).await;
+    let next_second = UnixTime::from_secs(LOGIN.as_secs() + 1);
+    for now in [LOGIN - SECOND, LOGIN, LOGIN + MILLISECOND] {
+        let family = issued(store, "alice", now).await;
+        assert_eq!(family.created_at, next_second);
+        assert_eq!(stored(store, &family).await, family);
+        rotated(store, &family, 1, now).await;
+    }
+    assert_eq!(issued(store, "alice", next_second + SECOND).await.created_at, next_second + SECOND);
+    assert_eq!(issued(store, "bob", LOGIN).await.created_at, LOGIN);
+
+    revoke(store, Revoked::Everything { not_after: LOGIN + SECOND }, LOGIN).await;
+    assert_eq!(issued(store, "bob", LOGIN).await.created_at, next_second + SECOND);
+}
+
+pub(crate) async fn what_no_longer_matters_is_swept(store: &dyn Store) {
+    let logged_out = issued(store, "alice", LOGIN).await;
+    let living = issued(store, "alice", LOGIN + SECOND).await;
+    store.revoke_family(logged_out.id, RevokedBy::Admin, LOGIN).await.expect("the store works");
+    revoke(store, token("a"), LOGIN + SECOND).await;
+    let sweep = |now| store.sweep(now, 100);
+
+    assert_eq!(sweep(LOGIN + LONGEST_LIFE).await.expect("the store works"), 0, "all of it matters to the last moment");
+    assert_eq!(sweep(LOGIN + LONGEST_LIFE + MILLISECOND).await.expect("the store works"), 1, "a revocation went");
+    assert_eq!(stored(store, &logged_out).await.id, logged_out.id, "its tombstone stays");
+    assert_eq!(sweep(logged_out.absolute_expiry).await.expect("the store works"), 1, "the other revocation went");
+
+    let last_token_ended = logged_out.absolute_expiry + LONGEST_LIFE + MILLISECOND;
+    assert_eq!(sweep(last_token_ended).await.expect("the store works"), 1, "the tombstone went");
+    assert_eq!(store.family(logged_out.id).await.expect("the store works"), None);
+    assert_eq!(stored(store, &living).await, living);
+    assert_eq!(revoke(store, token("b"), LOGIN).await, 3, "the sequence goes on");
+}
+
+pub(crate) async fn sweeping_takes_no_more_than_asked(store: &dyn Store) {
+    for count in 0..5 {
+        issued(store, "alice", LOGIN).await;
+        revoke(store, token(&count.to_string()), LOGIN).await;
+    }
+    let mut went = Vec::new();
+    for _ in 0..4 {
+        went.push(store.sweep(LOGIN + LIFETIMES.absolute * 2, 2).await.expect("the store works"));
+    }
+    assert_eq!(went, [4, 4, 2, 0]);
+}
+
+pub(crate) async fn watermarks_outlive_what_they_void(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    revoke(store, subject("alice", LOGIN), LOGIN).await;
+    revoke(store, subject("carol", LOGIN), LOGIN).await;
+    let over = LOGIN + LONGEST_LIFE + MILLISECOND;
+    assert_eq!(store.sweep(over, 100).await.expect("the store works"), 3, "two revocations and carol's watermark");
+    assert_eq!(refused(store, &family, 1, over).await, Reason::GrantRevoked);
+
+    let gone = family.absolute_expiry + LONGEST_LIFE + MILLISECOND;
+    assert_eq!(store.sweep(gone, 100).await.expect("the store works"), 2, "the family and alice's watermark");
+}
