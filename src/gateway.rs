@@ -85,6 +85,7 @@ impl Gateway {
     ) -> Result<Forwarded, Reject> {
         // Before anything else is believed: one host and one path, or none.
         let host = target::host(&request, self.uri_size)?;
+        record.host = Some(host.clone());
         let uri = request.uri().clone();
         let path = CanonicalPath::parse(uri.path())?;
         match self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)? {
@@ -176,7 +177,6 @@ impl Delivery {
             method: request.method().clone(),
             uri: request.uri().clone(),
             version: request.version(),
-            host: request.headers().get(header::HOST).cloned(),
             user_agent: request.headers().get(header::USER_AGENT).cloned(),
             ..Record::default()
         };

@@ -9,6 +9,7 @@ pub mod bearer;
 pub mod body;
 pub mod broker;
 pub mod clock;
+pub mod cli;
 pub mod config;
 pub mod confirmations;
 pub mod family;

@@ -1,0 +1,87 @@
+//! Calls to the admin listener of a running gateway.
+
+use std::fs;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::admin::{SecretSource, Settings};
+use crate::tls;
+
+/// One request to the admin API; the JSON of a 2xx answer, or what went wrong.
+pub(super) fn call(admin: &Settings, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, admin.address.to_string())
+        .header(header::AUTHORIZATION, format!("Bearer {}", admin_token(&admin.token)?))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
+        .map_err(|error| error.to_string())?;
+    let (status, answer) = runtime.block_on(send(admin, request))?;
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let member = |name| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+    Err(format!("the gateway answered {status}: {} ({})", member("error_description"), member("error")))
+}
+
+async fn send(admin: &Settings, request: Request<Full<Bytes>>) -> Result<(StatusCode, Value), String> {
+    let address = admin.address;
+    let unreachable = |error: std::io::Error| {
+        format!("no gateway answers at admin.address {address}: {error}; is it running with this configuration?")
+    };
+    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+    match trusted_file(&admin.tls) {
+        None => exchange(stream, request).await,
+        Some(file) => {
+            let connector = TlsConnector::from(tls::client_config(Some(&file), &[])?);
+            let stream = connector.connect(ServerName::from(address.ip()), stream).await.map_err(unreachable)?;
+            exchange(stream, request).await
+        }
+    }
+}
+
+/// The certificate that the listener shows: whoever can read the configuration knows it.
+fn trusted_file(settings: &tls::Settings) -> Option<std::path::PathBuf> {
+    match settings {
+        tls::Settings::Off => None,
+        tls::Settings::SelfSigned { folder } => Some(tls::CertificateFiles::self_signed(folder).certificate),
+        tls::Settings::Certificates(files) => files.first().map(|files| files.certificate.clone()),
+    }
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(StatusCode, Value), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let broken = |error: hyper::Error| format!("the admin listener broke off: {error}");
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(broken)?;
+    let status = response.status();
+    let content = response.into_body().collect().await.map_err(broken)?.to_bytes();
+    let answer = serde_json::from_slice(&content);
+    Ok((status, answer.map_err(|_| format!("{status}: the answer is not JSON; is this the admin listener?"))?))
+}
+
+fn admin_token(source: &SecretSource) -> Result<String, String> {
+    let token = match source {
+        SecretSource::File(path) => fs::read_to_string(path)
+            .map_err(|error| format!("the admin token {} cannot be read: {error}", path.display()))?,
+        SecretSource::Environment(name) => {
+            std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))?
+        }
+    };
+    Ok(token.trim().to_owned())
+}

@@ -1,0 +1,52 @@
+//! The demo's backend: it answers with what it was sent.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+/// An echo tells at most so much of a body.
+const SHOWN: usize = 64 * 1024;
+
+/// Starts it on a free port, on a thread of its own that ends with the process.
+pub(super) fn start() -> std::io::Result<SocketAddr> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
+    let address = listener.local_addr()?;
+    std::thread::Builder::new().name("echo".into()).spawn(move || runtime.block_on(serve(listener)))?;
+    Ok(address)
+}
+
+async fn serve(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(echo)));
+    }
+}
+
+async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, SHOWN).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let headers: Map<String, Value> = head
+        .headers
+        .iter()
+        // The token is the client's secret, also in a demo.
+        .filter(|(name, _)| *name != header::AUTHORIZATION)
+        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()))
+        .collect();
+    let told = json!({
+        "you asked the backend for": format!("{} {}", head.method, head.uri),
+        "headers it received": headers,
+        "body": String::from_utf8_lossy(&body),
+    });
+    let mut response = Response::new(Full::from(format!("{told:#}\n")));
+    response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    Ok(response)
+}

@@ -1,0 +1,121 @@
+//! The command line. The only place that writes for people.
+//!
+//! Exit status: 0 done, 1 failed while running, 2 wrong configuration or arguments.
+
+#![allow(clippy::print_stdout, reason = "this is where output for people is written")]
+
+mod client;
+mod demo;
+mod echo;
+mod serve;
+mod token;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{self, Config, Probe};
+
+/// A reverse-proxy auth gateway that enforces and brokers tokens.
+#[derive(Parser)]
+#[command(name = "bearward", version, about, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gateway.
+    Serve {
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
+    /// Check the configuration without starting: every fault at once.
+    Check {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// Print the faults as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a gateway in front of a small echo backend, and print what to try.
+    Demo,
+    /// Issue, list and revoke tokens of a running gateway.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+}
+
+#[derive(clap::Args)]
+struct ConfigArgument {
+    /// The configuration file; relative paths in it begin at its folder.
+    #[arg(long = "config", value_name = "FILE", default_value = "gateway.toml")]
+    file: PathBuf,
+}
+
+/// Why a command did not succeed, and the exit status that says so.
+enum Failed {
+    /// Exit status 1.
+    Running(String),
+    /// Exit status 2; the text is complete as it is.
+    Configuration(String),
+}
+
+impl From<String> for Failed {
+    fn from(fault: String) -> Self {
+        Failed::Running(fault)
+    }
+}
+
+/// Reads the arguments, does what they say, and tells how it went.
+pub fn run() -> ExitCode {
+    // Wrong arguments end here, with exit status 2.
+    let arguments = Arguments::parse();
+    start_logging(&arguments.command);
+    let done = match arguments.command {
+        Command::Serve { config } => serve::serve(&config.file),
+        Command::Check { config, json } => check(&config.file, json),
+        Command::Demo => demo::demo(),
+        Command::Token(command) => token::run(command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed::Running(fault)) => {
+            eprintln!("error: {fault}");
+            ExitCode::from(1)
+        }
+        Err(Failed::Configuration(faults)) => {
+            eprint!("{faults}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Diagnostics go to standard error; `BEARWARD_LOG` filters them (`debug`, `bearward::upstream=trace`, …).
+fn start_logging(command: &Command) {
+    let quiet = if matches!(command, Command::Serve { .. }) { "info" } else { "warn" };
+    let filter = EnvFilter::try_from_env("BEARWARD_LOG").unwrap_or_else(|_| EnvFilter::new(quiet));
+    let colour = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+}
+
+fn load(file: &Path, probe: Probe) -> Result<Config, Failed> {
+    let colour = std::io::stderr().is_terminal();
+    config::load(file, probe).map_err(|faults| Failed::Configuration(faults.render(colour)))
+}
+
+fn check(file: &Path, json: bool) -> Result<(), Failed> {
+    match config::load(file, Probe::None) {
+        Ok(_) if json => println!("[]"),
+        Ok(_) => println!("{}: no faults", file.display()),
+        Err(faults) if json => {
+            println!("{}", faults.json());
+            return Err(Failed::Configuration(String::new()));
+        }
+        Err(faults) => return Err(Failed::Configuration(faults.render(std::io::stderr().is_terminal()))),
+    }
+    Ok(())
+}

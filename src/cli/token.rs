@@ -1,0 +1,107 @@
+//! `bearward token issue|list|revoke`, through the admin listener: it works while the gateway runs.
+
+use clap::Subcommand;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::client::call;
+use super::{ConfigArgument, Failed, load};
+use crate::config::Probe;
+
+#[derive(Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token family and print its first pair.
+    Issue {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// Whom the token speaks for.
+        #[arg(long)]
+        subject: String,
+        /// Scopes, separated by spaces.
+        #[arg(long, default_value = "")]
+        scope: String,
+        /// What a list of devices shows.
+        #[arg(long, default_value = "")]
+        label: String,
+        /// The client the token is issued to.
+        #[arg(long, default_value = "")]
+        client_id: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the families of a subject.
+    List {
+        #[command(flatten)]
+        config: ConfigArgument,
+        #[arg(long)]
+        subject: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a family at once.
+    Revoke {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// The token id, or a whole refresh token.
+        token_id: String,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) fn run(command: TokenCommand) -> Result<(), Failed> {
+    match command {
+        TokenCommand::Issue { config, subject, scope, label, client_id, json } => {
+            let admin = load(&config.file, Probe::None)?.admin;
+            let wanted = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
+            let pair = call(&admin, Method::POST, "/admin/v1/tokens", Some(&wanted))?;
+            if json {
+                print_json(&pair);
+            } else {
+                for (title, member) in
+                    [("token id", "tokenId"), ("access token", "accessToken"), ("refresh token", "refreshToken")]
+                {
+                    println!("{title:13}  {}", text(&pair, member));
+                }
+            }
+        }
+        TokenCommand::List { config, subject, json } => {
+            let admin = load(&config.file, Probe::None)?.admin;
+            let path = format!("/admin/v1/subjects/{}/tokens", percent_encode(&subject));
+            let answer = call(&admin, Method::GET, &path, None)?;
+            if json { print_json(&answer) } else { print_table(&answer) }
+        }
+        TokenCommand::Revoke { config, token_id, json } => {
+            let admin = load(&config.file, Probe::None)?.admin;
+            let path = format!("/admin/v1/tokens/{}", percent_encode(&token_id));
+            let answer = call(&admin, Method::DELETE, &path, None)?;
+            if json { print_json(&answer) } else { println!("revoked") }
+        }
+    }
+    Ok(())
+}
+
+fn print_json(value: &Value) {
+    println!("{value}");
+}
+
+fn print_table(answer: &Value) {
+    println!("{:22}  {:8}  {:24}  {:24}  {:20}  label", "token id", "state", "created", "last used", "scope");
+    for token in answer.get("tokens").and_then(Value::as_array).into_iter().flatten() {
+        let [id, state, created] = ["tokenId", "state", "createdAt"].map(|member| text(token, member));
+        let [used, scope, label] = ["lastUsedAt", "scope", "label"].map(|member| text(token, member));
+        println!("{id:22}  {state:8}  {created:24}  {used:24}  {scope:20}  {label}");
+    }
+}
+
+/// A member for a terminal: control characters, which could drive it, are escaped.
+fn text(value: &Value, member: &str) -> String {
+    let text = value.get(member).and_then(Value::as_str).unwrap_or_default();
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// One path segment (RFC 3986 section 3.3).
+fn percent_encode(segment: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    segment.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}

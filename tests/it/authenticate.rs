@@ -1,0 +1,274 @@
+//! Who is let through, and why everybody else is not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::token::Algorithm;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::clock::ManualClock;
+use crate::support::tokens::{FOREIGN, Mint, segment};
+use crate::support::{Gateway, Upstream};
+
+/// A gateway that also accepts tokens of `mint`.
+fn gateway_trusting(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
+    let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+    std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
+    let issuer = format!(
+        r#"
+[[issuer]]
+issuer = "{FOREIGN}"
+audience = ["https://api.example"]
+jwks_file = "login.json"
+algorithms = ["{}"]
+{more}
+"#,
+        crate::support::tokens::name(mint.algorithm)
+    );
+    let text = Gateway::text(&upstream.address.to_string(), &issuer);
+    Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
+}
+
+#[tokio::test]
+async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "orders:read orders:write").await;
+    let answer = gateway.client().bearer(&pair.access).get("/orders/1?x=y").await;
+    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"));
+    let seen = upstream.only();
+    assert_eq!(seen.uri, "/orders/1?x=y");
+    assert_eq!(seen.header("x-auth-subject"), Some("alice"));
+    assert_eq!(seen.header("x-auth-scope"), Some("orders:read orders:write"));
+    assert_eq!(seen.header("x-auth-token-id"), Some(pair.token_id.as_str()));
+    assert_eq!(seen.header("x-auth-issuer"), Some("https://gateway.example"));
+    assert_eq!(seen.header("host"), Some("gateway.test"));
+}
+
+#[tokio::test]
+async fn without_a_token_only_the_scheme_is_told() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let answer = gateway.client().get("/").await;
+    answer.refused(401, "unauthorized");
+    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
+    let problem = gateway.client().header("accept", "application/problem+json").get("/").await;
+    assert_eq!(problem.header("content-type"), Some("application/problem+json"));
+    assert_eq!(problem.json()["title"], "Unauthorized");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn two_tokens_are_refused_even_if_they_are_equal() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    gateway.client().bearer(&pair.access).bearer(&pair.access).get("/").await.refused(400, "invalid_request");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn every_algorithm_verifies() {
+    use Algorithm::*;
+    let upstream = Upstream::start();
+    let asymmetric = [ES256, ES384, EdDSA, RS256].map(Mint::new);
+    let symmetric = [HS256, HS384, HS512].map(|algorithm| Mint::hmac(algorithm, &[7; 64]));
+    for mint in asymmetric.iter().chain(&symmetric) {
+        let gateway = gateway_trusting(&upstream, mint, "");
+        let token = mint.good(gateway.now_secs());
+        let answer = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(answer.status, 200, "{:?}: {answer:?}", mint.algorithm);
+    }
+}
+
+/// The library's own checks let most of these through.
+#[tokio::test]
+async fn a_token_with_anything_wrong_is_refused_with_its_reason_and_never_forwarded() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = gateway_trusting(&upstream, &mint, "");
+    let now = gateway.now_secs();
+    let claims = |changes: Value| mint.with_claims(now, changes);
+    let header = |changes: Value| mint.with_header(now, changes);
+    let good = mint.good(now);
+    let (message, signature) = good.rsplit_once('.').expect("three segments");
+    let text = |claims: &str| mint.sign_text(&mint.header().to_string(), claims);
+    let rows: Vec<(&str, String, &str)> = vec![
+        ("no iss", claims(json!({ "iss": null })), "unknown_issuer"),
+        ("iss of the wrong type", claims(json!({ "iss": 7 })), "unknown_issuer"),
+        ("another iss", claims(json!({ "iss": "https://evil.example" })), "unknown_issuer"),
+        ("the gateway's iss", claims(json!({ "iss": "https://gateway.example" })), "unknown_key"),
+        ("no aud", claims(json!({ "aud": null })), "wrong_audience"),
+        ("aud of the wrong type", claims(json!({ "aud": 5 })), "wrong_audience"),
+        ("an empty aud", claims(json!({ "aud": [] })), "wrong_audience"),
+        ("aud with a number in it", claims(json!({ "aud": ["https://api.example", 5] })), "wrong_audience"),
+        ("another aud", claims(json!({ "aud": "https://api.example/" })), "wrong_audience"),
+        ("no sub", claims(json!({ "sub": null })), "bad_claims"),
+        ("an empty sub", claims(json!({ "sub": "" })), "bad_claims"),
+        ("no exp", claims(json!({ "exp": null })), "bad_claims"),
+        ("exp as text", claims(json!({ "exp": "99999999999" })), "bad_claims"),
+        ("exp in the far future", claims(json!({ "exp": 1e18 })), "bad_claims"),
+        ("a negative exp", claims(json!({ "exp": -1 })), "bad_claims"),
+        ("nbf as text", claims(json!({ "nbf": "1" })), "bad_claims"),
+        ("a long life", claims(json!({ "exp": now + 86_401 })), "lifetime_too_long"),
+        ("a long life without iat", claims(json!({ "iat": null, "exp": now + 86_401 })), "lifetime_too_long"),
+        ("expired", claims(json!({ "iat": now - 100, "exp": now - 30 })), "expired"),
+        ("nbf ahead", claims(json!({ "nbf": now + 31 })), "not_yet_valid"),
+        ("iat ahead", claims(json!({ "iat": now + 31 })), "not_yet_valid"),
+        ("scope of the wrong type", claims(json!({ "scope": 5 })), "bad_claims"),
+        ("no typ", header(json!({ "typ": null })), "wrong_type"),
+        ("an ID token", header(json!({ "typ": "JWT" })), "wrong_type"),
+        ("typ of the wrong type", header(json!({ "typ": 1 })), "wrong_type"),
+        ("crit", header(json!({ "crit": ["x-unknown"] })), "forbidden_header"),
+        ("b64", header(json!({ "b64": false })), "forbidden_header"),
+        ("zip", header(json!({ "zip": "DEF" })), "forbidden_header"),
+        ("jku", header(json!({ "jku": "https://evil.example/jwks" })), "forbidden_header"),
+        ("jwk", header(json!({ "jwk": mint.jwk() })), "forbidden_header"),
+        ("x5u", header(json!({ "x5u": "https://evil.example/x" })), "forbidden_header"),
+        ("an unknown kid", header(json!({ "kid": "other" })), "unknown_key"),
+        ("kid of the wrong type", header(json!({ "kid": 1 })), "malformed_token"),
+        ("alg none", header(json!({ "alg": "none" })), "algorithm_refused"),
+        ("alg None", header(json!({ "alg": "None" })), "algorithm_refused"),
+        ("no alg", header(json!({ "alg": null })), "algorithm_refused"),
+        ("alg HS256 over the public key", header(json!({ "alg": "HS256" })), "algorithm_refused"),
+        ("alg RS256", header(json!({ "alg": "RS256" })), "algorithm_refused"),
+        ("a claim twice", text(&format!(r#"{{"iss":"{FOREIGN}","iss":"{FOREIGN}"}}"#)), "malformed_token"),
+        ("claims that are no object", text("[]"), "malformed_token"),
+        ("claims with a tail", text(&format!("{}x", mint.claims(now))), "malformed_token"),
+        ("another key's signature", Mint::new(Algorithm::ES256).sign(&mint.header(), &mint.claims(now)), "bad_signature"),
+        ("no signature", format!("{message}."), "bad_signature"),
+        ("a zero signature", format!("{message}.{}", segment(&"\0".repeat(64))), "bad_signature"),
+        ("a short signature", format!("{message}.{}", &signature[..40]), "bad_signature"),
+        ("a padded signature", format!("{good}=="), "bad_signature"),
+        ("two segments", message.to_owned(), "malformed_token"),
+        ("four segments", format!("{good}.x"), "malformed_token"),
+        ("padded segments", good.replacen('.', "=.", 1), "malformed_token"),
+        ("standard base64", good.replacen('.', "+/.", 1), "malformed_token"),
+        ("text", "x".into(), "malformed_token"),
+        ("dots", "..".into(), "malformed_token"),
+        ("a large token", "a".repeat(8193), "token_too_large"),
+    ];
+    for (name, token, _) in &rows {
+        let answer = gateway.client().bearer(token).get(&format!("/{}", name.len())).await;
+        answer.refused(401, "invalid_token");
+        assert!(answer.header("www-authenticate").is_some_and(|challenge| challenge.contains("invalid_token")), "{name}");
+    }
+    let lines = gateway.log_lines(rows.len()).await;
+    for ((name, token, reason), line) in rows.iter().zip(&lines) {
+        assert_eq!(line["reason"], *reason, "{name}: {line}");
+        assert!(token.len() < 40 || !line.to_string().contains(&token[..40]), "a token in the log: {line}");
+    }
+    assert!(upstream.seen().is_empty(), "the upstream saw a refused request");
+    assert_eq!(gateway.client().bearer(&good).get("/").await.status, 200, "and the neighbour is accepted");
+}
+
+#[tokio::test]
+async fn time_limits_bite_at_their_instant_also_for_a_known_token() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = gateway_trusting(&upstream, &mint, "leeway = \"30s\"");
+    let now = gateway.now_secs();
+    let token = mint.with_claims(now, json!({ "nbf": now + 60, "exp": now + 100 }));
+    let status = async || gateway.client().bearer(&token).get("/").await.status.as_u16();
+    gateway.advance(Duration::from_millis(29_999));
+    assert_eq!(status().await, 401, "a millisecond before nbf - leeway");
+    gateway.advance(Duration::from_millis(1));
+    assert_eq!(status().await, 200);
+    gateway.advance(Duration::from_millis(99_999));
+    assert_eq!(status().await, 200, "a millisecond before exp + leeway");
+    gateway.advance(Duration::from_millis(1));
+    assert_eq!(status().await, 401);
+}
+
+#[tokio::test]
+async fn types_and_audiences_are_matched_as_configured() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = gateway_trusting(&upstream, &mint, r#"types = ["at+jwt", "JWT"]"#);
+    let now = gateway.now_secs();
+    for token in [
+        mint.with_header(now, json!({ "typ": "application/at+jwt" })),
+        mint.with_header(now, json!({ "typ": "AT+JWT" })),
+        mint.with_header(now, json!({ "typ": "jwt" })),
+        mint.with_header(now, json!({ "typ": null })),
+        mint.with_claims(now, json!({ "aud": ["https://other.example", "https://api.example"] })),
+        mint.with_header(now, json!({ "kid": null })),
+        mint.with_claims(now, json!({ "scope": null, "scp": ["a"] })),
+        mint.with_claims(now, json!({ "iat": now as f64 + 0.5 })),
+    ] {
+        let answer = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_issuer_can_speak_for_another() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = gateway_trusting(&upstream, &mint, "");
+    let pair = gateway.issue("alice", "").await;
+    // Bob of another issuer calls himself alice: her tokens are not his to end, nor to refresh.
+    let now = gateway.now_secs();
+    let impostor = mint.with_claims(now, json!({ "sub": "alice", "scope": "token:revoke", "sid": pair.token_id, "rgn": 1 }));
+    gateway.revoke(&impostor, &pair.token_id).await.refused(404, "token_not_found");
+    gateway.refresh(&impostor, &pair.refresh).await.refused(400, "invalid_grant");
+    assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_route_asks_for_its_scopes_and_a_public_one_for_nothing() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(
+        &upstream,
+        r#"
+[[route]]
+path = "/orders/"
+scopes = ["orders:read", "orders:list"]
+preflight = true
+[[route]]
+path = "/public/"
+public = true
+"#,
+    );
+    let enough = gateway.issue("alice", "orders:list orders:read").await;
+    let little = gateway.issue("bob", "orders:list").await;
+    assert_eq!(gateway.client().bearer(&enough.access).get("/orders/1").await.status, 200);
+    let refused = gateway.client().bearer(&little.access).get("/orders/1").await;
+    refused.refused(403, "insufficient_scope");
+    let challenge = refused.header("www-authenticate").expect("a challenge");
+    assert!(challenge.contains(r#"scope="orders:read orders:list""#), "{challenge}");
+
+    assert_eq!(gateway.client().get("/public/x").await.status, 200);
+    let forged = gateway.client().header("X-Auth-Subject", "root").header("x_auth_subject", "root");
+    assert_eq!(forged.get("/public/x").await.status, 200);
+    let seen = upstream.seen().pop().expect("it arrived");
+    assert!(seen.headers.keys().all(|name| !name.as_str().contains("subject")), "{seen:?}");
+
+    gateway.client().bearer(&enough.access).get("/elsewhere").await.refused(404, "not_found");
+    let preflight = gateway.client().header("origin", "https://app.example");
+    let options = http::Method::OPTIONS;
+    preflight.send(options.clone(), "/orders/1", Default::default()).await.refused(401, "unauthorized");
+    let preflight = preflight.header("access-control-request-method", "PUT");
+    assert_eq!(preflight.send(options, "/orders/1", Default::default()).await.status, 200);
+}
+
+/// A token that was accepted a moment ago is asked for time and revocation again, and its bytes must all be the same.
+#[tokio::test]
+async fn the_cache_remembers_a_signature_and_not_a_verdict() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let get = async |token: &str| gateway.client().bearer(token).get("/").await.status.as_u16();
+    for _ in 0..3 {
+        assert_eq!(get(&pair.access).await, 200);
+    }
+    let (message, signature) = pair.access.rsplit_once('.').expect("three segments");
+    let first = if signature.starts_with('A') { 'B' } else { 'A' };
+    let forged = format!("{message}.{first}{}", &signature[1..]);
+    for _ in 0..3 {
+        assert_eq!(get(&forged).await, 401);
+    }
+    assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
+    assert_eq!(get(&pair.access).await, 401);
+}

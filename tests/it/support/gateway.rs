@@ -1,0 +1,183 @@
+//! A whole gateway, in this process, on real sockets, with a real store in a folder of its own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::app::{self, Running};
+use bearward::clock::Clock;
+use bearward::config::{self, Probe};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::client::Client;
+use super::clock::ManualClock;
+use super::upstream::Upstream;
+
+pub const ISSUER: &str = "https://gateway.example";
+pub const AUDIENCE: &str = "https://api.example";
+
+/// What an issue or a refresh answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    pub access: String,
+    pub refresh: String,
+    pub token_id: String,
+}
+
+impl Pair {
+    pub fn of(answer: &Value) -> Pair {
+        let text = |member: &str| answer[member].as_str().unwrap_or_else(|| panic!("{member} in {answer}")).to_owned();
+        let refresh = text("refreshToken");
+        let token_id = refresh.split('_').nth(1).expect("the second segment").to_owned();
+        Pair { access: text("accessToken"), refresh, token_id }
+    }
+}
+
+pub struct Gateway {
+    running: Option<Running>,
+    text: String,
+    pub folder: Arc<TempDir>,
+    pub clock: Arc<ManualClock>,
+}
+
+/// The first listener is cleartext, the second TLS. `{folder}` paths are relative: the configuration lives there.
+const BASE: &str = r#"
+workers = 2
+[[listener]]
+address = "127.0.0.1:0"
+tls = "off"
+[[listener]]
+address = "127.0.0.1:0"
+tls = "self-signed"
+[admin]
+address = "127.0.0.1:0"
+[tokens]
+issuer = "https://gateway.example"
+audience = ["https://api.example"]
+[access_log]
+file = "access.log"
+"#;
+
+impl Gateway {
+    /// In front of one backend; every request needs a token.
+    pub fn start(upstream: &Upstream) -> Gateway {
+        Self::with(upstream, "")
+    }
+
+    /// With more configuration: `[[route]]`s, `[timeouts]`, `[[issuer]]`s, …
+    pub fn with(upstream: &Upstream, more: &str) -> Gateway {
+        let servers = format!("[[upstream]]\nname = \"backend\"\nservers = [\"http://{}\"]\n", upstream.address);
+        Self::from_text(format!("{BASE}\n{servers}\n{more}"))
+    }
+
+    pub fn from_text(text: String) -> Gateway {
+        Self::in_folder(text, Arc::new(TempDir::new().expect("a temporary folder")), Arc::new(ManualClock::new()))
+    }
+
+    /// Files that the configuration names have to be there before it starts.
+    pub fn in_folder(text: String, folder: Arc<TempDir>, clock: Arc<ManualClock>) -> Gateway {
+        let config = config::parse(&text, folder.path(), Probe::None).unwrap_or_else(|faults| {
+            panic!("the test's configuration is wrong:\n{}", faults.render(false));
+        });
+        // On a thread of its own: starting waits, which a test's runtime does not allow.
+        let started = std::thread::scope(|scope| scope.spawn(|| app::start(config, clock.clone())).join());
+        let running = started.expect("no panic").expect("the gateway starts");
+        Gateway { running: Some(running), text, folder, clock }
+    }
+
+    /// The configuration that [`Gateway::with`] would use.
+    pub fn text(upstream: &str, more: &str) -> String {
+        format!("{BASE}\n[[upstream]]\nname = \"backend\"\nservers = [\"http://{upstream}\"]\n{more}")
+    }
+
+    pub fn running(&self) -> &Running {
+        self.running.as_ref().expect("the gateway runs")
+    }
+
+    /// Ends in order, and starts again on the same files.
+    pub fn restart(mut self) -> Gateway {
+        self.running.take();
+        Self::in_folder(self.text.clone(), self.folder.clone(), self.clock.clone())
+    }
+
+    /// Ends in order.
+    pub fn drain(&mut self) {
+        self.running.take();
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.running().addresses[0]
+    }
+
+    pub fn tls_address(&self) -> SocketAddr {
+        self.running().addresses[1]
+    }
+
+    pub fn admin_address(&self) -> SocketAddr {
+        self.running().admin_address
+    }
+
+    pub fn certificate(&self) -> std::path::PathBuf {
+        self.folder.path().join("tls/self-signed.pem")
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// HTTP/1.1 in cleartext.
+    pub fn client(&self) -> Client {
+        Client::http1(self.address())
+    }
+
+    pub fn admin_client(&self) -> Client {
+        Client::http1(self.admin_address()).bearer(self.file("admin.token").trim())
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    pub fn now_secs(&self) -> u64 {
+        self.clock.now().as_secs()
+    }
+
+    /// A first pair, by the admin API.
+    pub async fn issue(&self, subject: &str, scope: &str) -> Pair {
+        let answer = self.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject, "scope": scope })).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        Pair::of(&answer.json())
+    }
+
+    /// `POST /user/refresh`
+    pub async fn refresh(&self, bearer: &str, refresh: &str) -> super::Answer {
+        self.client().bearer(bearer).post("/user/refresh", &json!({ "refreshToken": refresh })).await
+    }
+
+    /// `DELETE /token/{tokenId}`
+    pub async fn revoke(&self, bearer: &str, token_id: &str) -> super::Answer {
+        self.client().bearer(bearer).delete(&format!("/token/{token_id}")).await
+    }
+
+    /// The lines of the access log, once it has at least `count`. The writer is asked by draining or by waiting for it.
+    pub async fn log_lines(&self, count: usize) -> Vec<Value> {
+        for _ in 0..500 {
+            let lines: Vec<Value> = std::fs::read_to_string(self.folder.path().join("access.log"))
+                .unwrap_or_default()
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok())
+                .collect();
+            if lines.len() >= count {
+                return lines;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the access log has fewer than {count} lines:\n{}", self.file("access.log"));
+    }
+}

@@ -1,0 +1,102 @@
+//! An issuer of the test's own: it mints good tokens and, from any header and claims, bad ones.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bearward::token::Algorithm;
+use bearward::token::sign::{SigningKey, generate_pem};
+use jsonwebtoken::EncodingKey;
+use serde_json::{Value, json};
+
+use super::gateway::AUDIENCE;
+
+pub const FOREIGN: &str = "https://login.example";
+
+pub struct Mint {
+    pub algorithm: Algorithm,
+    pub kid: String,
+    key: EncodingKey,
+    jwk: Value,
+}
+
+impl Mint {
+    pub fn new(algorithm: Algorithm) -> Mint {
+        let pem = generate_pem(algorithm).expect("a key");
+        let public = SigningKey::from_pem(pem.expose(), algorithm).expect("its own key");
+        let key = match algorithm {
+            Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_pem(pem.expose()),
+            Algorithm::EdDSA => EncodingKey::from_ed_pem(pem.expose()),
+            _ => EncodingKey::from_rsa_pem(pem.expose()),
+        };
+        Mint { algorithm, kid: public.kid.clone(), key: key.expect("its own key"), jwk: public.public_jwk() }
+    }
+
+    /// A shared secret of 64 bytes.
+    pub fn hmac(algorithm: Algorithm, secret: &[u8]) -> Mint {
+        let jwk = json!({ "kty": "oct", "kid": "shared", "alg": name(algorithm), "k": URL_SAFE_NO_PAD.encode(secret) });
+        Mint { algorithm, kid: "shared".into(), key: EncodingKey::from_secret(secret), jwk }
+    }
+
+    pub fn jwk(&self) -> Value {
+        self.jwk.clone()
+    }
+
+    pub fn jwks(&self) -> String {
+        json!({ "keys": [self.jwk] }).to_string()
+    }
+
+    pub fn header(&self) -> Value {
+        json!({ "alg": name(self.algorithm), "typ": "at+jwt", "kid": self.kid })
+    }
+
+    pub fn claims(&self, now: u64) -> Value {
+        json!({ "iss": FOREIGN, "aud": AUDIENCE, "sub": "bob", "iat": now, "exp": now + 600, "jti": "1", "scope": "a b" })
+    }
+
+    /// A token with nothing wrong.
+    pub fn good(&self, now: u64) -> String {
+        self.sign(&self.header(), &self.claims(now))
+    }
+
+    /// Good but for some claims; `null` takes one out.
+    pub fn with_claims(&self, now: u64, changes: Value) -> String {
+        self.sign(&self.header(), &changed(self.claims(now), changes))
+    }
+
+    pub fn with_header(&self, now: u64, changes: Value) -> String {
+        self.sign(&changed(self.header(), changes), &self.claims(now))
+    }
+
+    pub fn sign(&self, header: &Value, claims: &Value) -> String {
+        self.sign_text(&header.to_string(), &claims.to_string())
+    }
+
+    /// Signs what need not be JSON.
+    pub fn sign_text(&self, header: &str, claims: &str) -> String {
+        self.sign_message(&format!("{}.{}", segment(header), segment(claims)))
+    }
+
+    /// Signs two segments as they are.
+    pub fn sign_message(&self, message: &str) -> String {
+        let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
+        format!("{message}.{}", signature.expect("a signature"))
+    }
+}
+
+pub fn segment(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(text)
+}
+
+pub fn name(algorithm: Algorithm) -> &'static str {
+    bearward::token::algorithm_name(algorithm)
+}
+
+fn changed(mut object: Value, changes: Value) -> Value {
+    let members = object.as_object_mut().expect("an object");
+    for (name, value) in changes.as_object().expect("an object") {
+        match value {
+            Value::Null => drop(members.remove(name)),
+            value => drop(members.insert(name.clone(), value.clone())),
+        }
+    }
+    object
+}
