@@ -1,0 +1,3 @@
+//! One binary for all integration tests; a module for each behaviour.
+
+mod config;
