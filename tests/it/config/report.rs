@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bearward::config::{self, Probe};
 
-use super::parse;
+use super::{parse, reference};
 
 const SEVERAL: &str = r#"
 workers = "four"
@@ -108,4 +108,20 @@ fn what_may_be_a_secret_is_not_shown() {
     assert!(!faults.render(false).contains("hunter2"), "{faults:?}");
     assert!(!faults.json().contains("hunter2"), "{}", faults.json());
     assert_eq!(faults.line_and_column(&faults.all()[3].place), (9, 12), "{faults:?}");
+}
+
+/// Whatever is in the file, the answer is a configuration or a list of faults that can be shown.
+#[test]
+fn no_text_makes_it_panic() {
+    let text = reference::everything();
+    for (place, _) in text.char_indices().step_by(61) {
+        let rest = text[place..].chars().next().map_or("", |next| &text[place + next.len_utf8()..]);
+        for replacement in ["", "[", "\"", "\n", "é\u{1b}\0"] {
+            let broken = format!("{}{replacement}{rest}", &text[..place]);
+            if let Err(faults) = parse(&broken) {
+                assert!(!faults.all().is_empty());
+                faults.render(true);
+            }
+        }
+    }
 }
