@@ -1,14 +1,32 @@
 //! The configuration the process runs on, composed of the modules' own settings. Nobody below knows it exists.
 //!
-//! `gateway.toml` → `read` (tables with positions) → `check` (every fault at once) → [`Config`].
+//! `gateway.toml` → `read` (tables with positions) → `check` (every fault at once) → [`Config`]. Reading it
+//! changes nothing on disk, makes no connection, and never stops at the first fault: see [`Faults`].
 
-use std::path::PathBuf;
+mod check;
+mod fault;
+mod read;
+mod spelling;
+mod syntax;
+mod units;
+mod value;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use toml::de::DeTable;
 
 use crate::family::Lifetimes;
 use crate::token::keys::KeySet;
 use crate::token::{Algorithm, Issuer};
 use crate::{access_log, admin, headers, route, server, upstream};
+
+pub use check::check_key_file;
+pub use fault::{Fault, Faults, Place};
+
+use read::{Reading, Table};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -67,15 +85,6 @@ pub enum KeyFile {
     Secret(PathBuf),
 }
 
-/// `[limits]` that are not about one connection.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// `limits.token_size`
-    pub token_size: usize,
-    /// `limits.token_cache`: bytes that verified tokens may take.
-    pub token_cache: usize,
-}
-
 impl KeyFile {
     pub fn path(&self) -> &PathBuf {
         match self {
@@ -96,5 +105,71 @@ impl KeyFile {
             KeyFile::Secret(_) => KeySet::from_secret(content.trim_ascii_end(), &issuer.algorithms),
         };
         keys.map_err(|fault| format!("{}: {fault}", path.display()))
+    }
+}
+
+/// `[limits]` that are not about one connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// `limits.token_size`
+    pub token_size: usize,
+    /// `limits.token_cache`: bytes that verified tokens may take.
+    pub token_cache: usize,
+}
+
+/// Whether checking looks beyond the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Addresses are only compared with each other: for a check beside a running gateway, and for a reload.
+    None,
+    /// Each address is bound and released at once: before a start.
+    Addresses,
+}
+
+/// Reads and checks a file. Relative paths in it begin at its folder.
+pub fn load(path: &Path, probe: Probe) -> Result<Config, Faults> {
+    let file = path.display().to_string();
+    let base = path.parent().unwrap_or(Path::new(""));
+    let bytes = fs::read(path).map_err(|error| {
+        let fault =
+            Fault::new(format!("the configuration cannot be read: {error}"), "expected a file that can be read");
+        Faults::new(&file, "", vec![fault.help("--config names another file")])
+    })?;
+    match str::from_utf8(&bytes) {
+        Ok(source) => read(&file, source, base, probe),
+        Err(error) => {
+            let source = String::from_utf8_lossy(&bytes);
+            let span = Some(error.valid_up_to()..error.valid_up_to());
+            let fault = Fault::new("the file is not UTF-8", "expected UTF-8 from here on");
+            Err(Faults::new(&file, &source, vec![fault.at(&Place { key: String::new(), span })]))
+        }
+    }
+}
+
+/// As [`load`], of a text. Relative paths begin at `base`.
+pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
+    read("gateway.toml", text, base, probe)
+}
+
+/// Every key there is: `tokens.issuer`, `route[].path`. Tables are among them.
+pub fn keys() -> BTreeSet<String> {
+    // One of each table that is read only where the file has it. What is missing in them does not matter here.
+    let one_of_each = "issuer = [{}]\nlistener = [{ tls = {} }]\nroute = [{}]\nupstream = [{}]\nadmin = { tls = {} }\n";
+    let (tree, _) = DeTable::parse_recoverable(one_of_each);
+    let reading = Reading::new(Path::new(""));
+    Table::new(tree.get_ref(), Place::default(), &reading).read(|root| check::gateway(root, Probe::None));
+    reading.into_keys()
+}
+
+fn read(file: &str, source: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
+    let (tree, torn) = DeTable::parse_recoverable(source);
+    let reading = Reading::new(base);
+    let root = Table::new(tree.get_ref(), Place::default(), &reading);
+    let config = root.read(|root| check::gateway(root, probe));
+
+    let faults = syntax::with_syntax_errors(source, tree.get_ref(), &torn, reading.into_faults(keys));
+    match faults.is_empty() {
+        true => Ok(config),
+        false => Err(Faults::new(file, source, faults)),
     }
 }

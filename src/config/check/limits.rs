@@ -1,0 +1,112 @@
+//! `[timeouts]` and `[limits]`.
+
+use std::time::Duration;
+
+use crate::config;
+use crate::config::fault::Fault;
+use crate::config::read::Table;
+use crate::config::units::spell_size;
+use crate::server::ConnectionSettings;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+
+/// Zero would end every request, or none: a timeout is at least this long.
+pub(super) const SHORTEST: Duration = Duration::from_millis(1);
+pub(super) const LONGEST: Duration = Duration::from_hours(24);
+
+pub(super) struct Timeouts {
+    tls_handshake: Duration,
+    head: Duration,
+    body_idle: Duration,
+    keep_alive: Duration,
+    drain: Duration,
+    /// Unless the upstream says otherwise.
+    pub(super) upstream_connect: Duration,
+    pub(super) upstream_response: Duration,
+}
+
+pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
+    let mut timeout = |key, seconds| table.duration(key, Duration::from_secs(seconds), SHORTEST..=LONGEST);
+    Timeouts {
+        tls_handshake: timeout("tls_handshake", 10),
+        head: timeout("head", 30),
+        body_idle: timeout("body_idle", 60),
+        keep_alive: timeout("keep_alive", 60),
+        upstream_connect: timeout("upstream_connect", 5),
+        upstream_response: timeout("upstream_response", 60),
+        // The one that may be zero: then SIGTERM ends everything at once.
+        drain: table.duration("drain", Duration::from_secs(30), Duration::ZERO..=LONGEST),
+    }
+}
+
+pub(super) struct Limits {
+    connections: usize,
+    head_size: usize,
+    headers: usize,
+    uri_size: usize,
+    body_size: Option<u64>,
+    streams: u32,
+    pub(super) families: usize,
+    pub(super) others: config::Limits,
+}
+
+pub(super) fn limits(table: &mut Table<'_>) -> Limits {
+    let limits = Limits {
+        connections: table.whole("connections", 10_000, 1..=10_000_000),
+        // hyper's read buffer for a head is never below 8 KiB.
+        head_size: table.size("head_size", 16 * KIB, 8 * KIB..=MIB),
+        headers: table.whole("headers", 100, 10..=1000),
+        // The most the `http` crate takes as a URI is a little below 64 KiB.
+        uri_size: table.size("uri_size", 8 * KIB, 256..=63 * KIB),
+        body_size: body_size(table),
+        streams: u32::try_from(table.whole("streams", 200, 1..=10_000)).unwrap_or(u32::MAX),
+        families: table.whole("families", 100, 1..=10_000),
+        others: config::Limits {
+            token_size: table.size("token_size", 8 * KIB, 512..=MIB),
+            token_cache: table.size("token_cache", 64 * MIB, MIB..=64 * GIB),
+        },
+    };
+    fits_the_head(table, "uri_size", limits.uri_size, limits.head_size);
+    fits_the_head(table, "token_size", limits.others.token_size, limits.head_size);
+    limits
+}
+
+fn body_size(table: &mut Table<'_>) -> Option<u64> {
+    let value = table.take("body_size")?;
+    match value.is_text().then(|| value.text()).flatten() {
+        Some("unlimited") => None,
+        _ => value.size(0..=usize::MAX).and_then(|size| u64::try_from(size).ok()),
+    }
+}
+
+/// What arrives within the head cannot be larger than the head: the limit would never be reached, and whoever raised it
+/// would wonder why.
+fn fits_the_head(table: &Table<'_>, key: &str, size: usize, head_size: usize) {
+    if size > head_size {
+        let fault = Fault::new(
+            format!("{} do not fit into a request head", spell_size(size)),
+            format!("expected at most {}, which is head_size", spell_size(head_size)),
+        );
+        let place = if table.has(key) { key } else { "head_size" };
+        table.wrong(place, fault.help(format!("raise head_size, or lower {key}")));
+    }
+}
+
+/// The client's side of both tables.
+pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSettings {
+    ConnectionSettings {
+        tls_handshake: timeouts.tls_handshake,
+        head: timeouts.head,
+        keep_alive: timeouts.keep_alive,
+        body_idle: timeouts.body_idle,
+        drain: timeouts.drain,
+        connections: limits.connections,
+        head_size: limits.head_size,
+        headers: limits.headers,
+        uri_size: limits.uri_size,
+        body_size: limits.body_size,
+        streams: limits.streams,
+    }
+}

@@ -1,0 +1,94 @@
+//! From the tables of `gateway.toml` to a [`Config`], with every fault at once.
+//!
+//! Each section has its file, which reads its keys and checks them. What concerns several sections is checked here or
+//! where the later of them is read. Checking changes nothing on disk and sends nothing over the network.
+
+mod addresses;
+mod files;
+mod host;
+mod identity;
+mod issuer;
+mod limits;
+mod listener;
+mod pem;
+mod route;
+mod tokens;
+mod upstream;
+
+use std::thread;
+
+use crate::access_log::{self, Format, Target};
+use crate::config::fault::Place;
+use crate::config::read::Table;
+use crate::config::{Config, Probe, StoreSettings};
+
+pub use issuer::check_key_file;
+
+/// Something read, and where it stands in the file.
+struct Placed<T> {
+    value: T,
+    place: Place,
+}
+
+/// The whole file. A fault in it leaves a value that is only good for finding further faults.
+pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
+    let workers = workers(root);
+    let limits = root.table("limits", limits::limits);
+    let timeouts = root.table("timeouts", limits::timeouts);
+    let listeners = listener::listeners(root);
+    let admin = root.table("admin", listener::admin);
+    addresses::check(root, &listeners, &admin, probe);
+
+    let store = root.table("store", store);
+    let tokens = root.table("tokens", |table| tokens::read(table, limits.families));
+    let issuers = issuer::issuers(root, &tokens.issuer);
+
+    let upstreams = upstream::upstreams(root, &timeouts);
+    let routes = route::routes(root, &upstreams);
+    let identity = root.table("identity", identity::read);
+    let access_log = root.table("access_log", access_log);
+
+    Config {
+        workers,
+        listeners: listeners.into_iter().map(|listener| listener.value).collect(),
+        connections: limits::connection(&limits, &timeouts),
+        admin: admin.value,
+        store,
+        tokens,
+        issuers,
+        upstreams: upstreams.into_iter().map(|upstream| upstream.value).collect(),
+        routes,
+        identity,
+        access_log,
+        limits: limits.others,
+    }
+}
+
+fn workers(root: &mut Table<'_>) -> usize {
+    match root.whole("workers", 0, 0..=1024) {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
+    }
+}
+
+fn store(table: &mut Table<'_>) -> StoreSettings {
+    let sqlite = table.path("sqlite").unwrap_or_else(|| table.reading().base().join("bearward.db"));
+    table.accept("sqlite", files::writable_later(&sqlite));
+    StoreSettings { sqlite, secret: files::secret(table, "secret_file", "secret_env", "bearward.secret") }
+}
+
+fn access_log(table: &mut Table<'_>) -> access_log::Settings {
+    let target = match table.take("file") {
+        None => Target::Stdout,
+        Some(value) => match value.text() {
+            None | Some("stdout") => Target::Stdout,
+            Some("off") => Target::Off,
+            Some(_) => value.path().map_or(Target::Stdout, Target::File),
+        },
+    };
+    if let Target::File(path) = &target {
+        table.accept("file", files::writable_later(path));
+    }
+    let format = table.choice("format", Format::Json, &[("json", Format::Json), ("text", Format::Text)]);
+    access_log::Settings { target, format }
+}

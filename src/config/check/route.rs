@@ -1,0 +1,206 @@
+//! `[[route]]`: which requests go where, and what they need.
+
+use http::Method;
+
+use crate::config::check::{Placed, host};
+use crate::config::fault::Fault;
+use crate::config::read::Table;
+use crate::config::spelling;
+use crate::route::{Access, Route};
+use crate::upstream;
+
+type Upstreams = [Placed<upstream::Settings>];
+
+/// What the gateway answers itself, on every host.
+const OWN_PATHS: &[&str] = &["/user/refresh", "/token", "/.well-known/jwks.json"];
+
+pub(super) fn routes(root: &mut Table<'_>, upstreams: &Upstreams) -> Vec<Route> {
+    let routes = root.tables("route", |table| route(table, upstreams));
+    if !routes.is_empty() {
+        let routes: Vec<_> = routes.into_iter().flatten().collect();
+        report_collisions(root, &routes);
+        return routes.into_iter().map(|route| route.value).collect();
+    }
+    if upstreams.len() > 1 {
+        let fault = Fault::new("there are several upstreams and no route", "expected [[route]] with path and upstream");
+        root.wrong("route", fault.help("say which requests go to which upstream").of_absence());
+    }
+    vec![everything()]
+}
+
+/// Without routes, every path needs a token and goes to the only upstream.
+fn everything() -> Route {
+    Route {
+        name: "/".to_owned(),
+        host: None,
+        methods: Vec::new(),
+        path: "/".to_owned(),
+        upstream: 0,
+        access: Access::Token { scopes: Vec::new() },
+        preflight: false,
+    }
+}
+
+/// `None` if the path is missing or wrong: the rest was checked, but nothing can be compared with it.
+fn route(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<Placed<Route>> {
+    let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
+    let host = table.take("host").and_then(|value| value.parse(host_of_route));
+    let methods = table.take("methods").and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
+    let name = table.take("name").and_then(|value| value.parse(name));
+    let upstream = upstream_index(table, upstreams);
+    let access = access(table);
+    let preflight = table.flag("preflight", false);
+    let path = path?;
+    let route = Route {
+        name: name.unwrap_or_else(|| path.clone()),
+        host,
+        methods: methods.unwrap_or_default(),
+        path,
+        upstream: upstream.unwrap_or(0),
+        access,
+        preflight,
+    };
+    Some(Placed { value: route, place: table.place("path") })
+}
+
+fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<usize> {
+    let named = table.take("upstream");
+    let names = || upstreams.iter().map(|upstream| upstream.value.name.as_str());
+    let Some(value) = named else {
+        if upstreams.len() > 1 {
+            let list: Vec<&str> = names().collect();
+            let fault = Fault::new("`upstream` is missing", format!("expected one of {}", list.join(", ")));
+            table.wrong("upstream", fault.help("it can be left out where there is only one").of_absence());
+        }
+        return None;
+    };
+    let text = value.text()?;
+    let found = names().position(|name| name == text);
+    if found.is_none() {
+        let list: Vec<&str> = names().collect();
+        let fault =
+            Fault::new(format!("there is no upstream `{text}`"), format!("expected one of {}", list.join(", ")));
+        value.wrong(match spelling::nearest(text, names()) {
+            Some(near) => fault.help(format!("did you mean `{near}`?")).of_absence(),
+            None => fault.help(format!("add [[upstream]] with name = \"{text}\"")).of_absence(),
+        });
+    }
+    found
+}
+
+fn access(table: &mut Table<'_>) -> Access {
+    let scopes = table.take("scopes").and_then(|value| value.list_of("[\"orders:read\"]", scope)).unwrap_or_default();
+    let public = table.flag("public", false);
+    if !public {
+        return Access::Token { scopes };
+    }
+    if !scopes.is_empty() {
+        let fault = Fault::new("a public route asks for scopes", "expected no scopes, as no token is asked for");
+        let fault = fault.related(&table.place("public"), "public is said here");
+        table.wrong("scopes", fault.help("remove `scopes` if everybody may pass, or `public` if not"));
+    }
+    Access::Public
+}
+
+/// What is matched is what is forwarded, byte for byte: a route's path has to be what a canonical request path can be.
+fn path(text: &str) -> Result<String, Fault> {
+    let refuse = |message: &str, help: &str| Err(Fault::new(message, "expected a path, as \"/orders/\"").help(help));
+    if !text.starts_with('/') {
+        return refuse("the path does not begin with `/`", &format!("write \"/{}\"", text.trim_start_matches("./")));
+    }
+    if text.contains("//") {
+        return refuse("the path has an empty segment", "write one `/` where there are several");
+    }
+    if text.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return refuse("the path has a dot segment", "no request gets through with `.` or `..` in its path");
+    }
+    if text.contains('%') {
+        return refuse("the path is percent-encoded", "a route is matched by the characters themselves");
+    }
+    if text.contains('*') {
+        return refuse("the path has a wildcard", "a route stands for everything below its path: leave out the `*`");
+    }
+    let stray = text.chars().find(|character| !is_path_character(*character));
+    if let Some(character) = stray {
+        let message = format!("`{}` cannot stand in a route's path", character.escape_debug());
+        return refuse(&message, "letters, digits and -._~!$&'()+,=:@/ can");
+    }
+    let own = OWN_PATHS.iter().find(|own| text.trim_end_matches('/') == **own);
+    let below_token = text.starts_with("/token/").then_some(&"/token");
+    if let Some(own) = own.or(below_token) {
+        return refuse(&format!("the gateway answers {own} itself"), "requests for it never reach an upstream");
+    }
+    Ok(text.to_owned())
+}
+
+/// `pchar` of RFC 3986 and the slash, without `%`, `;` and `*`.
+fn is_path_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-._~!$&'()+,=:@/".contains(character)
+}
+
+fn host_of_route(text: &str) -> Result<String, Fault> {
+    if text.contains('*') {
+        return Err(Fault::new("the host has a wildcard", "expected the name of one host")
+            .help("write a route for each host, or leave `host` out for any"));
+    }
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) && !text.ends_with(']');
+    if has_port {
+        return Err(Fault::new("the host has a port", "expected the name alone")
+            .help("requests are matched whatever port their Host names"));
+    }
+    host::parse(text)
+}
+
+fn method(text: &str) -> Result<Method, Fault> {
+    let fault =
+        Fault::new(format!("\"{text}\" is not a method that can be routed"), "expected methods of HTTP, as \"GET\"");
+    let upper = text.to_ascii_uppercase();
+    if text != upper {
+        return Err(fault.help(format!("methods are upper case: \"{upper}\"")));
+    }
+    match Method::from_bytes(text.as_bytes()) {
+        Ok(Method::CONNECT) => Err(fault.help("the gateway opens no tunnels; WebSockets begin with GET")),
+        Ok(method) => Ok(method),
+        Err(_) => Err(fault),
+    }
+}
+
+fn name(text: &str) -> Result<String, Fault> {
+    match !text.is_empty() && text.len() <= 64 && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err(Fault::new("this name is not usable in logs and metrics", "expected 1 to 64 characters")),
+    }
+}
+
+/// `scope-token` of RFC 6749, appendix A.4.
+fn scope(text: &str) -> Result<String, Fault> {
+    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    if !text.is_empty() && text.bytes().all(allowed) {
+        return Ok(text.to_owned());
+    }
+    let fault =
+        Fault::new(format!("\"{}\" is not a scope", text.escape_debug()), "expected one scope, as \"orders:read\"");
+    Err(match text.contains(' ') {
+        true => fault.help(format!("write each as a string of its own: [\"{}\"]", text.replace(' ', "\", \""))),
+        false => fault,
+    })
+}
+
+fn report_collisions(root: &Table<'_>, routes: &[Placed<Route>]) {
+    for (index, route) in routes.iter().enumerate() {
+        let Some(first) = routes[..index].iter().find(|first| collide(&first.value, &route.value)) else { continue };
+        let methods = match (&first.value.methods, &route.value.methods) {
+            (some, _) | (_, some) if !some.is_empty() => "give the two different `methods` or a different `host`",
+            _ => "remove one, or give them different `methods` or a different `host`",
+        };
+        let fault = Fault::new("two routes take the same requests", "expected another path, host or methods")
+            .help(methods)
+            .related(&first.place, "the first one is here");
+        root.reading().record(fault.at(&route.place));
+    }
+}
+
+fn collide(a: &Route, b: &Route) -> bool {
+    let any = a.methods.is_empty() || b.methods.is_empty();
+    a.path == b.path && a.host == b.host && (any || a.methods.iter().any(|method| b.methods.contains(method)))
+}

@@ -1,0 +1,200 @@
+//! What the configuration names outside itself: files, environment, addresses.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use bearward::admin::SecretSource;
+use bearward::config::{self, Config, Faults, Probe};
+use bearward::tls;
+use rcgen::{CertifiedKey, KeyPair, PKCS_ECDSA_P384_SHA384, generate_simple_self_signed};
+use tempfile::TempDir;
+
+use super::{assert_only_fault, with_upstream};
+
+/// A folder with two certificates and their keys.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["a", "b"] {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed([format!("{name}.example")]).expect("a certificate");
+        write(&folder, &format!("{name}.pem"), cert.pem());
+        write(&folder, &format!("{name}.key"), signing_key.serialize_pem());
+    }
+    folder
+}
+
+fn write(folder: &TempDir, name: &str, contents: impl AsRef<[u8]>) {
+    fs::write(folder.path().join(name), contents).expect("a file");
+}
+
+fn read(folder: &TempDir, name: &str) -> String {
+    fs::read_to_string(folder.path().join(name)).expect("a file")
+}
+
+fn parse(folder: &TempDir, text: &str) -> Result<Config, Faults> {
+    config::parse(&with_upstream(text), folder.path(), Probe::None)
+}
+
+fn listener(certificate: &str, key: &str) -> String {
+    format!("[[listener]]\naddress = \"127.0.0.1:0\"\ntls = {{ certificate = \"{certificate}\", key = \"{key}\" }}\n")
+}
+
+#[test]
+fn several_certificates_with_their_keys_are_accepted() {
+    let folder = folder();
+    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n\
+                tls = [{ certificate = \"a.pem\", key = \"a.key\" }, { certificate = \"b.pem\", key = \"b.key\" }]\n";
+    let config = parse(&folder, text).expect("both pairs fit");
+    let tls::Settings::Certificates(pairs) = &config.listeners[0].tls else { panic!("{:?}", config.listeners) };
+    assert_eq!(pairs[1].certificate, folder.path().join("b.pem"));
+    assert_eq!(pairs.len(), 2);
+}
+
+#[test]
+fn certificates_and_keys_that_cannot_serve_are_refused() {
+    let folder = folder();
+    write(&folder, "empty.pem", "");
+    write(&folder, "broken.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    write(&folder, "torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+    write(&folder, "binary.pem", [0x30, 0x82, 0x01, 0x0a]);
+    write(&folder, "chain.pem", read(&folder, "b.pem") + &read(&folder, "a.pem"));
+    write(&folder, "two.key", read(&folder, "a.key") + &read(&folder, "b.key"));
+    write(&folder, "locked.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    write(&folder, "odd.key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+    let (certificate, key) = ("listener[0].tls.certificate", "listener[0].tls.key");
+    let rows = [
+        ("no.pem", "a.key", certificate, "no.pem does not exist"),
+        ("empty.pem", "a.key", certificate, "holds no certificate"),
+        ("b.key", "a.key", certificate, "are certificate and key exchanged?"),
+        ("broken.pem", "a.key", certificate, "certificate 1 of"),
+        ("torn.pem", "a.key", certificate, "is not PEM"),
+        ("binary.pem", "a.key", certificate, "openssl x509 -inform der"),
+        (".", "a.key", certificate, "is a folder"),
+        ("a.pem", "no.key", key, "no.key does not exist"),
+        ("a.pem", "b.pem", key, "are certificate and key exchanged?"),
+        ("a.pem", "b.key", key, "does not fit the certificate"),
+        ("chain.pem", "a.key", key, "it fits certificate 2 there"),
+        ("a.pem", "two.key", key, "several private keys"),
+        ("a.pem", "locked.key", key, "is encrypted"),
+        ("a.pem", "odd.key", key, "cannot be used"),
+    ];
+    for (certificate, private_key, key, says) in rows {
+        let text = listener(certificate, private_key);
+        let value = if key.ends_with("key") { private_key } else { certificate };
+        let column = text.lines().nth(2).and_then(|line| line.find(&format!("\"{value}\""))).expect("it is there") + 1;
+        assert_only_fault(parse(&folder, &text), key, (3, column), says);
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_a_fault() {
+    let folder = folder();
+    let key = folder.path().join("a.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o000)).expect("permissions");
+    if fs::read(&key).is_ok() {
+        return; // Run by root, who may read everything.
+    }
+    assert_only_fault(parse(&folder, &listener("a.pem", "a.key")), "listener[0].tls.key", (3, 37), "must not be read");
+}
+
+#[test]
+fn a_signing_key_has_to_fit_its_algorithm() {
+    let folder = folder();
+    let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).expect("a key");
+    write(&folder, "p384.key", p384.serialize_pem());
+    let tokens = |file: &str, algorithm: &str| {
+        parse(&folder, &format!("[tokens]\nsigning_key_file = \"{file}\"\nalgorithm = \"{algorithm}\"\n"))
+    };
+    tokens("a.key", "ES256").expect("P-256 signs ES256");
+    tokens("p384.key", "ES384").expect("P-384 signs ES384");
+    for (file, algorithm) in [("a.key", "ES384"), ("p384.key", "ES256"), ("a.key", "EdDSA"), ("a.key", "RS256")] {
+        let says = format!("cannot sign {algorithm}");
+        assert_only_fault(tokens(file, algorithm), "tokens.signing_key_file", (2, 20), &says);
+    }
+    assert_only_fault(tokens("a.pem", "ES256"), "tokens.signing_key_file", (2, 20), "holds no private key");
+}
+
+#[test]
+fn an_authority_is_only_of_use_with_https() {
+    let folder = folder();
+    let upstream = |scheme: &str, file: &str| {
+        parse(&folder, &format!("[[upstream]]\nservers = [\"{scheme}://a\"]\nca_file = \"{file}\"\n"))
+    };
+    upstream("https", "a.pem").expect("an authority");
+    assert_only_fault(upstream("http", "a.pem"), "upstream[0].ca_file", (3, 11), "expected servers with https://");
+    assert_only_fault(upstream("https", "no.pem"), "upstream[0].ca_file", (3, 11), "does not exist");
+}
+
+#[test]
+fn the_keys_of_an_issuer_have_to_be_there() {
+    let folder = folder();
+    write(&folder, "good.json", r#"{"keys":[{"kty":"EC"}]}"#);
+    write(&folder, "empty.json", r#"{"keys":[]}"#);
+    write(&folder, "other.json", r#"{"issuer":"x"}"#);
+    write(&folder, "empty.secret", "\n");
+    let issuer = |key: &str, file: &str, algorithm: &str| {
+        let keys = format!("{key} = \"{file}\"\nalgorithms = [\"{algorithm}\"]\n");
+        parse(&folder, &format!("[[issuer]]\nissuer = \"x\"\naudience = [\"y\"]\n{keys}"))
+    };
+    issuer("jwks_file", "good.json", "ES256").expect("a JWKS");
+    issuer("pem_file", "a.pem", "ES256").expect("the key of a certificate");
+    issuer("secret_file", "a.key", "HS256").expect("any bytes are a secret");
+    assert_only_fault(issuer("jwks_file", "empty.json", "ES256"), "issuer[0].jwks_file", (4, 13), "holds no key");
+    assert_only_fault(issuer("jwks_file", "other.json", "ES256"), "issuer[0].jwks_file", (4, 13), "no list `keys`");
+    assert_only_fault(issuer("pem_file", "a.key", "ES256"), "issuer[0].pem_file", (4, 12), "a private key");
+    assert_only_fault(issuer("pem_file", "a.pem", "HS256"), "issuer[0].algorithms", (5, 14), "no public key");
+    assert_only_fault(issuer("secret_file", "empty.secret", "HS256"), "issuer[0].secret_file", (4, 15), "is empty");
+}
+
+#[test]
+fn secrets_come_from_a_file_or_from_the_environment() {
+    let folder = folder();
+    write(&folder, "empty.secret", "");
+    let config = parse(&folder, "[store]\nsecret_env = \"PATH\"\n").expect("PATH is set");
+    assert_eq!(config.store.secret, SecretSource::Environment("PATH".to_owned()));
+    assert_eq!(config.admin.token, SecretSource::File(folder.path().join("admin.token")));
+    assert_only_fault(
+        parse(&folder, "[store]\nsecret_file = \"empty.secret\"\n"),
+        "store.secret_file",
+        (2, 15),
+        "the gateway makes one",
+    );
+}
+
+#[test]
+fn relative_paths_begin_at_the_folder_of_the_file() {
+    let folder = folder();
+    write(
+        &folder,
+        "gateway.toml",
+        with_upstream("[store]\nsqlite = \"./b.db\"\n[access_log]\nfile = \"/tmp/a.log\"\n"),
+    );
+    let config = config::load(&folder.path().join("gateway.toml"), Probe::None).expect("it is right");
+    assert_eq!(config.store.sqlite, folder.path().join("b.db"));
+    assert_eq!(config.access_log.target, bearward::access_log::Target::File("/tmp/a.log".into()));
+    assert_eq!(config.listeners[0].tls, tls::Settings::SelfSigned { folder: folder.path().join("tls") });
+}
+
+#[test]
+fn addresses_are_tried_only_when_asked_and_released_at_once() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let text = with_upstream(&format!("[[listener]]\naddress = \"{address}\"\n[admin]\naddress = \"127.0.0.1:0\"\n"));
+    let check = |probe| config::parse(&text, Path::new(env!("CARGO_MANIFEST_DIR")), probe);
+
+    check(Probe::None).expect("nothing was tried");
+    assert_only_fault(check(Probe::Addresses), "listener[0].address", (2, 11), "is in use");
+    drop(taken);
+    check(Probe::Addresses).expect("it is free now");
+    TcpListener::bind(address).expect("the probe has let go of it");
+}
+
+#[test]
+fn an_address_of_another_machine_is_a_fault() {
+    // 192.0.2.0/24 is for documentation (RFC 5737): nobody has it.
+    let text = with_upstream("[[listener]]\naddress = \"192.0.2.1:8443\"\n[admin]\naddress = \"127.0.0.1:0\"\n");
+    let result = config::parse(&text, Path::new(env!("CARGO_MANIFEST_DIR")), Probe::Addresses);
+    assert_only_fault(result, "listener[0].address", (2, 11), "no address of this machine");
+}

@@ -1,0 +1,103 @@
+//! The shipped `gateway.toml` is the reference: it starts as it is, has every key, and tells the truth about defaults.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use bearward::config::{self, Probe};
+
+const REFERENCE: &str = include_str!("../../../gateway.toml");
+
+/// A line of the reference, by what its beginning says.
+enum Line {
+    /// `# key = value`, or the header of a table of which every key has a default.
+    Default(&'static str),
+    /// Five spaces: no default, or the other choice.
+    Example(&'static str),
+    Active(&'static str),
+    Prose,
+}
+
+fn lines() -> impl Iterator<Item = Line> {
+    REFERENCE.lines().map(|line| {
+        if let Some(example) = line.strip_prefix("#     ").filter(|text| is_toml(text)) {
+            Line::Example(example)
+        } else if let Some(default) = line.strip_prefix("# ").filter(|text| is_toml(text)) {
+            Line::Default(default)
+        } else if line.starts_with('#') || line.is_empty() {
+            Line::Prose
+        } else {
+            Line::Active(line)
+        }
+    })
+}
+
+fn is_toml(text: &str) -> bool {
+    let key = text.split_once(" = ").map_or("", |(key, _)| key);
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    is_key || text.starts_with('[')
+}
+
+/// The reference without its prose, every default and example switched on.
+pub(super) fn everything() -> String {
+    let text = |line| match line {
+        Line::Default(text) | Line::Example(text) | Line::Active(text) => Some(format!("{text}\n")),
+        Line::Prose => None,
+    };
+    lines().filter_map(text).collect()
+}
+
+#[test]
+fn it_passes_as_shipped_and_checking_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("gateway.toml");
+    fs::write(&file, REFERENCE).expect("a file");
+    // Addresses are not probed: another gateway may run on this machine.
+    config::load(&file, Probe::None).expect("the shipped file is right");
+    let names: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().map(|file| file.file_name()).collect();
+    assert_eq!(names, ["gateway.toml"]);
+}
+
+#[test]
+fn its_defaults_are_the_defaults() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uncommented: String = lines()
+        .filter_map(|line| match line {
+            Line::Default(text) | Line::Active(text) => Some(format!("{text}\n")),
+            Line::Example(_) | Line::Prose => None,
+        })
+        .collect();
+    let [shipped, uncommented] = [REFERENCE, &uncommented].map(|text| {
+        config::parse(text, folder.path(), Probe::None).unwrap_or_else(|faults| panic!("{text}\n{faults}"))
+    });
+    assert_eq!(shipped, uncommented);
+}
+
+#[test]
+fn it_has_every_key_and_no_other() {
+    let mut keys = BTreeSet::new();
+    let mut table = String::new();
+    for line in lines() {
+        let (Line::Default(text) | Line::Example(text) | Line::Active(text)) = line else { continue };
+        if text.starts_with('[') {
+            table = text.replace("[[", "").replace("]]", "[]").replace(['[', ']'], "|");
+            // `[tokens]` has become `|tokens|` and `[[route]]` `route||`.
+            table = table.replace("||", "[]").replace('|', "");
+            keys.insert(table.trim_end_matches("[]").to_owned());
+        } else {
+            let value: toml::Table = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            let prefix = if table.is_empty() { String::new() } else { format!("{table}.") };
+            gather(&prefix, &value, &mut keys);
+        }
+    }
+    assert_eq!(keys, config::keys());
+}
+
+/// The keys of a table and of the tables in it, lists of tables included.
+fn gather(prefix: &str, table: &toml::Table, keys: &mut BTreeSet<String>) {
+    for (key, value) in table {
+        keys.insert(format!("{prefix}{key}"));
+        let inner = format!("{prefix}{key}.");
+        let list = value.as_array().into_iter().flatten().filter_map(toml::Value::as_table);
+        value.as_table().into_iter().chain(list).for_each(|table| gather(&inner, table, keys));
+    }
+}

@@ -1,0 +1,310 @@
+//! Configurations that are broken in what they say, section by section; and their neighbours, which are right.
+
+use super::{check, parse, with_upstream};
+
+#[test]
+fn listeners_and_the_admin_address_are_checked() {
+    check(&[
+        ("[[listener]]\ntls = \"off\"", "listener[0].address", (1, 1), "`address` is missing"),
+        ("[[listener]]\naddress = \":8443\"", "listener[0].address", (2, 11), "stands for all IPv4 addresses"),
+        ("[[listener]]\naddress = \"0.0.0.0\"", "listener[0].address", (2, 11), "\"0.0.0.0:8443\""),
+        ("[[listener]]\naddress = \"::1\"", "listener[0].address", (2, 11), "\"[::1]:8443\""),
+        ("[[listener]]\naddress = \"localhost:80\"", "listener[0].address", (2, 11), "\"127.0.0.1:80\""),
+        ("[[listener]]\naddress = \"https://1.2.3.4\"", "listener[0].address", (2, 11), "no scheme here"),
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\ntls = \"on\"",
+            "listener[0].tls",
+            (3, 7),
+            "expected \"self-signed\", \"off\" or {",
+        ),
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\ntls = \"selfsigned\"",
+            "listener[0].tls",
+            (3, 7),
+            "did you mean \"self-signed\"?",
+        ),
+        ("[[listener]]\naddress = \"0.0.0.0:1\"\ntls = []", "listener[0].tls", (3, 7), "no certificate is named"),
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\n[[listener]]\naddress = \"0.0.0.0:1\"",
+            "listener[1].address",
+            (4, 11),
+            "two listeners on 0.0.0.0:1",
+        ),
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\n[[listener]]\naddress = \"127.0.0.1:1\"",
+            "listener[1].address",
+            (4, 11),
+            "overlap",
+        ),
+        ("[admin]\naddress = \"127.0.0.1:8443\"", "admin.address", (2, 11), "overlap"),
+        ("[admin]\naddress = \"0.0.0.0:9443\"", "admin.address", (2, 11), "tls = \"off\""),
+        ("[admin]\ntoken_file = \"\"", "admin.token_file", (2, 14), "the path is empty"),
+        ("[admin]\ntoken_env = \"s3cret!\"", "admin.token_env", (2, 13), "name the variable"),
+        ("[admin]\ntoken_env = \"BEARWARD_NOT_SET\"", "admin.token_env", (2, 13), "is not set"),
+        ("[admin]\ntoken_file = \"a\"\ntoken_env = \"PATH\"", "admin.token_env", (3, 13), "two places"),
+    ]);
+}
+
+#[test]
+fn the_gateways_own_tokens_are_checked() {
+    check(&[
+        ("[tokens]\nissuer = \"gateway\"", "tokens.issuer", (2, 10), "expected https:// and a host"),
+        ("[tokens]\nissuer = \"https://a/?b\"", "tokens.issuer", (2, 10), "leave out"),
+        ("[tokens]\naudience = []", "tokens.audience", (2, 12), "the list is empty"),
+        ("[tokens]\naudience = [\"a\", \"a\"]", "tokens.audience[1]", (2, 18), "twice"),
+        ("[tokens]\nalgorithm = \"HS256\"", "tokens.algorithm", (2, 13), "\"ES256\", \"ES384\", \"EdDSA\", \"RS256\""),
+        ("[tokens]\naccess_lifetime = \"30s\"", "tokens.access_lifetime", (2, 19), "expected 1m to 1d"),
+        ("[tokens]\nrefresh_grace = \"61s\"", "tokens.refresh_grace", (2, 17), "expected 0s to 1m"),
+        ("[tokens]\nleeway = \"6m\"", "tokens.leeway", (2, 10), "expected 0s to 5m"),
+        ("[tokens]\nrefresh_idle = \"31d\"", "tokens.refresh_idle", (2, 16), "expected at most 30d"),
+        ("[tokens]\nrefresh_absolute = \"1d\"", "tokens.refresh_absolute", (2, 20), "expected at least 7d"),
+        ("[tokens]\naccess_lifetime = \"2h\"\nrefresh_idle = \"1h\"", "tokens.access_lifetime", (2, 19), "at most 1h"),
+        ("[tokens]\nexpires_at = \"millis\"", "tokens.expires_at", (2, 14), "did you mean \"milliseconds\"?"),
+    ]);
+}
+
+/// The rest of an issuer. `Cargo.toml` stands for any file that is there.
+macro_rules! issuer {
+    ($rest:literal) => {
+        concat!("[[issuer]]\nissuer = \"https://a\"\naudience = [\"b\"]\n", $rest)
+    };
+}
+
+#[test]
+fn issuers_are_checked() {
+    check(&[
+        (
+            "[[issuer]]\naudience = [\"b\"]\nsecret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]",
+            "issuer[0].issuer",
+            (1, 1),
+            "`issuer` is missing",
+        ),
+        (
+            "[[issuer]]\nissuer = \"a b\"\naudience = [\"b\"]\nsecret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]",
+            "issuer[0].issuer",
+            (2, 10),
+            "byte for byte",
+        ),
+        (
+            "[[issuer]]\nissuer = \"a\"\nsecret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]",
+            "issuer[0].audience",
+            (1, 1),
+            "`audience` is missing",
+        ),
+        (issuer!("algorithms = [\"ES256\"]"), "issuer[0].jwks_file", (1, 1), "this issuer has no keys"),
+        (issuer!("secret_file = \"Cargo.toml\""), "issuer[0].algorithms", (1, 1), "`algorithms` is missing"),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = []"),
+            "issuer[0].algorithms",
+            (5, 14),
+            "no algorithm is accepted",
+        ),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"none\"]"),
+            "issuer[0].algorithms[0]",
+            (5, 15),
+            "unsigned tokens",
+        ),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS512\", \"HS25\"]"),
+            "issuer[0].algorithms[1]",
+            (5, 24),
+            "did you mean \"HS256\"?",
+        ),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\", \"RS256\"]"),
+            "issuer[0].algorithms",
+            (5, 14),
+            "mixed",
+        ),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"RS256\"]"),
+            "issuer[0].algorithms",
+            (5, 14),
+            "HMAC alone",
+        ),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]\ntypes = []"),
+            "issuer[0].types",
+            (6, 9),
+            "list is empty",
+        ),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]\nleeway = \"10m\""),
+            "issuer[0].leeway",
+            (6, 10),
+            "to 5m",
+        ),
+        (
+            issuer!("jwks_file = \"no.json\"\nalgorithms = [\"ES256\"]"),
+            "issuer[0].jwks_file",
+            (4, 13),
+            "no.json does not exist",
+        ),
+        (
+            issuer!("jwks_file = \"Cargo.toml\"\nalgorithms = [\"ES256\"]"),
+            "issuer[0].jwks_file",
+            (4, 13),
+            "is not JSON",
+        ),
+        (
+            issuer!("pem_file = \"Cargo.toml\"\nalgorithms = [\"ES256\"]"),
+            "issuer[0].pem_file",
+            (4, 12),
+            "no public key",
+        ),
+        (
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]\n[tokens]\nissuer = \"https://a\""),
+            "issuer[0].issuer",
+            (2, 10),
+            "the gateway's own issuer",
+        ),
+        (
+            "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nsecret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]\n\
+          [[issuer]]\nissuer = \"a\"\naudience = [\"c\"]\nsecret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]",
+            "issuer[1].issuer",
+            (7, 10),
+            "two issuers are called \"a\"",
+        ),
+    ]);
+}
+
+#[test]
+fn upstreams_are_checked() {
+    check(&[
+        ("# [[upstream]]", "upstream", (1, 1), "there is no upstream"),
+        ("[[upstream]]", "upstream[0].servers", (1, 1), "`servers` is missing"),
+        ("[[upstream]]\nservers = []", "upstream[0].servers", (2, 11), "there is no server"),
+        (
+            "[[upstream]]\nservers = [\"127.0.0.1:3000\"]",
+            "upstream[0].servers[0]",
+            (2, 12),
+            "\"http://127.0.0.1:3000\"",
+        ),
+        ("[[upstream]]\nservers = [\"ftp://a\"]", "upstream[0].servers[0]", (2, 12), "ftp:// cannot be reached"),
+        ("[[upstream]]\nservers = [\"h2c://a\"]", "upstream[0].servers[0]", (2, 12), "protocol = \"h2\""),
+        ("[[upstream]]\nservers = [\"http://a/api\"]", "upstream[0].servers[0]", (2, 12), "a URL with a path"),
+        ("[[upstream]]\nservers = [\"http://a#b\"]", "upstream[0].servers[0]", (2, 12), "a URL with a path"),
+        ("[[upstream]]\nservers = [\"http://me:pw@a\"]", "upstream[0].servers[0]", (2, 12), "nothing secret"),
+        ("[[upstream]]\nservers = [\"http://a:99999\"]", "upstream[0].servers[0]", (2, 12), "port"),
+        ("[[upstream]]\nservers = [\"http://a:0\"]", "upstream[0].servers[0]", (2, 12), "1 to 65535"),
+        ("[[upstream]]\nservers = [\"http://127.0.0.256\"]", "upstream[0].servers[0]", (2, 12), "not an IPv4 address"),
+        ("[[upstream]]\nservers = [\"http://bücher.example\"]", "upstream[0].servers[0]", (2, 12), "URL"),
+        ("[[upstream]]\nservers = [\"http://\"]", "upstream[0].servers[0]", (2, 12), "URL"),
+        ("[[upstream]]\nservers = [\"http://a:80\", \"http://A\"]", "upstream[0].servers[1]", (2, 27), "twice"),
+        ("[[upstream]]\nservers = [\"http://a\"]\nname = \"a b\"", "upstream[0].name", (3, 8), "letters, digits"),
+        (
+            "[[upstream]]\nservers = [\"http://a\"]\nprotocol = \"http2\"",
+            "upstream[0].protocol",
+            (3, 12),
+            "did you mean \"http1\"?",
+        ),
+        (
+            "[[upstream]]\nservers = [\"http://a\"]\n[[upstream]]\nservers = [\"http://b\"]\n[[route]]\npath = \"/\"\nupstream = \"backend\"",
+            "upstream[1].name",
+            (3, 1),
+            "two upstreams are called `backend`",
+        ),
+        (
+            "[[upstream]]\nname = \"a\"\nservers = [\"http://a\"]\n[[upstream]]\nname = \"b\"\nservers = [\"http://b\"]",
+            "route",
+            (1, 1),
+            "there are several upstreams and no route",
+        ),
+    ]);
+}
+
+#[test]
+fn routes_are_checked() {
+    check(&[
+        ("[[route]]\npublic = true", "route[0].path", (1, 1), "`path` is missing"),
+        ("[[route]]\npath = \"orders\"", "route[0].path", (2, 8), "write \"/orders\""),
+        ("[[route]]\npath = \"/a//b\"", "route[0].path", (2, 8), "empty segment"),
+        ("[[route]]\npath = \"/a/../b\"", "route[0].path", (2, 8), "dot segment"),
+        ("[[route]]\npath = \"/a%20b\"", "route[0].path", (2, 8), "percent-encoded"),
+        ("[[route]]\npath = \"/a;b\"", "route[0].path", (2, 8), "`;`"),
+        ("[[route]]\npath = \"/a?b\"", "route[0].path", (2, 8), "`?`"),
+        ("[[route]]\npath = \"/a#b\"", "route[0].path", (2, 8), "`#`"),
+        ("[[route]]\npath = '/a\\b'", "route[0].path", (2, 8), "cannot stand in a route's path"),
+        ("[[route]]\npath = \"/a\\u0007\"", "route[0].path", (2, 8), "`\\u{7}`"),
+        ("[[route]]\npath = \"/a/*\"", "route[0].path", (2, 8), "leave out the `*`"),
+        ("[[route]]\npath = \"/user/refresh\"", "route[0].path", (2, 8), "answers /user/refresh itself"),
+        ("[[route]]\npath = \"/token/\"", "route[0].path", (2, 8), "answers /token itself"),
+        ("[[route]]\npath = \"/token/x\"", "route[0].path", (2, 8), "answers /token itself"),
+        ("[[route]]\npath = \"/.well-known/jwks.json\"", "route[0].path", (2, 8), "itself"),
+        ("[[route]]\npath = \"/\"\nhost = \"a:80\"", "route[0].host", (3, 8), "the host has a port"),
+        ("[[route]]\npath = \"/\"\nhost = \"*.a\"", "route[0].host", (3, 8), "wildcard"),
+        ("[[route]]\npath = \"/\"\nhost = \"a b\"", "route[0].host", (3, 8), "not the name of a host"),
+        ("[[route]]\npath = \"/\"\nmethods = [\"get\"]", "route[0].methods[0]", (3, 12), "upper case: \"GET\""),
+        ("[[route]]\npath = \"/\"\nmethods = [\"CONNECT\"]", "route[0].methods[0]", (3, 12), "opens no tunnels"),
+        ("[[route]]\npath = \"/\"\nmethods = [\"A B\"]", "route[0].methods[0]", (3, 12), "methods of HTTP"),
+        ("[[route]]\npath = \"/\"\nupstream = \"backed\"", "route[0].upstream", (3, 12), "did you mean `backend`?"),
+        ("[[route]]\npath = \"/\"\nupstream = \"orders\"", "route[0].upstream", (3, 12), "expected one of backend"),
+        ("[[route]]\npath = \"/\"\nscopes = [\"a b\"]", "route[0].scopes[0]", (3, 11), "[\"a\", \"b\"]"),
+        ("[[route]]\npath = \"/\"\nscopes = [\"a\"]\npublic = true", "route[0].scopes", (3, 10), "asks for scopes"),
+        ("[[route]]\npath = \"/\"\nname = \"\"", "route[0].name", (3, 8), "1 to 64 characters"),
+        (
+            "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a\"",
+            "route[1].path",
+            (4, 8),
+            "two routes take the same requests",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a\"\nmethods = [\"GET\"]",
+            "route[1].path",
+            (4, 8),
+            "two routes",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\nhost = \"B.example\"\n[[route]]\npath = \"/a\"\nhost = \"b.EXAMPLE\"",
+            "route[1].path",
+            (5, 8),
+            "two routes",
+        ),
+        (
+            "[[route]]\npath = \"/\"\n[[upstream]]\nname = \"a\"\nservers = [\"http://a\"]\n[[upstream]]\nname = \"b\"\nservers = [\"http://b\"]",
+            "route[0].upstream",
+            (1, 1),
+            "expected one of a, b",
+        ),
+    ]);
+}
+
+#[test]
+fn identity_headers_and_the_access_log_are_checked() {
+    check(&[
+        ("[identity]\nsubject = \"X Auth\"", "identity.subject", (2, 11), "not the name of a header"),
+        ("[identity]\nsubject = \"Authorization\"", "identity.subject", (2, 11), "a meaning of its own"),
+        ("[identity]\nsubject = \"Transfer_Encoding\"", "identity.subject", (2, 11), "a meaning of its own"),
+        ("[identity]\nsubject = \"Host\"", "identity.subject", (2, 11), "a meaning of its own"),
+        ("[identity]\nsubject = \"Content-Length\"", "identity.subject", (2, 11), "a meaning of its own"),
+        ("[identity]\nsubject = \"X-Forwarded-User\"", "identity.subject", (2, 11), "a meaning of its own"),
+        ("[identity]\nscope = \"x_auth_subject\"", "identity.scope", (2, 9), "`scope` and `subject`"),
+        ("[identity]\nsubject = \"X-Who\"\nissuer = \"x-WHO\"", "identity.issuer", (3, 10), "the same header"),
+        ("[access_log]\nformat = \"xml\"", "access_log.format", (2, 10), "expected \"json\", \"text\""),
+        ("[access_log]\nfile = \"no/such/folder/a.log\"", "access_log.file", (2, 8), "mkdir -p"),
+        ("[access_log]\nfile = \"src\"", "access_log.file", (2, 8), "is a folder"),
+        ("[store]\nsqlite = \"no/such/folder/a.db\"", "store.sqlite", (2, 10), "does not exist"),
+    ]);
+}
+
+#[test]
+fn the_neighbours_of_faults_are_accepted() {
+    for text in [
+        "listener = []\nroute = []\nissuer = []",
+        "[[listener]]\naddress = \"0.0.0.0:1\"\n[[listener]]\naddress = \"[::]:1\"\n[[listener]]\naddress = \"127.0.0.1:2\"",
+        "[[listener]]\naddress = \"127.0.0.1:0\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n[admin]\naddress = \"127.0.0.1:0\"",
+        "[admin]\naddress = \"0.0.0.0:9443\"\ntls = \"off\"",
+        "[admin]\naddress = \"[::1]:9443\"\ntoken_env = \"PATH\"",
+        "[tokens]\naccess_lifetime = \"1h\"\nrefresh_idle = \"60m\"\nrefresh_absolute = \"3600s\"\nrefresh_grace = \"0s\"",
+        "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a/\"\n[[route]]\npath = \"/a\"\nhost = \"b\"",
+        "[[route]]\npath = \"/a\"\nmethods = [\"GET\"]\n[[route]]\npath = \"/a\"\nmethods = [\"POST\"]\npublic = true",
+        "[[route]]\npath = \"/tokens\"\nscopes = []\npublic = true\n[[route]]\npath = \"/user/refreshed\"",
+        "[[route]]\npath = \"/\"\nhost = \"[::1]\"\n[[route]]\npath = \"/\"\nhost = \"127.0.0.1\"",
+        "[[upstream]]\nservers = [\"https://[::1]:1/\", \"http://my_service.internal\"]\nprotocol = \"h2\"",
+        "[identity]\nsubject = \"X-Who\"\nscope = \"\"\ntoken_id = \"\"\nissuer = \"X-Auth-Subject\"",
+        "[access_log]\nfile = \"off\"\n[limits]\nbody_size = \"0B\"\n[timeouts]\ndrain = \"0s\"",
+    ] {
+        parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
+    }
+}
