@@ -21,8 +21,8 @@ pub(super) fn demo() -> Result<(), Failed> {
     let backend = echo::start().map_err(|error| format!("the echo backend cannot start: {error}"))?;
     let text = configuration(backend);
     fs::write(folder.0.join("gateway.toml"), &text).map_err(|error| error.to_string())?;
-    let config = config::parse(&text, &folder.0, Probe::None)
-        .map_err(|faults| Failed::Configuration(faults.render(false)))?;
+    let config =
+        config::parse(&text, &folder.0, Probe::None).map_err(|faults| Failed::Configuration(faults.render(false)))?;
     let clock = Arc::new(SystemClock);
     let running = app::start(config, clock.clone()).map_err(|error| error.to_string())?;
     let pair = issue(&running, &*clock)?;

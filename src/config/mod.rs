@@ -23,7 +23,6 @@ use crate::token::keys::KeySet;
 use crate::token::{Algorithm, Issuer};
 use crate::{access_log, admin, headers, route, server, upstream};
 
-pub use check::check_key_file;
 pub use fault::{Fault, Faults, Place};
 
 use read::{Reading, Table};

@@ -203,6 +203,9 @@ fn admit_secret_len(len: usize, algorithm: Algorithm) -> Result<(), String> {
 
 fn read_pem(pem: &[u8]) -> Result<(DecodingKey, Vec<Algorithm>), String> {
     use Algorithm::*;
+    if pem.windows(12).any(|window| window == b"PRIVATE KEY-") {
+        return Err("this is a private key, which has no business here; expected its public key".into());
+    }
     if let Ok(key) = DecodingKey::from_ed_pem(pem) {
         return Ok((key, vec![EdDSA]));
     }

@@ -1,11 +1,7 @@
 //! `[[issuer]]`: others whose tokens are accepted, by which keys and on which terms.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-use rustls::pki_types::pem::{PemObject, SectionKind};
-use serde_json::Value as Json;
 
 use crate::config::check::{Placed, files};
 use crate::config::fault::Fault;
@@ -161,45 +157,7 @@ fn key_file_form(keys: &KeyFile) -> &'static str {
 fn fits(keys: &KeyFile, policy: &Issuer) -> Result<(), Fault> {
     // Without algorithms, whose fault is reported already, the file can only be looked for.
     if policy.algorithms.is_empty() {
-        let (KeyFile::Jwks(path) | KeyFile::Pem(path) | KeyFile::Secret(path)) = keys;
-        return files::contents(path).map(drop);
+        return files::contents(keys.path()).map(drop);
     }
-    check_key_file(keys, policy).map_err(|message| Fault::new(message, key_file_form(keys)))
-}
-
-/// Can the keys of this file check tokens of this issuer? Says what is wrong with the file, in words for the operator.
-pub fn check_key_file(keys: &KeyFile, _issuer: &Issuer) -> Result<(), String> {
-    let (KeyFile::Jwks(path) | KeyFile::Pem(path) | KeyFile::Secret(path)) = keys;
-    let contents = files::contents(path).map_err(|fault| fault.message)?;
-    match keys {
-        KeyFile::Jwks(_) => is_jwks(path, &contents),
-        KeyFile::Pem(_) => is_public_pem(path, &contents),
-        KeyFile::Secret(_) if contents.trim_ascii_end().is_empty() => Err(format!("{} is empty", path.display())),
-        KeyFile::Secret(_) => Ok(()),
-    }
-}
-
-fn is_jwks(path: &Path, contents: &[u8]) -> Result<(), String> {
-    let shown = path.display();
-    let json: Json = serde_json::from_slice(contents).map_err(|error| format!("{shown} is not JSON: {error}"))?;
-    match json.get("keys").and_then(Json::as_array) {
-        None => Err(format!("{shown} has no list `keys`")),
-        Some(keys) if keys.is_empty() => Err(format!("{shown} holds no key")),
-        Some(_) => Ok(()),
-    }
-}
-
-fn is_public_pem(path: &Path, contents: &[u8]) -> Result<(), String> {
-    let shown = path.display();
-    let kinds: Vec<SectionKind> = <(SectionKind, Vec<u8>)>::pem_slice_iter(contents)
-        .map(|section| section.map(|(kind, _)| kind))
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("{shown} is not PEM: {error}"))?;
-    match kinds.as_slice() {
-        [SectionKind::PublicKey | SectionKind::Certificate, ..] => Ok(()),
-        [SectionKind::PrivateKey | SectionKind::EcPrivateKey | SectionKind::RsaPrivateKey, ..] => {
-            Err(format!("{shown} holds a private key, which has no business here"))
-        }
-        _ => Err(format!("{shown} holds no public key")),
-    }
+    keys.read(policy).map(drop).map_err(|message| Fault::new(message, key_file_form(keys)))
 }

@@ -22,8 +22,6 @@ use crate::config::fault::Place;
 use crate::config::read::Table;
 use crate::config::{Config, Probe, StoreSettings};
 
-pub use issuer::check_key_file;
-
 /// Something read, and where it stands in the file.
 struct Placed<T> {
     value: T,
