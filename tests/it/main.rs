@@ -2,5 +2,6 @@
 
 mod authenticate;
 mod config;
+mod forward;
 mod store;
 mod support;

@@ -4,9 +4,17 @@
 pub mod client;
 pub mod clock;
 pub mod gateway;
+pub mod process;
+pub mod scripted;
+pub mod session;
 pub mod tokens;
 pub mod upstream;
+pub mod wire;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
+pub use process::Process;
+pub use scripted::Scripted;
+pub use session::Session;
 pub use upstream::Upstream;
+pub use wire::Wire;
