@@ -86,6 +86,14 @@ async fn the_host_is_kept_or_replaced_as_configured() {
 }
 
 #[tokio::test]
+async fn the_host_of_an_ipv6_backend_stands_in_brackets() {
+    let upstream = Upstream::at("[::1]:0");
+    let gateway = Gateway::open(upstream.address, "preserve_host = false");
+    assert_eq!(gateway.client().get("/").await.status, 200);
+    assert_eq!(upstream.only().host(), upstream.address.to_string());
+}
+
+#[tokio::test]
 async fn an_http_1_0_client_gets_an_answer_it_can_read() {
     let upstream = Upstream::start();
     let gateway = Gateway::open(upstream.address, "");
