@@ -17,6 +17,19 @@ async fn head_tells_the_length_and_sends_nothing() {
 }
 
 #[tokio::test]
+async fn a_refused_head_has_no_body_either() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    for client in gateway.clients() {
+        let answer = client.send(Method::HEAD, "/", Default::default()).await;
+        assert_eq!(answer.status, 401, "{answer:?}");
+        assert!(answer.body.is_empty());
+    }
+    let lines = gateway.log_lines(4).await;
+    assert!(lines.iter().all(|line| line["complete"] == true && line["reason"] == "no_token"), "{lines:?}");
+}
+
+#[tokio::test]
 async fn statuses_pass_with_and_without_a_body() {
     let upstream = Upstream::start();
     let gateway = Gateway::open(upstream.address, "");
