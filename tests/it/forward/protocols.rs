@@ -77,6 +77,18 @@ async fn trailers_pass_both_ways() {
     }
 }
 
+/// Over HTTP/2 a browser sends one `Cookie` field for each cookie. HTTP/1 knows only one field (RFC 9113 section 8.2.3).
+#[tokio::test]
+async fn cookies_in_several_fields_become_one_for_an_http1_backend() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let [_, client, ..] = gateway.clients();
+    assert_eq!(client.header("cookie", "a=1").header("cookie", "b=2").get("/").await.status, 200);
+    let seen = upstream.only();
+    let cookies: Vec<_> = seen.headers.get_all("cookie").iter().collect();
+    assert_eq!(cookies, ["a=1; b=2"]);
+}
+
 /// The length of what is not there would make the backend wait for it, and take the next request for it.
 #[tokio::test]
 async fn a_content_length_that_is_not_true_goes_nowhere() {

@@ -60,6 +60,26 @@ async fn two_cookies_are_set_and_a_range_is_answered() {
     }
 }
 
+/// Some search engines take their queries so.
+#[tokio::test]
+async fn a_get_may_have_a_body_of_known_and_of_unknown_length() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    for client in gateway.clients() {
+        assert_eq!(client.send(Method::GET, "/", "query".into()).await.text(), "query");
+    }
+    for mut session in [Session::http1(gateway.address()).await, Session::http2(gateway.address()).await] {
+        let (pieces, body) = session::streamed();
+        let request = Request::get("/").header("transfer-encoding", "chunked").body(body).expect("a request");
+        let sending = tokio::spawn(session.sender().send(request));
+        pieces.send("query").await;
+        drop(pieces);
+        let answer = sending.await.expect("no panic").expect("an answer");
+        assert_eq!(session::text(answer.into_body()).await, "query");
+        session.send(Request::get("/").body(session::empty()).expect("a request")).await;
+    }
+}
+
 #[tokio::test]
 async fn expect_is_answered_with_401_before_the_body_and_with_100_if_it_is_wanted() {
     let upstream = Upstream::start();
