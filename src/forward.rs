@@ -68,6 +68,9 @@ impl Forwarder {
         let tunnel = tunnel::agreed(websocket, &mut response)?;
         headers::clean_response(response.headers_mut());
         if tunnel.is_some() {
+        if !headers::is_framed_plainly(response.headers()) {
+            return Err(Reject::new(Reason::UpstreamBroken, "a transfer coding other than chunked"));
+        }
             tunnel::ask(response.headers_mut());
         }
         *response.version_mut() = Version::HTTP_11;

@@ -3,5 +3,7 @@
 mod authenticate;
 mod config;
 mod forward;
+mod framing;
+mod paths;
 mod store;
 mod support;
