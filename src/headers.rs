@@ -93,6 +93,16 @@ impl Hygiene {
         }
     }
 
+    /// Trailers may not say what headers may not: there are backends that put them among the headers.
+    pub fn clean_trailers(&self, trailers: &mut HeaderMap) {
+        let condemned =
+            |name: &&HeaderName| is_hop_by_hop(name) || NEVER_NOMINATED.contains(name) || self.is_ours(name);
+        let condemned: Vec<HeaderName> = trailers.keys().filter(condemned).cloned().collect();
+        for name in condemned {
+            trailers.remove(name);
+        }
+    }
+
     /// Is this name, however spelled, one that only the gateway may set?
     fn is_ours(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();

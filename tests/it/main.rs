@@ -4,6 +4,7 @@ mod authenticate;
 mod config;
 mod forward;
 mod framing;
+mod header_hygiene;
 mod paths;
 mod store;
 mod support;
