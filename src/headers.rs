@@ -150,6 +150,14 @@ pub fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
+/// Is the body chunked and nothing else, if it is coded for its transfer at all? hyper decodes `chunked`, whatever stands
+/// before it: what it hands over from `gzip, chunked` is compressed, and nobody would say so any more.
+pub fn is_framed_plainly(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let plain = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    plain && codings.next().is_none()
+}
+
 /// Removes what concerned the connection to the upstream only.
 pub fn clean_response(headers: &mut HeaderMap) {
     remove_nominated(headers);
@@ -158,14 +166,6 @@ pub fn clean_response(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-}
-
-/// Is the body chunked and nothing else, if it is coded for its transfer at all? hyper decodes `chunked`, whatever stands
-/// before it: what it hands over from `gzip, chunked` is compressed, and nobody would say so any more.
-pub fn is_framed_plainly(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let plain = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    plain && codings.next().is_none()
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {

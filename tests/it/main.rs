@@ -8,3 +8,4 @@ mod header_hygiene;
 mod paths;
 mod store;
 mod support;
+mod upstream_failures;
