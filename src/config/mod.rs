@@ -91,19 +91,23 @@ impl KeyFile {
         }
     }
 
-    /// Reads the keys and admits them on the issuer's terms.
-    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, String> {
-        let path = self.path();
-        let content = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let keys = match self {
-            KeyFile::Jwks(_) => match std::str::from_utf8(&content) {
+    /// The keys in the file's content, admitted on the issuer's terms.
+    fn admit(&self, content: &[u8], issuer: &Issuer) -> Result<KeySet, String> {
+        match self {
+            KeyFile::Jwks(_) => match std::str::from_utf8(content) {
                 Ok(text) => KeySet::from_jwks(text, &issuer.algorithms),
                 Err(_) => Err("this is not UTF-8".into()),
             },
-            KeyFile::Pem(_) => KeySet::from_pem(&content, &issuer.algorithms),
+            KeyFile::Pem(_) => KeySet::from_pem(content, &issuer.algorithms),
             KeyFile::Secret(_) => KeySet::from_secret(content.trim_ascii_end(), &issuer.algorithms),
-        };
-        keys.map_err(|fault| format!("{}: {fault}", path.display()))
+        }
+    }
+
+    /// Reads the keys, once the configuration is checked.
+    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, String> {
+        let path = self.path().display();
+        let content = std::fs::read(self.path()).map_err(|error| format!("{path}: {error}"))?;
+        self.admit(&content, issuer).map_err(|fault| format!("{path}: {fault}"))
     }
 }
 
