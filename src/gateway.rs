@@ -102,9 +102,10 @@ impl Gateway {
                 };
                 self.forwarder.forward(permit, request, host, peer, record, (worker.number, &worker.metrics)).await
             }
-            Action::Refresh => self.refresh(request, record, now).await.map(Forwarded::own),
+            // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
+            Action::Refresh => Box::pin(self.refresh(request, record, now)).await.map(Forwarded::own),
             Action::Revoke { token_id } => {
-                self.revoke(token_id, request.headers(), worker, record, now).await.map(Forwarded::own)
+                Box::pin(self.revoke(token_id, request.headers(), worker, record, now)).await.map(Forwarded::own)
             }
             Action::Keys => Ok(Forwarded::own(self.published_keys())),
         }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,23 +113,27 @@ where
         async move { Ok::<Response<Body>, Infallible>(gateway.handle(request, &peer, &worker).await) }
     });
     let io = TokioIo::new(stream);
+    // Boxed: a connection's memory is then that of its own protocol, once, however many functions it passes through.
     let ended = if http2 {
-        let connection = http2_builder(&shared).serve_connection(io, service);
+        let connection = Box::pin(http2_builder(&shared).serve_connection(io, service));
         drive_http2(connection, &shared, peer).await
     } else {
-        drive_http1(http1_builder(&shared).serve_connection(io, service), &shared).await
+        let connection = http1_builder(&shared).serve_connection(io, service);
+        drive_http1(Box::pin(connection.with_upgrades()), &shared).await
     };
     ended.map_err(io::Error::other)
 }
 
 /// Drives a connection to its end; when the process drains, to the end of the request it is in.
-async fn drive_http1<S, V>(connection: http1::Connection<TokioIo<S>, V>, shared: &Shared) -> hyper::Result<()>
+async fn drive_http1<S, V>(
+    mut connection: Pin<Box<http1::UpgradeableConnection<TokioIo<S>, V>>>,
+    shared: &Shared,
+) -> hyper::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: hyper::service::HttpService<Incoming, ResBody = Body>,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut connection = pin!(connection.with_upgrades());
     tokio::select! {
         ended = connection.as_mut() => return ended,
         () = shared.drains() => connection.as_mut().graceful_shutdown(),
@@ -140,7 +144,7 @@ where
 /// As for HTTP/1, and ends a connection on which nothing was asked for a while: HTTP/2 has no time limit of its own, neither
 /// for an idle connection nor for a header block that never ends.
 async fn drive_http2<S, V>(
-    connection: http2::Connection<TokioIo<S>, V, TokioExecutor>,
+    mut connection: Pin<Box<http2::Connection<TokioIo<S>, V, TokioExecutor>>>,
     shared: &Shared,
     peer: Arc<Peer>,
 ) -> hyper::Result<()>
@@ -150,7 +154,6 @@ where
     V::Future: Send + 'static,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut connection = pin!(connection);
     let mut seen = 0;
     loop {
         tokio::select! {
