@@ -16,6 +16,11 @@ use crate::store::{DecideRotation, RevokeOutcome, RevokedBy, StoreError};
 /// The most that a list of families holds.
 const MOST_LISTED: i64 = 1_000;
 
+pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
+    where subject = ?1 and revoked_at is null and id <> ?2
+        and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
+    order by last_used_at desc, created_at desc limit ?5 offset ?6";
+
 pub(super) fn issue(batch: &mut Batch<'_>, family: &Family, most_live: usize) -> Result<Family, StoreError> {
     let now = family.created_at;
     let mark = batch.watermark(&family.subject)?;
@@ -37,14 +42,9 @@ fn least_recently_used(
     most_live: usize,
 ) -> Result<Vec<Family>, StoreError> {
     let kept_beside = i64::try_from(most_live.saturating_sub(1)).unwrap_or(i64::MAX);
-    batch.query(
-        "select * from families
-         where subject = ?1 and revoked_at is null and id <> ?2
-             and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
-         order by last_used_at desc, created_at desc limit ?5 offset ?6",
-        params![new.subject, new.id, now, mark.unwrap_or_default(), i64::MAX, kept_beside],
-        rows::family,
-    )
+    let mark = mark.unwrap_or_default();
+    let params = params![new.subject, new.id, now, mark, i64::MAX, kept_beside];
+    batch.query(LEAST_RECENTLY_USED, params, rows::family)
 }
 
 pub(super) fn rotate(
