@@ -27,7 +27,7 @@ pub(super) fn issue(batch: &mut Batch<'_>, family: &Family, most_live: usize) ->
     let family = Family { created_at: mark.map_or(now, |mark| now.max(first_moment_after(mark))), ..family.clone() };
     rows::insert_family(batch.connection, &family)?;
     for surplus in least_recently_used(batch, &family, mark, now, most_live)? {
-        end(batch, surplus, RevokedAt { at: now, reason: RevokeReason::Limit })?;
+        end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit })?;
     }
     Ok(family)
 }
@@ -59,10 +59,10 @@ pub(super) fn rotate(
     };
     let rotation = decide(family.as_ref(), mark, presented);
     match &rotation {
-        Rotation::Rotated(family) => rows::update_family(batch.connection, family)?,
+        Rotation::Rotated(family) => rows::update_rotated(batch.connection, family)?,
         Rotation::Reused(family) => {
             let revoked = family.revoked.ok_or_else(|| StoreError::new("a reuse was decided that revokes nothing"))?;
-            end(batch, family.clone(), revoked)?;
+            end(batch, family.id, revoked)?;
         }
         Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Refused(_) => {}
     }
@@ -83,15 +83,14 @@ pub(super) fn revoke_family(
     if family.revoked.is_some() || last_token_ends <= now {
         return Ok(RevokeOutcome::AlreadyDead);
     }
-    end(batch, family, RevokedAt { at: now, reason: by.reason() })?;
+    end(batch, id, RevokedAt { at: now, reason: by.reason() })?;
     Ok(RevokeOutcome::Revoked)
 }
 
 /// Ends a family: its row for refresh tokens, the log for access tokens.
-fn end(batch: &mut Batch<'_>, family: Family, revoked: RevokedAt) -> Result<(), StoreError> {
-    let family = Family { revoked: Some(revoked), ..family };
-    rows::update_family(batch.connection, &family)?;
-    batch.revoke(Revoked::Family(family.id), revoked.at)?;
+fn end(batch: &mut Batch<'_>, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
+    rows::update_revoked(batch.connection, id, revoked)?;
+    batch.revoke(Revoked::Family(id), revoked.at)?;
     Ok(())
 }
 
