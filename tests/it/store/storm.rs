@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bearward::family::revocation::{Revocation, Revoked};
 use bearward::ids::TokenId;
@@ -97,10 +97,12 @@ async fn nothing_acknowledged_is_lost_when_the_gateway_is_killed() {
     for _ in 0..ROUNDS {
         let mut child = start(&path);
         let mut lines = BufReader::new(child.stdout.take().expect("is piped"));
-        wait_for_the_first_answer(&mut lines, &mut acknowledged);
+        read_answers(&mut lines, &mut acknowledged, Duration::ZERO);
         let message = try_open(&path).err().expect("another process has it").message;
         assert!(message.contains(&child.id().to_string()), "{message}");
-        std::thread::sleep(Duration::from_millis(u64::from(secret::random::<1>()[0] / 2)));
+        // Right after an answer has arrived is when one that was given too early shows.
+        let calm = Duration::from_millis(u64::from(secret::random::<1>()[0] / 2));
+        read_answers(&mut lines, &mut acknowledged, calm);
         child.kill().expect("kills");
         child.wait().expect("is dead");
 
@@ -125,13 +127,15 @@ fn start(path: &Path) -> Child {
         .expect("starts")
 }
 
-fn wait_for_the_first_answer(lines: &mut impl BufRead, acknowledged: &mut Acknowledged) {
+/// Reads for some time, and then until the next answer has arrived.
+fn read_answers(lines: &mut impl BufRead, acknowledged: &mut Acknowledged, calm: Duration) {
+    let start = Instant::now();
     let mut line = String::new();
-    while !line.starts_with("family ") {
+    while start.elapsed() < calm || !line.starts_with("family ") {
         line.clear();
         assert_ne!(lines.read_line(&mut line).expect("reads"), 0, "the child ended by itself");
+        acknowledged.read(line.trim_end());
     }
-    acknowledged.read(line.trim_end());
 }
 
 /// The child process; an empty test when it is not called by the one above.
