@@ -5,8 +5,8 @@
 //! 0600. Operators may read the database with `sqlite3` meanwhile; back it up with `VACUUM INTO` or `.backup`, as a copy
 //! of the file alone lacks what is in the `-wal`. The disk has to be a local one.
 //!
-//! [`writer`] has the one thread that touches the database, and group commit. [`file`] opens, [`schema`] knows whose file
-//! it is, [`rows`] maps; [`families`], [`revocations`] and [`upkeep`] are the operations, on a [`batch`].
+//! `writer` has the one thread that touches the database, and group commit. `file` opens, `schema` knows whose file it
+//! is, `rows` maps; `families`, `revocations` and `upkeep` are the operations, on a `batch`.
 
 mod batch;
 mod error;

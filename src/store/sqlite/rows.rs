@@ -126,11 +126,12 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
     Ok(())
 }
 
-/// Writes what changes in the life of a family; what it was born with (subject, claims, salt, absolute expiry) stays.
-pub(super) fn update_family(connection: &Connection, family: &Family) -> Result<(), StoreError> {
+/// Writes what a rotation changes. It names no column that an index knows, not even to leave it as it is: SQLite would
+/// write the index as well, and twice as much to the disk.
+pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result<(), StoreError> {
     let mut update = connection.prepare_cached(
         "update families set generation = ?2, root = ?3, rotated_at = ?4, confirmed = ?5, last_used_at = ?6,
-            idle_expiry = ?7, revoked_at = ?8, revoked_reason = ?9
+            idle_expiry = ?7
          where id = ?1",
     )?;
     let changed = update.execute(params![
@@ -141,12 +142,21 @@ pub(super) fn update_family(connection: &Connection, family: &Family) -> Result<
         counter(family.confirmed)?,
         family.last_used_at,
         family.idle_expiry,
-        family.revoked.map(|revoked| revoked.at),
-        family.revoked.map(|revoked| revoked.reason),
     ])?;
+    one_row(changed, family.id)
+}
+
+pub(super) fn update_revoked(connection: &Connection, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
+    let changed = connection
+        .prepare_cached("update families set revoked_at = ?2, revoked_reason = ?3 where id = ?1")?
+        .execute(params![id, revoked.at, revoked.reason])?;
+    one_row(changed, id)
+}
+
+fn one_row(changed: usize, id: TokenId) -> Result<(), StoreError> {
     match changed {
         1 => Ok(()),
-        _ => Err(StoreError::new(format!("family {} was to be written, but there is none", family.id))),
+        _ => Err(StoreError::new(format!("family {id} was to be written, but there is none"))),
     }
 }
 

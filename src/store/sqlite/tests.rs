@@ -224,3 +224,15 @@ async fn more_waiting_operations_than_the_disk_can_do_are_refused_at_once() {
     }
     assert_eq!(refused, 1);
 }
+
+/// Else each login of a subject would cost as much as it ever had logins.
+#[tokio::test]
+async fn the_limit_of_live_families_does_not_read_tombstones() {
+    let home = home();
+    let plan = home.store.writer.submit(|batch| {
+        let sql = format!("explain query plan {}", families::LEAST_RECENTLY_USED);
+        batch.query(&sql, params!["", "", 0, 0, 0, 0], |row| Ok(row.get::<_, String>("detail")?))
+    });
+    let plan = plan.await.expect("explains");
+    assert!(plan[0].contains("families_unrevoked"), "{plan:?}");
+}
