@@ -4,6 +4,7 @@
 
 mod authenticate;
 mod config;
+mod deploy;
 mod floors;
 mod house;
 mod source;
