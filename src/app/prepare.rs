@@ -4,12 +4,15 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
 
 use crate::admin::SecretSource;
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
-use crate::config::{Config, TokenSettings};
+use crate::config::{Config, ForeignIssuer, TokenSettings};
 use crate::confirmations::Confirmations;
 use crate::family::refresh_token::Roots;
 use crate::family::revocation::Revocation;
@@ -37,7 +40,10 @@ pub(super) struct Foundation {
     pub(super) confirmations: Arc<Confirmations>,
     pub(super) broker: Arc<Broker>,
     keyring: Arc<Keyring>,
-    verified: Arc<VerifiedTokens>,
+    /// The cache of the gateway in force. Each gets its own: entries hold headers that its configuration decided.
+    verified: Arc<ArcSwap<VerifiedTokens>>,
+    /// No issuer's tokens may live longer: revocations are remembered so long.
+    longest_life: Duration,
 }
 
 impl Foundation {
@@ -56,12 +62,15 @@ impl Foundation {
             keyring: keyring.clone(),
             confirmations: confirmations.clone(),
         });
-        let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
-        Ok(Foundation { store, revocations, confirmations, broker, keyring, verified })
+        let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
+        let longest_life = longest_life(config);
+        Ok(Foundation { store, revocations, confirmations, broker, keyring, verified, longest_life })
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
         let hygiene = Arc::new(Hygiene::new(config.identity.clone()));
+        let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
+        self.verified.store(verified.clone());
         let upstreams = config.upstreams.iter().map(|upstream| {
             let named = |fault| format!("upstream {}: {fault}", upstream.name);
             Upstream::new(upstream.clone(), config.workers).map_err(named)
@@ -72,7 +81,7 @@ impl Foundation {
             authenticator: Authenticator {
                 keyring: self.keyring.clone(),
                 revocations: self.revocations.clone(),
-                verified: self.verified.clone(),
+                verified,
                 confirmations: self.confirmations.clone(),
                 hygiene: hygiene.clone(),
                 token_size: config.limits.token_size,
@@ -90,6 +99,18 @@ impl Foundation {
         })
     }
 
+    /// Reads the keys of other issuers again and puts them in force. Nothing changes if one of them is unfit.
+    pub(super) fn reload_keys(&self, config: &Config) -> Result<(), String> {
+        if longest_life(config) > self.longest_life {
+            return Err("an issuer's max_lifetime is longer than any at the start: that takes a restart".into());
+        }
+        let keys = self.keyring.keys();
+        let own = keys.issuers.iter().filter(|issuer| issuer.policy.own).cloned();
+        let issuers = own.chain(read_issuers(config)?).collect();
+        self.keyring.swap(Keys::new(issuers, keys.signing.clone()));
+        Ok(())
+    }
+
     /// What of this can be measured.
     pub(super) fn show(&self, metrics: &mut Metrics) {
         let revocations = self.revocations.clone();
@@ -99,7 +120,7 @@ impl Foundation {
             revocations.sequence() as f64
         });
         let verified = self.verified.clone();
-        metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.len() as f64);
+        metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.load().len() as f64);
     }
 }
 
@@ -115,14 +136,16 @@ fn broker_settings(tokens: &TokenSettings) -> broker::Settings {
 }
 
 fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
-    let own = config.tokens.lifetimes.access + config.tokens.leeway;
-    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
-    let settings = sqlite::Settings {
-        issuer: config.tokens.issuer.clone(),
-        longest_life: foreign.fold(own, std::time::Duration::max),
-    };
+    let settings = sqlite::Settings { issuer: config.tokens.issuer.clone(), longest_life: longest_life(config) };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
     SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())
+}
+
+/// The longest that any accepted token can live, leeway included.
+fn longest_life(config: &Config) -> Duration {
+    let own = config.tokens.lifetimes.access + config.tokens.leeway;
+    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
+    foreign.fold(own, Duration::max)
 }
 
 /// The whole set, before anything is served: a gateway that starts with a part of it would let revoked tokens in.
@@ -149,11 +172,16 @@ async fn read_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixT
         own: true,
     };
     let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(signing.verifying_keys()?) }];
-    for issuer in &config.issuers {
-        let keys = issuer.keys.read(&issuer.policy)?;
-        issuers.push(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) });
-    }
+    issuers.extend(read_issuers(config)?);
     Ok(Keys::new(issuers, signing))
+}
+
+fn read_issuers(config: &Config) -> Result<Vec<TrustedIssuer>, String> {
+    let read = |issuer: &ForeignIssuer| {
+        let keys = issuer.keys.read(&issuer.policy)?;
+        Ok(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) })
+    };
+    config.issuers.iter().map(read).collect()
 }
 
 /// The operator's own key, or the one in the store, made if there is none yet.

@@ -56,7 +56,8 @@ pub struct ConnectionSettings {
 /// A bound listener of one worker.
 pub struct Listener {
     pub socket: std::net::TcpListener,
-    pub tls: Option<Arc<ServerConfig>>,
+    /// Taken anew for each connection: a reload swaps it.
+    pub tls: Option<Arc<ArcSwap<ServerConfig>>>,
 }
 
 /// What all connections share.

@@ -7,6 +7,7 @@ mod config;
 mod deploy;
 mod floors;
 mod house;
+mod reload;
 mod source;
 mod store;
 mod support;
