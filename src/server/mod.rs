@@ -4,6 +4,7 @@
 //! a connection stays on the core that accepted it.
 
 mod connection;
+mod stream;
 mod worker;
 
 use std::net::SocketAddr;
