@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use crate::access_log::{Buffer, Record};
-use crate::authenticate::Authenticator;
+use crate::authenticate::{Asker, Authenticator};
 use crate::authorize::{authorize, without_token};
 use crate::body::{self, Body, Watch};
 use crate::broker::{BODY_LIMIT, Broker, revoke};
@@ -19,6 +19,7 @@ use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
 use crate::ids::RequestIds;
 use crate::keyring::Keyring;
+use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::path::CanonicalPath;
 use crate::peer::Peer;
@@ -47,6 +48,8 @@ pub struct Worker {
     pub number: usize,
     pub request_ids: RequestIds,
     pub metrics: Arc<WorkerMetrics>,
+    /// Bad signatures of each address that came to this worker.
+    pub failures: Limiter,
     pub log: Option<Arc<Buffer>>,
 }
 
@@ -95,7 +98,7 @@ impl Gateway {
                 let permit = match without_token(route, request.method(), request.headers()) {
                     Ok(permit) => permit,
                     Err(route) => {
-                        let caller = self.authenticator.authenticate(request.headers(), now, &worker.metrics)?;
+                        let caller = self.authenticator.authenticate(request.headers(), asker(worker, peer), now)?;
                         record.caller = Some(caller.token().clone());
                         authorize(route, caller)?
                     }
@@ -103,9 +106,13 @@ impl Gateway {
                 self.forwarder.forward(permit, request, host, peer, record, (worker.number, &worker.metrics)).await
             }
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
-            Action::Refresh => Box::pin(self.refresh(request, record, now)).await.map(Forwarded::own),
+            Action::Refresh => {
+                Box::pin(self.refresh(request, asker(worker, peer), record, now)).await.map(Forwarded::own)
+            }
             Action::Revoke { token_id } => {
-                Box::pin(self.revoke(token_id, request.headers(), worker, record, now)).await.map(Forwarded::own)
+                Box::pin(self.revoke(token_id, request.headers(), asker(worker, peer), record, now))
+                    .await
+                    .map(Forwarded::own)
             }
             Action::Keys => Ok(Forwarded::own(self.published_keys())),
         }
@@ -115,6 +122,7 @@ impl Gateway {
     async fn refresh(
         &self,
         request: Request<Incoming>,
+        asker: Asker<'_>,
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
@@ -122,7 +130,7 @@ impl Gateway {
         let incoming = Body::incoming(incoming).silent_for_at_most(self.body_idle);
         let content = body::read(incoming, BODY_LIMIT).await?;
         let note_family = |family| record.token_id = Some(family);
-        let pair = self.broker.refresh(&head.headers, content, &self.authenticator, now, note_family).await?;
+        let pair = self.broker.refresh(&head.headers, content, &self.authenticator, asker, now, note_family).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -131,13 +139,13 @@ impl Gateway {
         &self,
         parameter: &str,
         headers: &HeaderMap,
-        worker: &Worker,
+        asker: Asker<'_>,
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
         let family = revoke::named_family(parameter);
         record.token_id = family;
-        let caller = self.authenticator.authenticate(headers, now, &worker.metrics)?;
+        let caller = self.authenticator.authenticate(headers, asker, now)?;
         record.caller = Some(caller.token().clone());
         self.broker.revoke(&caller, family, now).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
@@ -149,6 +157,10 @@ impl Gateway {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
         response
     }
+}
+
+fn asker<'w>(worker: &'w Worker, peer: &Peer) -> Asker<'w> {
+    Asker { address: peer.address.ip(), failures: &worker.failures, metrics: &worker.metrics }
 }
 
 impl Forwarded {

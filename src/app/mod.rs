@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::Worker;
 use crate::ids::RequestIds;
+use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 
@@ -99,6 +100,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
+            failures: Limiter::new(config.limits.bad_signatures),
             log: log.as_ref().map(|log| log.buffer(number)),
         });
         let spawned = server::spawn(worker, listeners, shared.clone());

@@ -9,7 +9,7 @@ use http::{HeaderMap, header};
 use serde::Deserialize;
 
 use super::{Broker, TokenPair};
-use crate::authenticate::Authenticator;
+use crate::authenticate::{Asker, Authenticator};
 use crate::clock::UnixTime;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::rotation::{Rotation, rotate};
@@ -29,12 +29,13 @@ impl Broker {
         headers: &HeaderMap,
         body: Bytes,
         authenticator: &Authenticator,
+        asker: Asker<'_>,
         now: UnixTime,
         on_family: impl FnOnce(TokenId),
     ) -> Result<TokenPair, Reject> {
         check_content_type(headers)?;
         let request: RefreshRequest = serde_json::from_slice(&body).map_err(|_| Reason::BadBody)?;
-        let bearer = authenticator.authenticate_refresh(headers, self.settings.lifetimes.idle, now)?;
+        let bearer = authenticator.authenticate_refresh(headers, self.settings.lifetimes.idle, asker, now)?;
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
         on_family(presented.token_id);
         if bearer.family != Some(presented.token_id) {

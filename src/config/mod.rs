@@ -19,6 +19,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::family::Lifetimes;
+use crate::limiter::Rate;
 use crate::token::keys::KeySet;
 use crate::token::{Algorithm, Issuer};
 use crate::{access_log, admin, headers, route, server, upstream};
@@ -118,6 +119,8 @@ pub struct Limits {
     pub token_size: usize,
     /// `limits.token_cache`: bytes that verified tokens may take.
     pub token_cache: usize,
+    /// `limits.bad_signatures`: so many of one address are checked at once, and as many again in ten seconds.
+    pub bad_signatures: Rate,
 }
 
 /// Whether checking looks beyond the files.
