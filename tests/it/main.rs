@@ -1,6 +1,9 @@
 //! The stories: one binary, a module for each behaviour.
 
+#![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
+
 mod authenticate;
 mod config;
+mod refresh;
 mod store;
 mod support;
