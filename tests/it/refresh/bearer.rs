@@ -73,6 +73,30 @@ async fn an_expired_bearer_refreshes_until_the_idle_limit_after_its_end() {
     refreshed(&gateway, &fourth).await;
 }
 
+#[tokio::test]
+async fn a_bearer_of_another_login_is_a_mismatch_that_ends_neither() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let phone = gateway.issue("alice", "").await;
+    let laptop = gateway.issue("alice", "").await;
+    let bob = gateway.issue("bob", "").await;
+    let mut claims = claims_of(&phone.access);
+    claims["sub"] = "bob".into();
+    let other_subject = signed(&gateway, &claims);
+    for bearer in [&laptop.access, &bob.access, &other_subject] {
+        gateway.refresh(bearer, &phone.refresh).await.refused(400, "invalid_grant");
+    }
+    for (pair, subject) in [(&phone, "alice"), (&laptop, "alice"), (&bob, "bob")] {
+        assert_eq!(listed(&gateway, pair, subject).await["state"], "live");
+        refreshed(&gateway, pair).await;
+    }
+    let lines = gateway.log_lines(6).await;
+    let mismatches: Vec<_> = lines.iter().filter(|line| line["reason"] == "grant_mismatch").collect();
+    assert_eq!(mismatches.len(), 3, "{lines:?}");
+    assert_eq!((&mismatches[1]["subject"], &mismatches[1]["token_id"]), (&json!("bob"), &json!(bob.token_id)));
+    gateway.end_without_a_token_in_the_log();
+}
+
 /// A client that refreshes on every 401 would never stop.
 #[tokio::test]
 async fn the_bearer_of_a_revoked_login_is_a_dead_grant_and_not_a_401() {

@@ -48,6 +48,52 @@ async fn it_is_json_by_its_media_type() {
 }
 
 #[tokio::test]
+async fn the_body_is_an_object_with_the_refresh_token_once() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let token = &pair.refresh;
+    for body in [
+        String::new(),
+        "x".into(),
+        "null".into(),
+        "[]".into(),
+        "{}".into(),
+        format!("{token:?}"),
+        format!("[{token:?}]"),
+        format!("{{\"refresh_token\":{token:?}}}"),
+        format!("{{\"refreshtoken\":{token:?}}}"),
+        format!("{{\"refreshToken\":[{token:?}]}}"),
+        format!("{{\"refreshToken\":{token:?}"),
+        format!("{{\"refreshToken\":{token:?}}}x"),
+        format!("{{\"refreshToken\":{token:?},\"refreshToken\":{token:?}}}"),
+        format!("{{\"refreshToken\":{token:?},\"a\":1,\"a\":2}}"),
+        json!({ "refreshToken": null }).to_string(),
+        json!({ "refreshToken": 5 }).to_string(),
+        json!({ "refreshToken": { "a": 1 } }).to_string(),
+    ] {
+        let answer = post(&gateway, &pair, Some("application/json"), body.clone()).await;
+        eprintln!("{body}");
+        answer.refused(400, "invalid_request");
+    }
+    post(&gateway, &pair, Some("application/json"), &b"{\"refreshToken\":\"\xff\"}"[..])
+        .await
+        .refused(400, "invalid_request");
+
+    let answer = gateway.client().header("accept", "application/problem+json").post("/user/refresh", &json!({})).await;
+    answer.refused(400, "invalid_request");
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"), "and the body comes before the Bearer");
+
+    let more = json!({ "refreshToken": token, "device": { "name": "phone" } }).to_string();
+    assert_eq!(
+        post(&gateway, &pair, Some("application/json"), more).await.status,
+        200,
+        "what it does not know is left"
+    );
+    gateway.end_without_a_token_in_the_log();
+}
+
+#[tokio::test]
 async fn a_body_over_8_kib_is_refused_however_it_comes() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
