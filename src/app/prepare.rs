@@ -11,6 +11,7 @@ use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
 use crate::config::{Config, TokenSettings};
 use crate::confirmations::Confirmations;
+use crate::family::Lifetimes;
 use crate::family::refresh_token::Roots;
 use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
@@ -145,7 +146,8 @@ async fn read_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixT
         algorithms: vec![tokens.algorithm],
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
-        max_lifetime: tokens.lifetimes.access,
+        // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
+        max_lifetime: Lifetimes::MOST_ACCESS,
         own: true,
     };
     let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(signing.verifying_keys()?) }];

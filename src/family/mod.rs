@@ -106,3 +106,8 @@ pub struct Lifetimes {
     /// `tokens.refresh_grace`: how long a parent still gets its child again, and laggards a 409 instead of an alarm.
     pub grace: Duration,
 }
+
+impl Lifetimes {
+    /// `tokens.access_lifetime` is at most this. No access token of ours ever lived longer, whatever is configured now.
+    pub const MOST_ACCESS: Duration = Duration::from_hours(24);
+}

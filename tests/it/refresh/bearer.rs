@@ -109,3 +109,21 @@ async fn the_bearer_of_a_revoked_login_is_a_dead_grant_and_not_a_401() {
     answer.refused(400, "invalid_grant");
     assert!(answer.header("www-authenticate").is_none());
 }
+
+#[tokio::test]
+async fn whoever_lowers_the_access_lifetime_logs_nobody_out() {
+    let upstream = Upstream::start();
+    let gateway = gateway_with_tokens(&upstream, "access_lifetime = \"1h\"");
+    let pair = gateway.issue("alice", "").await;
+    let gateway = gateway.restart_with(|text| text.replace("\"1h\"", "\"5m\""));
+    assert_eq!(gateway.status_of(&pair.access).await, 200, "it lives to its end");
+    let next = refreshed(&gateway, &pair).await;
+    let claims = claims_of(&next.access);
+    let life = claims["exp"].as_u64().expect("exp") - claims["iat"].as_u64().expect("iat");
+    assert!((285..=300).contains(&life), "{life}");
+
+    assert_eq!(gateway.revoke(&next.access, &next.token_id).await.status, 200);
+    gateway.advance(Duration::from_secs(50 * 60));
+    let gateway = gateway.restart_with(|text| text);
+    assert_eq!(gateway.status_of(&pair.access).await, 401, "and stays revoked to its end");
+}

@@ -11,6 +11,4 @@ pub mod upstream;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
-pub use program::Program;
-pub use secrets::Secrets;
 pub use upstream::Upstream;
