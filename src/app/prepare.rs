@@ -25,9 +25,9 @@ use crate::route::RouteTable;
 use crate::secret::{self, Secret};
 use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
-use crate::token::sign::{SigningKey, generate_pem};
+use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::verify::TrustedIssuer;
-use crate::token::{Issuer, algorithm_name};
+use crate::token::{Issuer, algorithm_name, algorithm_named};
 use crate::upstream::Upstream;
 use crate::verified::VerifiedTokens;
 
@@ -138,50 +138,61 @@ async fn load_revocations(store: &dyn Store, revocations: &Revocations, now: Uni
 }
 
 async fn read_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
-    let signing = Arc::new(signing_key(&config.tokens, store, roots, now).await?);
     let tokens = &config.tokens;
+    let (signing, retired) = own_keys(tokens, store, roots, now).await?;
+    let all_own = || [&signing].into_iter().chain(&retired);
     let own = Issuer {
         issuer: tokens.issuer.as_str().into(),
         audience: tokens.audience.clone(),
-        algorithms: vec![tokens.algorithm],
+        algorithms: all_own().map(|key| key.algorithm).collect(),
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
         // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
         max_lifetime: Lifetimes::MOST_ACCESS,
         own: true,
     };
-    let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(signing.verifying_keys()?) }];
+    let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) }];
     for issuer in &config.issuers {
         let keys = issuer.keys.read(&issuer.policy)?;
         issuers.push(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) });
     }
-    Ok(Keys::new(issuers, signing))
+    Ok(Keys::new(issuers, signing, &retired))
 }
 
-/// The operator's own key, or the one in the store, made if there is none yet.
-async fn signing_key(
+/// The key that signs, and those that did. The operator's own key stands alone; those in the store stay good after
+/// `tokens.algorithm` was changed, so that nobody is logged out by it. The first of an algorithm is made here.
+async fn own_keys(
     tokens: &TokenSettings,
     store: &dyn Store,
     roots: &Roots,
     now: UnixTime,
-) -> Result<SigningKey, String> {
+) -> Result<(SigningKey, Vec<SigningKey>), String> {
     if let Some(path) = &tokens.signing_key_file {
-        let pem = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        return SigningKey::from_pem(&pem, tokens.algorithm).map_err(|fault| format!("{}: {fault}", path.display()));
+        let named = |fault: String| format!("{}: {fault}", path.display());
+        let pem = fs::read(path).map_err(|error| named(error.to_string()))?;
+        return Ok((SigningKey::from_pem(&pem, tokens.algorithm).map_err(named)?, Vec::new()));
     }
-    let algorithm = algorithm_name(tokens.algorithm);
     let fault = |error: crate::store::StoreError| error.to_string();
     let mut stored = store.signing_keys().await.map_err(fault)?;
-    if !stored.iter().any(|key| key.algorithm == algorithm) {
+    let name = algorithm_name(tokens.algorithm);
+    if !stored.iter().any(|key| key.algorithm == name) {
         let made = seal_new_key(tokens, roots, now)?;
         stored = store.add_first_signing_key(made).await.map_err(fault)?;
     }
-    let key = stored.iter().find(|key| key.algorithm == algorithm).ok_or("the store has no signing key")?;
+    let mut keys = stored.iter().map(|key| unseal_key(key, roots)).collect::<Result<Vec<_>, _>>()?;
+    let place = keys.iter().position(|key| key.algorithm == tokens.algorithm).ok_or("the store has no signing key")?;
+    let signing = keys.remove(place);
+    Ok((signing, keys))
+}
+
+fn unseal_key(key: &StoredKey, roots: &Roots) -> Result<SigningKey, String> {
+    let algorithm = algorithm_named(&key.algorithm)
+        .ok_or_else(|| format!("the store's signing key {} is of an unknown algorithm", key.kid))?;
     let pem = roots
         .secrets()
         .find_map(|root| secret::unseal(&sealing_key(root), &key.kid, &key.sealed))
         .ok_or("the store's signing key was sealed under another root secret: is store.secret_file the right one?")?;
-    SigningKey::from_pem(pem.expose(), tokens.algorithm)
+    SigningKey::from_pem(pem.expose(), algorithm)
 }
 
 fn seal_new_key(tokens: &TokenSettings, roots: &Roots, now: UnixTime) -> Result<StoredKey, String> {

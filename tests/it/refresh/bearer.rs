@@ -127,3 +127,21 @@ async fn whoever_lowers_the_access_lifetime_logs_nobody_out() {
     let gateway = gateway.restart_with(|text| text);
     assert_eq!(gateway.status_of(&pair.access).await, 401, "and stays revoked to its end");
 }
+
+#[tokio::test]
+async fn whoever_changes_the_algorithm_logs_nobody_out() {
+    let upstream = Upstream::start();
+    let gateway = gateway_with_tokens(&upstream, "algorithm = \"ES256\"");
+    let old = gateway.issue("alice", "").await;
+    let gateway = gateway.restart_with(|text| text.replace("\"ES256\"", "\"EdDSA\""));
+    assert_eq!(gateway.status_of(&old.access).await, 200);
+    let new = refreshed(&gateway, &old).await;
+    assert_eq!(gateway.status_of(&new.access).await, 200);
+    let published = gateway.client().get("/.well-known/jwks.json").await.json();
+    let algorithms: Vec<_> = published["keys"].as_array().expect("keys").iter().map(|key| &key["alg"]).collect();
+    assert_eq!(algorithms, ["EdDSA", "ES256"], "the one that signs comes first");
+
+    let gateway = gateway.restart_with(|text| text.replace("\"EdDSA\"", "\"ES256\""));
+    assert_eq!(gateway.status_of(&new.access).await, 200, "and back");
+    refreshed(&gateway, &new).await;
+}
