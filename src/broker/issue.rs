@@ -39,8 +39,7 @@ impl Broker {
     fn first_generation(&self, login: Login, now: UnixTime) -> Family {
         let lifetimes = &self.settings.lifetimes;
         let absolute = login.absolute.unwrap_or(lifetimes.absolute).min(lifetimes.absolute);
-        let idle = login.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle).min(absolute);
-        Family {
+        let family = Family {
             id: TokenId::random(),
             subject: login.subject,
             scope: login.scope,
@@ -55,10 +54,12 @@ impl Broker {
             confirmed: 0,
             created_at: now,
             last_used_at: now,
-            idle_expiry: now + idle,
+            idle: login.idle,
+            idle_expiry: now,
             absolute_expiry: now + absolute,
             revoked: None,
-        }
+        };
+        Family { idle_expiry: family.next_idle_expiry(lifetimes, now), ..family }
     }
 
     /// The pair of the family's present generation: its refresh token, the same each time, and a fresh access token.

@@ -215,6 +215,17 @@ async fn thirty_days_after_the_login_refreshing_does_not_help() {
 }
 
 #[tokio::test]
+async fn a_shorter_idle_limit_of_one_login_stays_with_it_through_rotation() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let kiosk = Pair::of(&gateway.ask_for_tokens(&json!({ "sub": "alice", "idle": 3_600 })).await.json());
+    gateway.advance(HOUR - MILLISECOND);
+    let next = refreshed(&gateway, &kiosk).await;
+    gateway.advance(HOUR);
+    gateway.refresh(&next.access, &next.refresh).await.refused(400, "invalid_grant");
+}
+
+#[tokio::test]
 async fn a_login_that_is_not_younger_than_its_subjects_watermark_is_dead() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
