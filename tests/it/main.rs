@@ -5,5 +5,6 @@
 mod authenticate;
 mod config;
 mod refresh;
+mod revoke;
 mod store;
 mod support;

@@ -11,4 +11,5 @@ pub mod upstream;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
+pub use secrets::Secrets;
 pub use upstream::Upstream;
