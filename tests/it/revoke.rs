@@ -107,6 +107,34 @@ async fn only_a_live_bearer_may_ask_and_only_by_delete() {
     assert!(upstream.seen().is_empty());
 }
 
+/// It is what a client has at hand. It may be spelled with escapes, too; the log must not be the place to find it.
+#[tokio::test]
+async fn a_whole_refresh_token_names_its_login_and_is_not_logged() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let spellings: [fn(&str) -> String; 3] =
+        [str::to_owned, |token| token.replacen('b', "%62", 1), |token| token.replace('_', "%5F")];
+    let mut named = Vec::new();
+    for spell in spellings {
+        let pair = gateway.issue("alice", "").await;
+        gateway.revoke("x", &spell(&pair.refresh)).await.refused(401, "invalid_token");
+        revoked(&gateway.revoke(&pair.access, &spell(&pair.refresh)).await);
+        assert_eq!(gateway.status_of(&pair.access).await, 401);
+        let escaped = pair.access.replacen('e', "%65", 1);
+        for token in [spell(&pair.refresh), escaped] {
+            gateway.client().bearer(&pair.access).get(&format!("/by/mistake/{token}")).await;
+        }
+        named.push(pair.token_id);
+    }
+    let lines = gateway.log_lines(named.len() * 4).await;
+    for token_id in named {
+        let line = lines.iter().find(|line| line["token_id"] == token_id.as_str() && line["status"] == 200);
+        assert_eq!(line.expect("the login is named")["path"], "/token/[token]");
+    }
+    assert!(lines.iter().any(|line| line["path"] == "/by/mistake/[token]"));
+    gateway.end_without_a_token_in_the_log();
+}
+
 #[tokio::test]
 async fn the_next_request_is_refused_on_every_worker_for_every_access_token_of_the_login() {
     let upstream = Upstream::start();
