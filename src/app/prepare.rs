@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::admin::SecretSource;
 use crate::authenticate::Authenticator;
@@ -115,12 +116,16 @@ fn broker_settings(tokens: &TokenSettings) -> broker::Settings {
     }
 }
 
+/// A clock may be set back by so much while a token lives: that token lives longer than anybody could count on when it was
+/// revoked, and stays revoked nevertheless.
+const CLOCK_STEP: Duration = Duration::from_mins(5);
+
 fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
     let own = config.tokens.lifetimes.access + config.tokens.leeway;
     let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
     let settings = sqlite::Settings {
         issuer: config.tokens.issuer.clone(),
-        longest_life: foreign.fold(own, std::time::Duration::max),
+        longest_life: foreign.fold(own, Duration::max) + CLOCK_STEP,
     };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
     SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())

@@ -179,6 +179,21 @@ async fn the_next_request_is_refused_on_every_worker_for_every_access_token_of_t
     gateway.end_without_a_token_in_the_log();
 }
 
+/// The clock was set back by a minute after the token was issued: it lives a minute longer than anybody counted on.
+#[tokio::test]
+async fn a_clock_that_is_set_back_revives_nothing() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    gateway.clock.set_back(Duration::from_secs(60));
+    revoked(&gateway.revoke(&gateway.issue("alice", "").await.access, &pair.token_id).await);
+    gateway.advance(Duration::from_secs(910));
+    let gateway = gateway.restart();
+    assert_eq!(gateway.status_of(&pair.access).await, 401, "it is not expired yet, and stays revoked");
+    let lines = gateway.log_lines(2).await;
+    assert!(lines.iter().any(|line| line["reason"] == "revoked"), "{lines:?}");
+}
+
 #[tokio::test]
 async fn what_was_revoked_stays_so_through_kill_9() {
     let upstream = Upstream::start();
