@@ -7,4 +7,5 @@ mod config;
 mod refresh;
 mod revoke;
 mod store;
+mod store_failure;
 mod support;

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use bearward::ids::TokenId;
 use http::Method;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::client::Kept;
 use crate::support::program::Served;
-use crate::support::secrets::secret_part;
 use crate::support::{Answer, Client, Gateway, Pair, Secrets, Upstream};
 
 #[track_caller]
@@ -231,6 +229,4 @@ async fn what_was_revoked_stays_so_through_kill_9() {
     secrets.assert_absent_from("standard error", &stderr);
     let log = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     secrets.assert_absent_from("the access log", &log);
-    let line: Value = serde_json::from_str(log.lines().last().expect("a line")).expect("JSON");
-    assert!(!line.to_string().contains(secret_part(&bob.access)));
 }

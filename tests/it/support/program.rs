@@ -40,7 +40,13 @@ impl Program {
         Self::spawn(command(folder).env("BEARWARD_LOG", "trace").args(arguments))
     }
 
-    pub fn spawn(command: &mut Command) -> Program {
+    /// From a line of shell, in which `"$0"` is the program. The line has to end in an `exec` of it.
+    pub fn start_by(folder: &Path, line: &str) -> Program {
+        let program = env!("CARGO_BIN_EXE_bearward");
+        Self::spawn(Command::new("bash").args(["-c", line, program]).current_dir(folder).env_remove("BEARWARD_LOG"))
+    }
+
+    fn spawn(command: &mut Command) -> Program {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
         let stdout = Printed::collect(child.stdout.take().expect("piped"));
         let stderr = Printed::collect(child.stderr.take().expect("piped"));
