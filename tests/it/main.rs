@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
 
+mod admin;
 mod authenticate;
 mod config;
 mod refresh;

@@ -1,0 +1,3 @@
+//! The operators' listener.
+
+mod metrics;
