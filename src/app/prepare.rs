@@ -1,12 +1,10 @@
 //! What has to stand before the first connection: secrets, store, revocation set, keys.
 
 use std::fs;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admin::SecretSource;
+use super::secrets::read_roots;
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
@@ -18,7 +16,6 @@ use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
 use crate::gateway::Gateway;
 use crate::headers::Hygiene;
-use crate::ids::{from_base62, to_base62};
 use crate::keyring::{Keyring, Keys};
 use crate::metrics::Metrics;
 use crate::revocations::Revocations;
@@ -211,58 +208,4 @@ fn seal_new_key(tokens: &TokenSettings, roots: &Roots, now: UnixTime) -> Result<
 
 fn sealing_key(root: &Secret) -> Secret {
     secret::derive(root, b"", "bearward signing keys v1")
-}
-
-/// The root secrets: lines of a number and 43 base62 characters, the newest last.
-fn read_roots(source: &SecretSource) -> Result<Roots, String> {
-    let text = read_secret(source, || format!("1 {}\n", new_secret_text()))?;
-    let mut roots = Vec::new();
-    for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let root = parse_root(line);
-        roots.push(root.ok_or_else(|| format!("line {} of the root secrets is not a number and a secret", place + 1))?);
-    }
-    let mut roots = roots.into_iter();
-    let first = roots.next().ok_or("the file of root secrets is empty")?;
-    Ok(Roots::new(first, roots.collect()))
-}
-
-fn parse_root(line: &str) -> Option<(u8, Secret)> {
-    let (number, secret) = line.trim().split_once(' ')?;
-    let bytes: [u8; 32] = from_base62(secret.trim()).filter(|_| secret.trim().len() == 43)?;
-    Some((number.parse().ok()?, Secret::new(bytes.to_vec())))
-}
-
-pub(super) fn admin_token(source: &SecretSource) -> Result<Secret, String> {
-    let text = read_secret(source, || format!("{}\n", new_secret_text()))?;
-    let token = text.trim();
-    if token.len() < 32 {
-        return Err("the admin token is shorter than 32 characters".into());
-    }
-    Ok(Secret::new(token.as_bytes().to_vec()))
-}
-
-/// 256 random bits in base62.
-fn new_secret_text() -> String {
-    to_base62(&secret::random::<32>(), 43)
-}
-
-fn read_secret(source: &SecretSource, make: impl FnOnce() -> String) -> Result<String, String> {
-    match source {
-        SecretSource::Environment(name) => {
-            std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))
-        }
-        SecretSource::File(path) => read_or_make(path, make).map_err(|error| format!("{}: {error}", path.display())),
-    }
-}
-
-fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = make();
-            secret::write_private(path, text.as_bytes())?;
-            tracing::info!(file = %path.display(), "made a secret");
-            Ok(text)
-        }
-        read => read,
-    }
 }

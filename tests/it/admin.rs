@@ -1,3 +1,4 @@
 //! The operators' listener.
 
+mod listener;
 mod metrics;
