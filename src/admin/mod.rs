@@ -118,7 +118,8 @@ impl Admin {
         let wants_problem = respond::wants_problem(request.headers());
         self.answer(request).await.unwrap_or_else(|refusal| {
             tracing::debug!(reason = refusal.reason.code(), detail = %refusal.detail, "admin request refused");
-            respond::reject(&refusal, self.request_ids.next(), wants_problem)
+            // Whoever has the admin token is told what is wrong; a refusal before that has no detail.
+            respond::reject_in_detail(&refusal, self.request_ids.next(), wants_problem)
         })
     }
 

@@ -49,7 +49,7 @@ impl Foundation {
         let keyring = Arc::new(Keyring::new(read_keys(config, &*store, &roots, now).await?));
         let confirmations = Arc::new(Confirmations::default());
         let broker = Arc::new(Broker {
-            settings: broker_settings(&config.tokens),
+            settings: broker_settings(config),
             store: store.clone(),
             roots,
             keyring: keyring.clone(),
@@ -102,11 +102,13 @@ impl Foundation {
     }
 }
 
-fn broker_settings(tokens: &TokenSettings) -> broker::Settings {
+fn broker_settings(config: &Config) -> broker::Settings {
+    let tokens = &config.tokens;
     broker::Settings {
         issuer: tokens.issuer.clone(),
         audience: tokens.audience.clone(),
         lifetimes: tokens.lifetimes,
+        token_size: config.limits.token_size,
         families: tokens.families,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,

@@ -15,7 +15,10 @@ use crate::secret;
 pub const RESERVED_CLAIMS: &[&str] =
     &["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "sid", "rgn", "cnf", "act"];
 
-/// What a login is made of. Lifetimes may only be shorter than the configured ones.
+/// Bytes that an access token may grow by when its generation has more digits.
+const GROWTH: usize = 32;
+
+/// What a login is made of. A lifetime that is longer than the configured one is that one.
 #[derive(Default)]
 pub struct Login {
     pub subject: String,
@@ -31,9 +34,25 @@ pub struct Login {
 impl Broker {
     /// Makes a family and its first pair of tokens. Durable when it returns.
     pub async fn issue(&self, login: Login, now: UnixTime) -> Result<TokenPair, Reject> {
-        let family = self.store.issue(self.first_generation(login, now), self.settings.families).await?;
+        let family = self.first_generation(login, now);
+        self.check_usable(&family, now)?;
+        let family = self.store.issue(family, self.settings.families).await?;
         tracing::info!(target: "audit", event = "token.issued", token_id = %family.id, subject = family.subject);
         self.pair(&family, now)
+    }
+
+    /// An access token that the gateway itself would refuse is good for nothing, not even for its refresh.
+    fn check_usable(&self, family: &Family, now: UnixTime) -> Result<(), Reject> {
+        let unusable = |fault| Err(Reject::new(Reason::BadParameter, fault));
+        let accepted = &self.settings.audience;
+        if !family.audience.is_empty() && !family.audience.iter().any(|aud| accepted.contains(aud)) {
+            return unusable(format!("aud has to name {} too", accepted.join(" or ")));
+        }
+        let (len, most) = (self.pair(family, now)?.access_token.len() + GROWTH, self.settings.token_size);
+        if len > most {
+            return unusable(format!("the access token would have up to {len} bytes, and limits.token_size is {most}"));
+        }
+        Ok(())
     }
 
     fn first_generation(&self, login: Login, now: UnixTime) -> Family {
