@@ -120,6 +120,7 @@ fn family(now: UnixTime) -> Family {
         salt: secret::random(),
         generation: 1,
         root: 1,
+        idle: None,
         rotated_at: now,
         confirmed: 0,
         created_at: now,

@@ -14,6 +14,7 @@ use crate::access_log::{Buffer, Record};
 use crate::authenticate::{Asker, Authenticator};
 use crate::authorize::{authorize, without_token};
 use crate::body::{self, Body, Watch};
+use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
@@ -129,8 +130,11 @@ impl Gateway {
         let (head, incoming) = request.into_parts();
         let incoming = Body::incoming(incoming).silent_for_at_most(self.body_idle);
         let content = body::read(incoming, BODY_LIMIT).await?;
-        let note_family = |family| record.token_id = Some(family);
-        let pair = self.broker.refresh(&head.headers, content, &self.authenticator, asker, now, note_family).await?;
+        let request = RefreshRequest::read(&head.headers, &content)?;
+        let idle = self.broker.settings.lifetimes.idle;
+        let bearer = Arc::new(self.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
+        record.caller = Some(bearer.clone());
+        let pair = self.broker.refresh(request, &bearer, now).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 

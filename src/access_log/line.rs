@@ -10,6 +10,7 @@ use http::Version;
 
 use super::{Format, Record};
 use crate::clock::UnixTime;
+use crate::path::decode;
 
 /// Writes lines in one format.
 pub(super) struct Lines {
@@ -147,16 +148,23 @@ impl Second {
     }
 }
 
-/// The path, with every segment cut that begins like a token: clients put them there, by right (`DELETE /token/…` takes a
-/// refresh token) or by mistake.
+/// The path, with every segment cut where a token begins: clients put them there, by right (`DELETE /token/…` takes a refresh
+/// token) or by mistake. Escapes hide nothing: the segment that a client escaped is the one that it meant.
 fn without_tokens(path: &str) -> Cow<'_, str> {
-    const BEGINNINGS: [&str; 2] = ["bwr1_", "eyJ"];
-    if !BEGINNINGS.iter().any(|beginning| path.contains(beginning)) {
+    const BEGINNINGS: [&[u8]; 2] = [b"bwr1_", b"eyJ"];
+    let token_at = |segment: &[u8]| {
+        let begins = |at: &usize| BEGINNINGS.iter().any(|beginning| segment[*at..].starts_with(beginning));
+        (0..segment.len()).find(begins)
+    };
+    if token_at(&decode(path.as_bytes())).is_none() {
         return Cow::Borrowed(path);
     }
-    let cut = |segment| match BEGINNINGS.iter().find_map(|beginning| str::split_once(segment, beginning)) {
-        Some((before, _)) => format!("{before}[token]"),
-        None => segment.to_owned(),
+    let cut = |segment: &str| {
+        let decoded = decode(segment.as_bytes());
+        match token_at(&decoded) {
+            Some(at) => format!("{}[token]", String::from_utf8_lossy(&decoded[..at])),
+            None => segment.to_owned(),
+        }
     };
     Cow::Owned(path.split('/').map(cut).collect::<Vec<_>>().join("/"))
 }

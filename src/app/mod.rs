@@ -6,6 +6,7 @@
 mod chores;
 mod prepare;
 mod reload;
+mod secrets;
 mod sockets;
 
 use std::fmt;
@@ -74,6 +75,7 @@ pub struct Running {
 
 /// Starts everything that `config` describes.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -112,7 +114,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
         broker: foundation.broker.clone(),
         metrics: metrics.clone(),
         clock: clock.clone(),
-        token: prepare::admin_token(&config.admin.token)?,
+        token: admin_token,
         serving: serving.clone(),
         request_ids: RequestIds::new(),
     });

@@ -2,13 +2,17 @@
 
 #![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
 
+mod admin;
 mod authenticate;
 mod config;
 mod deploy;
 mod floors;
 mod house;
 mod idle;
+mod refresh;
 mod reload;
+mod revoke;
 mod source;
 mod store;
+mod store_failure;
 mod support;

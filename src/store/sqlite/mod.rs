@@ -71,8 +71,8 @@ impl SqliteStore {
 
 /// Notes the configured life if it is a new maximum; answers the maximum.
 fn longest_life_ever(connection: &Connection, configured: Duration) -> Result<Duration, StoreError> {
-    let millis = i64::try_from(configured.as_millis()).unwrap_or(i64::MAX);
-    connection.execute("update meta set value = ?1 where name = 'longest_life' and value < ?1", [millis])?;
+    let sql = "update meta set value = ?1 where name = 'longest_life' and value < ?1";
+    connection.execute(sql, [rows::millis(configured)])?;
     let ever: i64 = connection.query_row("select value from meta where name = 'longest_life'", [], |row| row.get(0))?;
     Ok(Duration::from_millis(ever.unsigned_abs()))
 }

@@ -17,6 +17,7 @@ create table families (
     confirmed       integer not null,
     created_at      integer not null,
     last_used_at    integer not null,
+    idle            integer,          -- milliseconds; null: as configured
     idle_expiry     integer not null,
     absolute_expiry integer not null,
     revoked_at      integer,          -- null while it is not revoked

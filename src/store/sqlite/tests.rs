@@ -74,6 +74,7 @@ fn family(subject: &str) -> Family {
         confirmed: 2,
         created_at: NOW,
         last_used_at: NOW,
+        idle: Some(Duration::from_millis(3_600_001)),
         idle_expiry: NOW + Duration::from_secs(7),
         absolute_expiry: UnixTime::MAX,
         revoked: None,

@@ -1,12 +1,15 @@
-//! What the stories are told with: a whole gateway on port 0, a backend that remembers, clients, tokens good and bad, and a
-//! clock that is moved by hand.
+//! What the stories are told with: a whole gateway on port 0, in this process or as the real program, a backend that
+//! remembers, clients, tokens good and bad, and a clock that is moved by hand.
 
 pub mod client;
 pub mod clock;
 pub mod gateway;
+pub mod program;
+pub mod secrets;
 pub mod tokens;
 pub mod upstream;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
+pub use secrets::Secrets;
 pub use upstream::Upstream;
