@@ -1,5 +1,6 @@
 //! Step 1: from a request's headers to a [`Caller`].
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::clock::UnixTime;
 use crate::confirmations::Confirmations;
 use crate::headers::Hygiene;
 use crate::keyring::Keyring;
+use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
@@ -32,6 +34,15 @@ impl Caller {
     }
 }
 
+/// Who asks to be believed, and the worker that has the work.
+#[derive(Clone, Copy)]
+pub struct Asker<'w> {
+    pub address: IpAddr,
+    /// Bad signatures of each address.
+    pub failures: &'w Limiter,
+    pub metrics: &'w WorkerMetrics,
+}
+
 pub struct Authenticator {
     pub keyring: Arc<Keyring>,
     pub revocations: Arc<Revocations>,
@@ -44,40 +55,34 @@ pub struct Authenticator {
 
 impl Authenticator {
     /// Exactly one token, and a good one.
-    pub fn authenticate(&self, headers: &HeaderMap, now: UnixTime, metrics: &WorkerMetrics) -> Result<Caller, Reject> {
+    pub fn authenticate(&self, headers: &HeaderMap, asker: Asker<'_>, now: UnixTime) -> Result<Caller, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
         // Before the look-up: if keys are swapped meanwhile, the entry is of the past.
         let generation = self.keyring.generation();
         let known = match self.verified.find(bearer, generation) {
             Some(known) => {
-                metrics.token_cache_hits.one();
+                asker.metrics.token_cache_hits.one();
                 // Time and revocation are asked again: the cache remembers a signature, not a verdict.
                 known.token.check_time(now, Validity::Live)?;
                 known
             }
             None => {
-                metrics.token_cache_misses.one();
-                self.get_to_know(bearer, generation, now)?
+                asker.metrics.token_cache_misses.one();
+                self.get_to_know(bearer, generation, asker, now)?
             }
         };
         known.check_revocation(&self.revocations)?;
         Ok(Caller { known })
     }
 
-    fn get_to_know(&self, bearer: BearerToken<'_>, generation: u64, now: UnixTime) -> Result<Arc<Known>, Reject> {
-        if self.verified.is_forged(bearer, generation) {
-            return Err(Reject::new(Reason::BadSignature, "the same token again"));
-        }
-        let token = match verify(bearer.as_str(), &self.keyring.keys().issuers, now, Validity::Live) {
-            Ok(token) => token,
-            Err(reject) => {
-                // Only what costs a signature is worth remembering; and no other verdict is final.
-                if reject.reason == Reason::BadSignature {
-                    self.verified.insert_forged(bearer, generation);
-                }
-                return Err(reject);
-            }
-        };
+    fn get_to_know(
+        &self,
+        bearer: BearerToken<'_>,
+        generation: u64,
+        asker: Asker<'_>,
+        now: UnixTime,
+    ) -> Result<Arc<Known>, Reject> {
+        let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
         let identity = self.hygiene.identity_of(&token);
         let known = Arc::new(Known::new(token, identity, generation));
         known.check_revocation(&self.revocations)?;
@@ -88,6 +93,33 @@ impl Authenticator {
         Ok(known)
     }
 
+    /// The costly step. One bad token sent again and again costs it once; many different ones from one address only so many
+    /// times, as a signature takes fifty times what everything else does, and others wait meanwhile.
+    fn check_signature(
+        &self,
+        bearer: BearerToken<'_>,
+        generation: u64,
+        asker: Asker<'_>,
+        now: UnixTime,
+        validity: Validity,
+    ) -> Result<VerifiedToken, Reject> {
+        if self.verified.is_forged(bearer, generation) {
+            return Err(Reject::new(Reason::BadSignature, "the same token again"));
+        }
+        if let Some(wait) = asker.failures.wait(asker.address, now) {
+            let mut reject = Reject::new(Reason::RateLimited, "too many bad signatures from this address");
+            reject.retry_after = Some(wait);
+            return Err(reject);
+        }
+        let checked = verify(bearer.as_str(), &self.keyring.keys().issuers, now, validity);
+        // Only what cost a signature is worth remembering; and no other verdict is final.
+        if checked.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
+            asker.failures.take(asker.address, now);
+            self.verified.insert_forged(bearer, generation);
+        }
+        checked
+    }
+
     /// The Bearer of a refresh: as everywhere, but it may have expired up to `idle` ago, as this is when people refresh.
     ///
     /// A revoked family is not refused here: the store says so in its transaction, as `invalid_grant`, which a client
@@ -96,10 +128,12 @@ impl Authenticator {
         &self,
         headers: &HeaderMap,
         idle: Duration,
+        asker: Asker<'_>,
         now: UnixTime,
     ) -> Result<VerifiedToken, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
-        let token = verify(bearer.as_str(), &self.keyring.keys().issuers, now, Validity::ExpiredUpTo(idle))?;
+        let generation = self.keyring.generation();
+        let token = self.check_signature(bearer, generation, asker, now, Validity::ExpiredUpTo(idle))?;
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
             return Err(Reason::Revoked.into());
         }

@@ -35,12 +35,16 @@ pub fn find(headers: &HeaderMap, max_size: usize) -> Result<BearerToken<'_>, Rej
     if token.contains(&b',') {
         return Err(Reject::new(Reason::SeveralTokens, "a comma inside Authorization"));
     }
-    // b64token of RFC 6750. Anything else cannot be a JWT, and must not get further.
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
+    // Anything else cannot be a JWT, and must not get further.
     match std::str::from_utf8(token) {
-        Ok(text) if !text.is_empty() && token.iter().all(allowed) => Ok(BearerToken(text)),
+        Ok(text) if is_sendable(text) => Ok(BearerToken(text)),
         _ => Err(Reject::new(Reason::MalformedToken, "characters that no token has")),
     }
+}
+
+/// Can this be sent as a Bearer token? (`b64token` of RFC 6750)
+pub fn is_sendable(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Step 3: a permitted request to its upstream, and the answer back. Streams both ways.
 
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::peer::Peer;
 use crate::reject::{Reason, Reject};
 use crate::target;
 use crate::tunnel::{self, Tunnel};
-use crate::upstream::{Answer, Lease, Protocol, Upstream};
+use crate::upstream::{Answer, Failure, Lease, Protocol, Upstream};
 
 pub struct Forwarder {
     pub upstreams: Vec<Upstream>,
@@ -61,7 +62,7 @@ impl Forwarder {
         address(&mut request, upstream, host);
 
         let (request, progress) = self.limit_body(request)?;
-        let sending = upstream.send(worker, metrics, request);
+        let sending = pin!(upstream.send(worker, metrics, request));
         let limit = upstream.settings.response_timeout;
         let answered = answer_within(limit, progress.as_deref(), sending).await;
         // Where the request's own body broke off, that is the reason, whatever the upstream made of it.
@@ -210,12 +211,12 @@ impl Watch for Upload {
 async fn answer_within(
     limit: Duration,
     progress: Option<&Progress>,
-    sending: impl Future<Output = Result<Answer, crate::upstream::Failure>>,
+    // Pinned by the caller: taken by value it would lie in this future twice, before and after pinning.
+    mut sending: Pin<&mut impl Future<Output = Result<Answer, Failure>>>,
 ) -> Result<Answer, Reject> {
-    let mut sending = std::pin::pin!(sending);
     let mut wait = limit;
     loop {
-        match tokio::time::timeout(wait, &mut sending).await {
+        match tokio::time::timeout(wait, sending.as_mut()).await {
             Ok(answer) => return Ok(answer?),
             Err(_) => {
                 wait = progress.map_or(Duration::ZERO, |progress| progress.time_left(limit));

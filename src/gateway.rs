@@ -11,15 +11,17 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use hyper::body::Incoming;
 
 use crate::access_log::{Buffer, Record};
-use crate::authenticate::Authenticator;
+use crate::authenticate::{Asker, Authenticator};
 use crate::authorize::{authorize, without_token};
 use crate::body::{self, Body, Watch};
+use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
 use crate::headers;
 use crate::ids::RequestIds;
 use crate::keyring::Keyring;
+use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::path::CanonicalPath;
 use crate::peer::Peer;
@@ -48,6 +50,8 @@ pub struct Worker {
     pub number: usize,
     pub request_ids: RequestIds,
     pub metrics: Arc<WorkerMetrics>,
+    /// Bad signatures of each address that came to this worker.
+    pub failures: Limiter,
     pub log: Option<Arc<Buffer>>,
 }
 
@@ -101,16 +105,21 @@ impl Gateway {
                 let permit = match without_token(route, request.method(), request.headers()) {
                     Ok(permit) => permit,
                     Err(route) => {
-                        let caller = self.authenticator.authenticate(request.headers(), now, &worker.metrics)?;
+                        let caller = self.authenticator.authenticate(request.headers(), asker(worker, peer), now)?;
                         record.caller = Some(caller.token().clone());
                         authorize(route, caller)?
                     }
                 };
                 self.forwarder.forward(permit, request, host, peer, record, (worker.number, &worker.metrics)).await
             }
-            Action::Refresh => self.refresh(request, record, now).await.map(Forwarded::own),
+            // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
+            Action::Refresh => {
+                Box::pin(self.refresh(request, asker(worker, peer), record, now)).await.map(Forwarded::own)
+            }
             Action::Revoke { token_id } => {
-                self.revoke(token_id, request.headers(), worker, record, now).await.map(Forwarded::own)
+                Box::pin(self.revoke(token_id, request.headers(), asker(worker, peer), record, now))
+                    .await
+                    .map(Forwarded::own)
             }
             Action::Keys => Ok(Forwarded::own(self.published_keys())),
         }
@@ -120,14 +129,18 @@ impl Gateway {
     async fn refresh(
         &self,
         request: Request<Incoming>,
+        asker: Asker<'_>,
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
         let (head, incoming) = request.into_parts();
         let incoming = Body::incoming(incoming).silent_for_at_most(self.body_idle);
         let content = body::read(incoming, BODY_LIMIT).await?;
-        let note_family = |family| record.token_id = Some(family);
-        let pair = self.broker.refresh(&head.headers, content, &self.authenticator, now, note_family).await?;
+        let request = RefreshRequest::read(&head.headers, &content)?;
+        let idle = self.broker.settings.lifetimes.idle;
+        let bearer = Arc::new(self.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
+        record.caller = Some(bearer.clone());
+        let pair = self.broker.refresh(request, &bearer, now).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -136,13 +149,13 @@ impl Gateway {
         &self,
         parameter: &str,
         headers: &HeaderMap,
-        worker: &Worker,
+        asker: Asker<'_>,
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
         let family = revoke::named_family(parameter);
         record.token_id = family;
-        let caller = self.authenticator.authenticate(headers, now, &worker.metrics)?;
+        let caller = self.authenticator.authenticate(headers, asker, now)?;
         record.caller = Some(caller.token().clone());
         self.broker.revoke(&caller, family, now).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
@@ -154,6 +167,10 @@ impl Gateway {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
         response
     }
+}
+
+fn asker<'w>(worker: &'w Worker, peer: &Peer) -> Asker<'w> {
+    Asker { address: peer.address.ip(), failures: &worker.failures, metrics: &worker.metrics }
 }
 
 impl Forwarded {

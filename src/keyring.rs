@@ -16,15 +16,24 @@ use crate::token::verify::TrustedIssuer;
 pub struct Keys {
     /// The gateway itself among them.
     pub issuers: Vec<TrustedIssuer>,
+    /// The key that signs.
     pub signing: Arc<SigningKey>,
     /// The body of `/.well-known/jwks.json`.
     pub published: Value,
 }
 
 impl Keys {
-    pub fn new(issuers: Vec<TrustedIssuer>, signing: Arc<SigningKey>) -> Self {
-        let published = json!({ "keys": [signing.public_jwk()] });
-        Keys { issuers, signing, published }
+    /// `retired`: keys of ours that sign no more, and whose tokens may still be about.
+    pub fn new(issuers: Vec<TrustedIssuer>, signing: SigningKey, retired: &[SigningKey]) -> Self {
+        let public: Vec<Value> = [&signing].into_iter().chain(retired).map(SigningKey::public_jwk).collect();
+        Keys { issuers, signing: Arc::new(signing), published: json!({ "keys": public }) }
+    }
+
+    /// The same keys of our own, and these of others.
+    pub fn with_others(&self, others: Vec<TrustedIssuer>) -> Self {
+        let own = self.issuers.iter().filter(|issuer| issuer.policy.own).cloned();
+        let issuers = own.chain(others).collect();
+        Keys { issuers, signing: self.signing.clone(), published: self.published.clone() }
     }
 }
 

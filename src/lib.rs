@@ -1,4 +1,77 @@
 //! bearward: a reverse-proxy auth gateway that enforces and brokers tokens.
+//!
+//! It stands in front of HTTP backends, lets a request through only with a token that is valid right now, and looks
+//! after the tokens themselves. This page is the map: read it first, then `gateway.rs`, then whatever it calls.
+//!
+//! # The way of a request
+//!
+//! `server` accepts, decrypts, reads one request → `gateway` { `route` → `authenticate` → `authorize` → `broker` or `forward`
+//! → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
+//! change what is shared (keys, certificates, revocations) swap a snapshot.
+//!
+//! # Floors
+//!
+//! A file imports only floors below its own: never its own floor, never one above. A folder is one unit. Where a row has
+//! arrows, a step may also import the steps before it, because it takes their proof. `tests/it/floors.rs` holds every file
+//! in `src` to this table, so a new module starts with a row here.
+//!
+//! | floor | modules | what lives there |
+//! |---|---|---|
+//! | 9 | `app/` → `cli/` → `main` | wiring: a `Config` becomes a running gateway; every task, signals, reload, drain |
+//! | 8 | `config/` | `gateway.toml` becomes a `Config`, every fault at once; nobody below knows it exists |
+//! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
+//! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
+//! | 5 | `authenticate` → `authorize` → `broker/`, `forward` | the steps, each with the proof of the one before |
+//! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
+//! | 3 | `confirmations`, `headers`, `keyring`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
+//! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` | one subject each: pure rules, and the edges of the process |
+//! | 1 | `clock`, `reject`, `secret` → `body`, `ids`, `metrics` | the words that everything is said in |
+//!
+//! # Doors
+//!
+//! A foreign crate that decides something has one door: the modules that may name it. To replace the crate, or to read what we
+//! rely on, is to open one file. The same test reads this table.
+//!
+//! | crate | named only in | why there |
+//! |---|---|---|
+//! | `annotate_snippets` | `config/` | faults in `gateway.toml` are shown as rustc shows them |
+//! | `aws_lc_rs` | `secret`, `token/`, `tls` | no cryptography of our own, and none elsewhere |
+//! | `clap` | `cli/`, `main` | what is typed |
+//! | `crc32fast` | `family/` | the checksum that ends a refresh token |
+//! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
+//! | `moka` | `revocations` | safe only without a capacity: a bounded one forgets revocations |
+//! | `prometheus_client` | `metrics` | names and labels are a promise to dashboards |
+//! | `quick_cache` | `verified` | losing an entry costs one verification, so it may be bounded |
+//! | `rcgen` | `tls` | the certificate of a first start |
+//! | `rusqlite` | `store/` | no database type outside the store |
+//! | `socket2` | `socket` | socket options that std cannot set |
+//! | `toml` | `config/` | nothing else knows that the configuration is a file |
+//!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | **bearer** | the one token that a request carries, found but not yet believed |
+//! | **caller** | who asks: a verified token that is neither expired nor revoked, or nobody on a public route |
+//! | **permit** | proof that this caller may take this route; the only way to an upstream |
+//! | **route** | what the configuration says about a path: its upstream, its scopes, or that it is public |
+//! | **upstream** | a named group of backend servers |
+//! | **family** | one login and every token that grew from it; named by its tokenId, the `sid` of its access tokens |
+//! | **generation** | how often a family's refresh token was rotated; the `rgn` of its access tokens |
+//! | **parent**, **child** | generation c - 1 and c: a refresh spends the parent and makes the child |
+//! | **confirmed** | an access token of the child was seen in use, so the client has the answer of its refresh |
+//! | **watermark** | a time: everything of a subject, or of everyone, that was issued at or before it is void |
+//! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
+//! | **worker** | one thread with its own runtime, listening socket and upstream connections; one a core |
+//!
+//! # Invariants
+//!
+//! - No byte goes upstream without a `Permit`.
+//! - Request code below `gateway.rs` reads no clock: `now` is handed down, and one request sees one time.
+//! - No database type leaves `store/`.
+//! - A reason is defined once, in `reject.rs`.
+//! - No secret prints itself.
+//! - Every task has an owner in `app.rs` that can stop it.
 
 pub mod access_log;
 pub mod admin;
@@ -18,6 +91,7 @@ pub mod gateway;
 pub mod headers;
 pub mod ids;
 pub mod keyring;
+pub mod limiter;
 pub mod metrics;
 pub mod path;
 pub mod peer;

@@ -169,7 +169,7 @@ impl Shown {
     fn encode_duration(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut buckets = Vec::with_capacity(BOUNDS.len() + 1);
         for place in 0..=BOUNDS.len() {
-            let bound = BOUNDS.get(place).map_or(f64::MAX, |micros| *micros as f64 / 1e6);
+            let bound = BOUNDS.get(place).map_or(f64::INFINITY, |micros| *micros as f64 / 1e6);
             buckets.push((bound, self.0.sum(|worker| &worker.duration[place])));
         }
         let count = buckets.iter().map(|(_, count)| count).sum();

@@ -33,18 +33,30 @@ struct Problem<'r> {
     detail: &'r str,
 }
 
-/// The answer to a refused request. `accept` are the headers of the request.
+/// The answer to a refused request.
 pub fn reject(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+    render(reject, reject.reason.message(), request_id, wants_problem)
+}
+
+/// As [`fn@reject`], with the detail that otherwise only the log sees: for callers who may read the log anyway.
+pub fn reject_in_detail(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+    match &*reject.detail {
+        "" => render(reject, reject.reason.message(), request_id, wants_problem),
+        detail => render(reject, &format!("{}: {detail}", reject.reason.message()), request_id, wants_problem),
+    }
+}
+
+fn render(reject: &Reject, description: &str, request_id: RequestId, wants_problem: bool) -> Response<Body> {
     let reason = reject.reason;
     let status = reason.status();
     let refusal = Refusal {
         success: false,
         error: reason.public_code(),
-        error_description: reason.message(),
+        error_description: description,
         status: status.as_u16(),
         request_id,
         problem: wants_problem
-            .then(|| Problem { title: status.canonical_reason().unwrap_or("Refused"), detail: reason.message() }),
+            .then(|| Problem { title: status.canonical_reason().unwrap_or("Refused"), detail: description }),
     };
     let mut response = json(status, &refusal);
     let headers = response.headers_mut();

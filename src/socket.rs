@@ -27,6 +27,12 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
     Ok(listeners)
 }
 
+/// Could [`bind`] have this address? Binds as it does and lets go at once, without listening, so that no client is accepted
+/// and dropped.
+pub fn probe(address: SocketAddr) -> io::Result<()> {
+    open(address, false).map(drop)
+}
+
 fn open(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for the last run's connections to be forgotten.

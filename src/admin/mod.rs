@@ -6,6 +6,7 @@
 mod tokens;
 
 use std::convert::Infallible;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use crate::ids::RequestIds;
 use crate::metrics::Metrics;
 use crate::reject::{Reason, Reject};
 use crate::secret::Secret;
-use crate::{respond, tls};
+use crate::{bearer, respond, tls};
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,19 @@ pub enum SecretSource {
     File(PathBuf),
     Environment(String),
 }
+
+/// For messages.
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SecretSource::File(path) => write!(f, "{}", path.display()),
+            SecretSource::Environment(name) => write!(f, "the environment variable {name}"),
+        }
+    }
+}
+
+/// Bytes of an admin token.
+pub const MOST_TOKEN: usize = 1024;
 
 /// Longest wait for a probe's answer, a handshake, a request head.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -104,7 +118,8 @@ impl Admin {
         let wants_problem = respond::wants_problem(request.headers());
         self.answer(request).await.unwrap_or_else(|refusal| {
             tracing::debug!(reason = refusal.reason.code(), detail = %refusal.detail, "admin request refused");
-            respond::reject(&refusal, self.request_ids.next(), wants_problem)
+            // Whoever has the admin token is told what is wrong; a refusal before that has no detail.
+            respond::reject_in_detail(&refusal, self.request_ids.next(), wants_problem)
         })
     }
 
@@ -121,12 +136,12 @@ impl Admin {
         }
     }
 
+    /// Exactly one token, as at every door; which rule another one breaks is nobody's business.
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Reject> {
-        let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        if sent.is_some_and(|sent| self.token.matches(sent)) {
-            return Ok(());
+        match bearer::find(headers, MOST_TOKEN) {
+            Ok(sent) if self.token.matches(sent.as_str().as_bytes()) => Ok(()),
+            _ => Err(Reason::AdminTokenWrong.into()),
         }
-        Err(Reason::AdminTokenWrong.into())
     }
 
     /// Ready means: a request sent now would be served, and a revocation would be durable.

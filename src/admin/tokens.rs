@@ -11,21 +11,22 @@ use std::time::Duration;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{Admin, PATIENCE};
 use crate::body::{self, Body};
 use crate::broker::issue::{Login, RESERVED_CLAIMS};
 use crate::broker::{BODY_LIMIT, revoke};
 use crate::clock::UnixTime;
-use crate::family::Family;
+use crate::family::{Family, RevokeReason};
 use crate::ids::TokenId;
 use crate::path;
 use crate::reject::{Reason, Reject};
 use crate::respond;
 use crate::store::RevokedBy;
+use crate::token::json;
 
-/// The body of an issue call. Lifetimes are in seconds and may only be shorter than the configured ones.
+/// The body of an issue call. Lifetimes are in seconds; a longer one than the configured one is that one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IssueRequest {
@@ -66,6 +67,11 @@ struct Listed {
     scope: String,
     label: String,
     state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked_at: Option<String>,
+    /// Why it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<RevokeReason>,
     created_at: String,
     last_used_at: String,
     idle_expiry: String,
@@ -91,7 +97,9 @@ async fn issue(admin: &Admin, request: Request<Incoming>) -> Result<Response<Bod
     let incoming = Body::incoming(request.into_body()).silent_for_at_most(PATIENCE);
     let content = body::read(incoming, BODY_LIMIT).await?;
     let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
-    let wanted: IssueRequest = serde_json::from_slice(&content).map_err(|error| bad(error.to_string()))?;
+    // Strict, as the claims end up in tokens: what is refused in one must not get in here.
+    let object = json::object(&content).map_err(|error| bad(error.to_string()))?;
+    let wanted: IssueRequest = serde_json::from_value(object.into()).map_err(|error| bad(error.to_string()))?;
     let login = login(wanted).map_err(bad)?;
     let mut pair = admin.broker.issue(login, admin.clock.now()).await?;
     pair.show_token_id();
@@ -109,6 +117,9 @@ fn login(wanted: IssueRequest) -> Result<Login, String> {
     let scope_character = |byte: u8| matches!(byte, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     if !wanted.scope.bytes().all(scope_character) {
         return Err("scope holds a character that no scope may have".into());
+    }
+    if wanted.idle == Some(0) || wanted.absolute == Some(0) {
+        return Err("idle and absolute are at least 1 second".into());
     }
     Ok(Login {
         subject: wanted.sub,
@@ -131,13 +142,13 @@ async fn list(admin: &Admin, subject: &str) -> Result<Response<Body>, Reject> {
     let families = admin.broker.store.families_of(subject).await?;
     let now = admin.clock.now();
     let tokens: Vec<Listed> = families.into_iter().map(|family| Listed::of(family, now)).collect();
-    Ok(respond::json(StatusCode::OK, &json!({ "tokens": tokens })))
+    Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }
 
 async fn revoke_one(admin: &Admin, parameter: &str) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
     admin.broker.revoke_by(family, RevokedBy::Admin, admin.clock.now()).await?;
-    Ok(respond::json(StatusCode::OK, &json!({ "success": true })))
+    Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 
 impl Listed {
@@ -149,6 +160,8 @@ impl Listed {
                 None if family.is_live(now) => "live",
                 None => "expired",
             },
+            revoked_at: family.revoked.map(|revoked| revoked.at.to_string()),
+            reason: family.revoked.map(|revoked| revoked.reason),
             sub: family.subject,
             scope: family.scope,
             label: family.label,

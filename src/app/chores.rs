@@ -21,7 +21,7 @@ const SWEPT_AT_ONCE: usize = 500;
 
 /// Runs until `stopped`.
 pub(super) async fn run(
-    foundation: Foundation,
+    foundation: Arc<Foundation>,
     clock: Arc<dyn Clock>,
     admin: Arc<Admin>,
     sockets: AdminSocket,

@@ -5,15 +5,18 @@
 
 mod chores;
 mod prepare;
+mod reload;
+mod secrets;
 mod sockets;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
+use rustls::ServerConfig;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessLog;
@@ -23,6 +26,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::Worker;
 use crate::ids::RequestIds;
+use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 
@@ -55,6 +59,12 @@ pub struct Running {
     pub broker: Arc<Broker>,
     pub metrics: Arc<Metrics>,
     serving: Arc<AtomicBool>,
+    foundation: Arc<Foundation>,
+    shared: Arc<Shared>,
+    certificates: Vec<Option<Arc<ArcSwap<ServerConfig>>>>,
+    /// What is in force, for telling what a reload changes.
+    config: Mutex<Config>,
+    clock: Arc<dyn Clock>,
     draining: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
     stop_control: watch::Sender<bool>,
@@ -65,11 +75,12 @@ pub struct Running {
 
 /// Starts everything that `config` describes.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("no runtime can be made: {error}"))?;
-    let foundation = runtime.block_on(Foundation::lay(&config, clock.clone()))?;
+    let foundation = Arc::new(runtime.block_on(Foundation::lay(&config, clock.clone()))?);
     let gateway = foundation.gateway(&config, clock.clone())?;
     let mut metrics = Metrics::new(config.workers);
     foundation.show(&mut metrics);
@@ -78,7 +89,6 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
 
     // From here on the outside sees us: at all addresses, or at none.
     let sockets = Sockets::bind(&config)?;
-    let (addresses, admin_address) = (sockets.addresses.clone(), sockets.admin_address);
     let (draining, drains) = watch::channel(false);
     let shared = Arc::new(Shared {
         gateway: ArcSwap::from_pointee(gateway),
@@ -92,6 +102,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
+            failures: Limiter::new(config.limits.bad_signatures),
             log: log.as_ref().map(|log| log.buffer(number)),
         });
         let spawned = server::spawn(worker, listeners, shared.clone());
@@ -103,18 +114,33 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
         broker: foundation.broker.clone(),
         metrics: metrics.clone(),
         clock: clock.clone(),
-        token: prepare::admin_token(&config.admin.token)?,
+        token: admin_token,
         serving: serving.clone(),
         request_ids: RequestIds::new(),
     });
     let (stop_control, stopped) = watch::channel(false);
-    let broker = foundation.broker.clone();
+    let (kept, admin_socket, ticking) = (foundation.clone(), sockets.admin, clock.clone());
     let control = std::thread::Builder::new()
         .name("control".into())
-        .spawn(move || runtime.block_on(chores::run(foundation, clock, admin, sockets.admin, stopped)))
+        .spawn(move || runtime.block_on(chores::run(kept, ticking, admin, admin_socket, stopped)))
         .map_err(|error| format!("the control thread cannot start: {error}"))?;
-    let control = Some(control);
-    Ok(Running { addresses, admin_address, broker, metrics, serving, draining, workers, stop_control, control, log })
+    Ok(Running {
+        addresses: sockets.addresses,
+        admin_address: sockets.admin_address,
+        broker: foundation.broker.clone(),
+        metrics,
+        serving,
+        foundation,
+        shared,
+        certificates: sockets.certificates,
+        config: Mutex::new(config),
+        clock,
+        draining,
+        workers,
+        stop_control,
+        control: Some(control),
+        log,
+    })
 }
 
 fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, String> {

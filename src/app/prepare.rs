@@ -1,22 +1,23 @@
 //! What has to stand before the first connection: secrets, store, revocation set, keys.
 
 use std::fs;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::admin::SecretSource;
+use arc_swap::ArcSwap;
+
+use super::secrets::read_roots;
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
-use crate::config::{Config, TokenSettings};
+use crate::config::{Config, ForeignIssuer, TokenSettings};
 use crate::confirmations::Confirmations;
+use crate::family::Lifetimes;
 use crate::family::refresh_token::Roots;
 use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
 use crate::gateway::Gateway;
 use crate::headers::Hygiene;
-use crate::ids::{from_base62, to_base62};
 use crate::keyring::{Keyring, Keys};
 use crate::metrics::Metrics;
 use crate::revocations::Revocations;
@@ -24,9 +25,9 @@ use crate::route::RouteTable;
 use crate::secret::{self, Secret};
 use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
-use crate::token::sign::{SigningKey, generate_pem};
+use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::verify::TrustedIssuer;
-use crate::token::{Issuer, algorithm_name};
+use crate::token::{Issuer, algorithm_name, algorithm_named};
 use crate::upstream::Upstream;
 use crate::verified::VerifiedTokens;
 
@@ -37,7 +38,10 @@ pub(super) struct Foundation {
     pub(super) confirmations: Arc<Confirmations>,
     pub(super) broker: Arc<Broker>,
     keyring: Arc<Keyring>,
-    verified: Arc<VerifiedTokens>,
+    /// The cache of the gateway in force. Each gets its own: entries hold headers that its configuration decided.
+    verified: Arc<ArcSwap<VerifiedTokens>>,
+    /// No issuer's tokens may live longer: revocations are remembered so long.
+    longest_life: Duration,
 }
 
 impl Foundation {
@@ -50,18 +54,21 @@ impl Foundation {
         let keyring = Arc::new(Keyring::new(read_keys(config, &*store, &roots, now).await?));
         let confirmations = Arc::new(Confirmations::default());
         let broker = Arc::new(Broker {
-            settings: broker_settings(&config.tokens),
+            settings: broker_settings(config),
             store: store.clone(),
             roots,
             keyring: keyring.clone(),
             confirmations: confirmations.clone(),
         });
-        let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
-        Ok(Foundation { store, revocations, confirmations, broker, keyring, verified })
+        let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
+        let longest_life = longest_life(config);
+        Ok(Foundation { store, revocations, confirmations, broker, keyring, verified, longest_life })
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
         let hygiene = Arc::new(Hygiene::new(config.identity.clone()));
+        let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
+        self.verified.store(verified.clone());
         let upstreams = config.upstreams.iter().map(|upstream| {
             let named = |fault| format!("upstream {}: {fault}", upstream.name);
             Upstream::new(upstream.clone(), config.workers).map_err(named)
@@ -72,7 +79,7 @@ impl Foundation {
             authenticator: Authenticator {
                 keyring: self.keyring.clone(),
                 revocations: self.revocations.clone(),
-                verified: self.verified.clone(),
+                verified,
                 confirmations: self.confirmations.clone(),
                 hygiene: hygiene.clone(),
                 token_size: config.limits.token_size,
@@ -90,6 +97,15 @@ impl Foundation {
         })
     }
 
+    /// Reads the keys of other issuers again and puts them in force. Nothing changes if one of them is unfit.
+    pub(super) fn reload_keys(&self, config: &Config) -> Result<(), String> {
+        if longest_life(config) > self.longest_life {
+            return Err("an issuer's max_lifetime is longer than any at the start: that takes a restart".into());
+        }
+        self.keyring.swap(self.keyring.keys().with_others(read_issuers(config)?));
+        Ok(())
+    }
+
     /// What of this can be measured.
     pub(super) fn show(&self, metrics: &mut Metrics) {
         let revocations = self.revocations.clone();
@@ -99,30 +115,39 @@ impl Foundation {
             revocations.sequence() as f64
         });
         let verified = self.verified.clone();
-        metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.len() as f64);
+        metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.load().len() as f64);
     }
 }
 
-fn broker_settings(tokens: &TokenSettings) -> broker::Settings {
+fn broker_settings(config: &Config) -> broker::Settings {
+    let tokens = &config.tokens;
     broker::Settings {
         issuer: tokens.issuer.clone(),
         audience: tokens.audience.clone(),
         lifetimes: tokens.lifetimes,
+        token_size: config.limits.token_size,
         families: tokens.families,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
     }
 }
 
+/// A clock may be set back by so much while a token lives: that token lives longer than anybody could count on when it was
+/// revoked, and stays revoked nevertheless.
+const CLOCK_STEP: Duration = Duration::from_mins(5);
+
 fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
-    let own = config.tokens.lifetimes.access + config.tokens.leeway;
-    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
-    let settings = sqlite::Settings {
-        issuer: config.tokens.issuer.clone(),
-        longest_life: foreign.fold(own, std::time::Duration::max),
-    };
+    let settings =
+        sqlite::Settings { issuer: config.tokens.issuer.clone(), longest_life: longest_life(config) + CLOCK_STEP };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
     SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())
+}
+
+/// The longest that any accepted token can live, leeway included.
+fn longest_life(config: &Config) -> Duration {
+    let own = config.tokens.lifetimes.access + config.tokens.leeway;
+    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
+    foreign.fold(own, Duration::max)
 }
 
 /// The whole set, before anything is served: a gateway that starts with a part of it would let revoked tokens in.
@@ -137,49 +162,66 @@ async fn load_revocations(store: &dyn Store, revocations: &Revocations, now: Uni
 }
 
 async fn read_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
-    let signing = Arc::new(signing_key(&config.tokens, store, roots, now).await?);
     let tokens = &config.tokens;
+    let (signing, retired) = own_keys(tokens, store, roots, now).await?;
+    let all_own = || [&signing].into_iter().chain(&retired);
     let own = Issuer {
         issuer: tokens.issuer.as_str().into(),
         audience: tokens.audience.clone(),
-        algorithms: vec![tokens.algorithm],
+        algorithms: all_own().map(|key| key.algorithm).collect(),
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
-        max_lifetime: tokens.lifetimes.access,
+        // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
+        max_lifetime: Lifetimes::MOST_ACCESS,
         own: true,
     };
-    let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(signing.verifying_keys()?) }];
-    for issuer in &config.issuers {
-        let keys = issuer.keys.read(&issuer.policy)?;
-        issuers.push(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) });
-    }
-    Ok(Keys::new(issuers, signing))
+    let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) }];
+    issuers.extend(read_issuers(config)?);
+    Ok(Keys::new(issuers, signing, &retired))
 }
 
-/// The operator's own key, or the one in the store, made if there is none yet.
-async fn signing_key(
+fn read_issuers(config: &Config) -> Result<Vec<TrustedIssuer>, String> {
+    let read = |issuer: &ForeignIssuer| {
+        let keys = issuer.keys.read(&issuer.policy)?;
+        Ok(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) })
+    };
+    config.issuers.iter().map(read).collect()
+}
+
+/// The key that signs, and those that did. The operator's own key stands alone; those in the store stay good after
+/// `tokens.algorithm` was changed, so that nobody is logged out by it. The first of an algorithm is made here.
+async fn own_keys(
     tokens: &TokenSettings,
     store: &dyn Store,
     roots: &Roots,
     now: UnixTime,
-) -> Result<SigningKey, String> {
+) -> Result<(SigningKey, Vec<SigningKey>), String> {
     if let Some(path) = &tokens.signing_key_file {
-        let pem = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        return SigningKey::from_pem(&pem, tokens.algorithm).map_err(|fault| format!("{}: {fault}", path.display()));
+        let named = |fault: String| format!("{}: {fault}", path.display());
+        let pem = fs::read(path).map_err(|error| named(error.to_string()))?;
+        return Ok((SigningKey::from_pem(&pem, tokens.algorithm).map_err(named)?, Vec::new()));
     }
-    let algorithm = algorithm_name(tokens.algorithm);
     let fault = |error: crate::store::StoreError| error.to_string();
     let mut stored = store.signing_keys().await.map_err(fault)?;
-    if !stored.iter().any(|key| key.algorithm == algorithm) {
+    let name = algorithm_name(tokens.algorithm);
+    if !stored.iter().any(|key| key.algorithm == name) {
         let made = seal_new_key(tokens, roots, now)?;
         stored = store.add_first_signing_key(made).await.map_err(fault)?;
     }
-    let key = stored.iter().find(|key| key.algorithm == algorithm).ok_or("the store has no signing key")?;
+    let mut keys = stored.iter().map(|key| unseal_key(key, roots)).collect::<Result<Vec<_>, _>>()?;
+    let place = keys.iter().position(|key| key.algorithm == tokens.algorithm).ok_or("the store has no signing key")?;
+    let signing = keys.remove(place);
+    Ok((signing, keys))
+}
+
+fn unseal_key(key: &StoredKey, roots: &Roots) -> Result<SigningKey, String> {
+    let algorithm = algorithm_named(&key.algorithm)
+        .ok_or_else(|| format!("the store's signing key {} is of an unknown algorithm", key.kid))?;
     let pem = roots
         .secrets()
         .find_map(|root| secret::unseal(&sealing_key(root), &key.kid, &key.sealed))
         .ok_or("the store's signing key was sealed under another root secret: is store.secret_file the right one?")?;
-    SigningKey::from_pem(pem.expose(), tokens.algorithm)
+    SigningKey::from_pem(pem.expose(), algorithm)
 }
 
 fn seal_new_key(tokens: &TokenSettings, roots: &Roots, now: UnixTime) -> Result<StoredKey, String> {
@@ -193,58 +235,4 @@ fn seal_new_key(tokens: &TokenSettings, roots: &Roots, now: UnixTime) -> Result<
 
 fn sealing_key(root: &Secret) -> Secret {
     secret::derive(root, b"", "bearward signing keys v1")
-}
-
-/// The root secrets: lines of a number and 43 base62 characters, the newest last.
-fn read_roots(source: &SecretSource) -> Result<Roots, String> {
-    let text = read_secret(source, || format!("1 {}\n", new_secret_text()))?;
-    let mut roots = Vec::new();
-    for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let root = parse_root(line);
-        roots.push(root.ok_or_else(|| format!("line {} of the root secrets is not a number and a secret", place + 1))?);
-    }
-    let mut roots = roots.into_iter();
-    let first = roots.next().ok_or("the file of root secrets is empty")?;
-    Ok(Roots::new(first, roots.collect()))
-}
-
-fn parse_root(line: &str) -> Option<(u8, Secret)> {
-    let (number, secret) = line.trim().split_once(' ')?;
-    let bytes: [u8; 32] = from_base62(secret.trim()).filter(|_| secret.trim().len() == 43)?;
-    Some((number.parse().ok()?, Secret::new(bytes.to_vec())))
-}
-
-pub(super) fn admin_token(source: &SecretSource) -> Result<Secret, String> {
-    let text = read_secret(source, || format!("{}\n", new_secret_text()))?;
-    let token = text.trim();
-    if token.len() < 32 {
-        return Err("the admin token is shorter than 32 characters".into());
-    }
-    Ok(Secret::new(token.as_bytes().to_vec()))
-}
-
-/// 256 random bits in base62.
-fn new_secret_text() -> String {
-    to_base62(&secret::random::<32>(), 43)
-}
-
-fn read_secret(source: &SecretSource, make: impl FnOnce() -> String) -> Result<String, String> {
-    match source {
-        SecretSource::Environment(name) => {
-            std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))
-        }
-        SecretSource::File(path) => read_or_make(path, make).map_err(|error| format!("{}: {error}", path.display())),
-    }
-}
-
-fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = make();
-            secret::write_private(path, text.as_bytes())?;
-            tracing::info!(file = %path.display(), "made a secret");
-            Ok(text)
-        }
-        read => read,
-    }
 }

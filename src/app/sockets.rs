@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 
 use crate::config::Config;
@@ -12,6 +13,8 @@ use crate::{socket, tls};
 pub(super) struct Sockets {
     /// For each worker, its own of every listener.
     pub(super) listeners: Vec<Vec<Listener>>,
+    /// For each listener, the certificates in force; `None` for cleartext.
+    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerConfig>>>>,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) admin: AdminSocket,
     pub(super) admin_address: SocketAddr,
@@ -25,19 +28,20 @@ pub(super) struct AdminSocket {
 impl Sockets {
     pub(super) fn bind(config: &Config) -> Result<Self, String> {
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
-        let mut addresses = Vec::new();
+        let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
         for settings in &config.listeners {
-            let tls = tls::server_config(&settings.tls)?;
+            let tls = tls::server_config(&settings.tls)?.map(|config| Arc::new(ArcSwap::new(config)));
             let (sockets, address) = bind(settings.address, config.workers)?;
             for (own, socket) in listeners.iter_mut().zip(sockets) {
                 own.push(Listener { socket, tls: tls.clone() });
             }
             addresses.push(address);
+            certificates.push(tls);
         }
         let tls = tls::server_config(&config.admin.tls)?;
         let (mut sockets, admin_address) = bind(config.admin.address, 1)?;
         let socket = sockets.pop().ok_or("the admin address has no socket")?;
-        Ok(Sockets { listeners, addresses, admin: AdminSocket { socket, tls }, admin_address })
+        Ok(Sockets { listeners, certificates, addresses, admin: AdminSocket { socket, tls }, admin_address })
     }
 }
 

@@ -15,7 +15,10 @@ use crate::secret;
 pub const RESERVED_CLAIMS: &[&str] =
     &["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "sid", "rgn", "cnf", "act"];
 
-/// What a login is made of. Lifetimes may only be shorter than the configured ones.
+/// Bytes that an access token may grow by when its generation has more digits.
+const GROWTH: usize = 32;
+
+/// What a login is made of. A lifetime that is longer than the configured one is that one.
 #[derive(Default)]
 pub struct Login {
     pub subject: String,
@@ -31,16 +34,31 @@ pub struct Login {
 impl Broker {
     /// Makes a family and its first pair of tokens. Durable when it returns.
     pub async fn issue(&self, login: Login, now: UnixTime) -> Result<TokenPair, Reject> {
-        let family = self.store.issue(self.first_generation(login, now), self.settings.families).await?;
+        let family = self.first_generation(login, now);
+        self.check_usable(&family, now)?;
+        let family = self.store.issue(family, self.settings.families).await?;
         tracing::info!(target: "audit", event = "token.issued", token_id = %family.id, subject = family.subject);
         self.pair(&family, now)
+    }
+
+    /// An access token that the gateway itself would refuse is good for nothing, not even for its refresh.
+    fn check_usable(&self, family: &Family, now: UnixTime) -> Result<(), Reject> {
+        let unusable = |fault| Err(Reject::new(Reason::BadParameter, fault));
+        let accepted = &self.settings.audience;
+        if !family.audience.is_empty() && !family.audience.iter().any(|aud| accepted.contains(aud)) {
+            return unusable(format!("aud has to name {} too", accepted.join(" or ")));
+        }
+        let (len, most) = (self.pair(family, now)?.access_token.len() + GROWTH, self.settings.token_size);
+        if len > most {
+            return unusable(format!("the access token would have up to {len} bytes, and limits.token_size is {most}"));
+        }
+        Ok(())
     }
 
     fn first_generation(&self, login: Login, now: UnixTime) -> Family {
         let lifetimes = &self.settings.lifetimes;
         let absolute = login.absolute.unwrap_or(lifetimes.absolute).min(lifetimes.absolute);
-        let idle = login.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle).min(absolute);
-        Family {
+        let family = Family {
             id: TokenId::random(),
             subject: login.subject,
             scope: login.scope,
@@ -55,10 +73,12 @@ impl Broker {
             confirmed: 0,
             created_at: now,
             last_used_at: now,
-            idle_expiry: now + idle,
+            idle: login.idle,
+            idle_expiry: now,
             absolute_expiry: now + absolute,
             revoked: None,
-        }
+        };
+        Family { idle_expiry: family.next_idle_expiry(lifetimes, now), ..family }
     }
 
     /// The pair of the family's present generation: its refresh token, the same each time, and a fresh access token.

@@ -29,6 +29,8 @@ pub struct Settings {
     /// `aud` of access tokens whose family names none.
     pub audience: Vec<String>,
     pub lifetimes: Lifetimes,
+    /// `limits.token_size`: longer access tokens are not issued, as they would not be accepted.
+    pub token_size: usize,
     /// Live families of one subject; one more, and the least recently used is revoked.
     pub families: usize,
     /// `expiresAt` in milliseconds instead of seconds.

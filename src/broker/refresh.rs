@@ -4,46 +4,51 @@
 //! store transaction that decides by the rotation table (`family::rotation`). Nothing touches the store that has not passed
 //! a signature; a stolen refresh token alone is not enough.
 
-use bytes::Bytes;
 use http::{HeaderMap, header};
-use serde::Deserialize;
 
 use super::{Broker, TokenPair};
-use crate::authenticate::Authenticator;
 use crate::clock::UnixTime;
+use crate::family::Family;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::rotation::{Rotation, rotate};
 use crate::ids::TokenId;
 use crate::reject::{Reason, Reject};
+use crate::token::{VerifiedToken, json};
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RefreshRequest {
+/// A body of the right shape. It has no `Debug`: the token must not reach a log.
+pub struct RefreshRequest {
     refresh_token: String,
 }
 
+impl RefreshRequest {
+    /// Strict about what it reads: two members of one name could be read in two ways.
+    pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Reject> {
+        check_content_type(headers)?;
+        let mut object = json::object(body).map_err(|error| Reject::new(Reason::BadBody, error.to_string()))?;
+        match object.remove("refreshToken") {
+            Some(serde_json::Value::String(refresh_token)) => Ok(RefreshRequest { refresh_token }),
+            Some(_) => Err(Reject::new(Reason::BadBody, "refreshToken is not a string")),
+            None => Err(Reject::new(Reason::BadBody, "refreshToken is missing")),
+        }
+    }
+}
+
 impl Broker {
-    /// `on_family` is told which family it is about, as soon as that is known: for the log.
+    /// `bearer`: what [`crate::authenticate::Authenticator::authenticate_refresh`] let through.
     pub async fn refresh(
         &self,
-        headers: &HeaderMap,
-        body: Bytes,
-        authenticator: &Authenticator,
+        request: RefreshRequest,
+        bearer: &VerifiedToken,
         now: UnixTime,
-        on_family: impl FnOnce(TokenId),
     ) -> Result<TokenPair, Reject> {
-        check_content_type(headers)?;
-        let request: RefreshRequest = serde_json::from_slice(&body).map_err(|_| Reason::BadBody)?;
-        let bearer = authenticator.authenticate_refresh(headers, self.settings.lifetimes.idle, now)?;
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
-        on_family(presented.token_id);
-        if bearer.family != Some(presented.token_id) {
-            // Not revoked: account switching inside one application does this too.
-            tracing::warn!(target: "audit", event = "refresh.binding_mismatch", token_id = %presented.token_id);
-            return Err(Reason::GrantMismatch.into());
-        }
         let token_id = presented.token_id;
-        let rotation = self.rotate(presented, bearer.subject, now).await?;
+        if bearer.family != Some(token_id) {
+            // Not revoked: account switching inside one application does this too.
+            tracing::warn!(target: "audit", event = "refresh.binding_mismatch", %token_id, subject = bearer.subject);
+            return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
+        }
+        let rotation = self.rotate(presented, bearer.subject.clone(), now).await?;
         self.answer(rotation, token_id, now)
     }
 
@@ -53,7 +58,7 @@ impl Broker {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
         let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
-        let decide = move |family: Option<&crate::family::Family>, watermark, presented: &PresentedToken| match family {
+        let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
             Some(family) if family.subject != subject => Rotation::Refused(Reason::GrantMismatch),
             _ => rotate(family, watermark, presented, &roots, &lifetimes, now),
         };

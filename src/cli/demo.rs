@@ -27,7 +27,7 @@ pub(super) fn demo() -> Result<(), Failed> {
     let running = app::start(config, clock.clone()).map_err(|error| error.to_string())?;
     let pair = issue(&running, &*clock)?;
     print_page(&running, &pair, &folder.0);
-    wait_for_the_end()?;
+    wait_for_the_end(None)?;
     running.drain();
     Ok(())
 }

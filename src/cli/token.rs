@@ -86,11 +86,13 @@ fn print_json(value: &Value) {
 }
 
 fn print_table(answer: &Value) {
-    println!("{:22}  {:8}  {:24}  {:24}  {:20}  label", "token id", "state", "created", "last used", "scope");
+    println!("{:22}  {:16}  {:24}  {:24}  {:20}  label", "token id", "state", "created", "last used", "scope");
     for token in answer.get("tokens").and_then(Value::as_array).into_iter().flatten() {
-        let [id, state, created] = ["tokenId", "state", "createdAt"].map(|member| text(token, member));
+        let [id, state, reason, created] =
+            ["tokenId", "state", "reason", "createdAt"].map(|member| text(token, member));
         let [used, scope, label] = ["lastUsedAt", "scope", "label"].map(|member| text(token, member));
-        println!("{id:22}  {state:8}  {created:24}  {used:24}  {scope:20}  {label}");
+        let state = if reason.is_empty() { state } else { format!("{state}: {reason}") };
+        println!("{id:22}  {state:16}  {created:24}  {used:24}  {scope:20}  {label}");
     }
 }
 

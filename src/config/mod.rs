@@ -19,6 +19,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::family::Lifetimes;
+use crate::limiter::Rate;
 use crate::token::keys::KeySet;
 use crate::token::{Algorithm, Issuer};
 use crate::{access_log, admin, headers, route, server, upstream};
@@ -91,19 +92,23 @@ impl KeyFile {
         }
     }
 
-    /// Reads the keys and admits them on the issuer's terms.
-    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, String> {
-        let path = self.path();
-        let content = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let keys = match self {
-            KeyFile::Jwks(_) => match std::str::from_utf8(&content) {
+    /// The keys in the file's content, admitted on the issuer's terms.
+    fn admit(&self, content: &[u8], issuer: &Issuer) -> Result<KeySet, String> {
+        match self {
+            KeyFile::Jwks(_) => match std::str::from_utf8(content) {
                 Ok(text) => KeySet::from_jwks(text, &issuer.algorithms),
                 Err(_) => Err("this is not UTF-8".into()),
             },
-            KeyFile::Pem(_) => KeySet::from_pem(&content, &issuer.algorithms),
+            KeyFile::Pem(_) => KeySet::from_pem(content, &issuer.algorithms),
             KeyFile::Secret(_) => KeySet::from_secret(content.trim_ascii_end(), &issuer.algorithms),
-        };
-        keys.map_err(|fault| format!("{}: {fault}", path.display()))
+        }
+    }
+
+    /// Reads the keys, once the configuration is checked.
+    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, String> {
+        let path = self.path().display();
+        let content = std::fs::read(self.path()).map_err(|error| format!("{path}: {error}"))?;
+        self.admit(&content, issuer).map_err(|fault| format!("{path}: {fault}"))
     }
 }
 
@@ -114,6 +119,8 @@ pub struct Limits {
     pub token_size: usize,
     /// `limits.token_cache`: bytes that verified tokens may take.
     pub token_cache: usize,
+    /// `limits.bad_signatures`: so many of one address are checked at once, and as many again in ten seconds.
+    pub bad_signatures: Rate,
 }
 
 /// Whether checking looks beyond the files.

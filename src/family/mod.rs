@@ -42,6 +42,8 @@ pub struct Family {
     pub confirmed: u64,
     pub created_at: UnixTime,
     pub last_used_at: UnixTime,
+    /// How long it may go without a refresh, if that was said at its login. `None`: as configured.
+    pub idle: Option<Duration>,
     /// Dead from here on unless it is refreshed before; never later than `absolute_expiry`.
     pub idle_expiry: UnixTime,
     /// Dead from here on whatever happens. Counts from the login and never moves.
@@ -88,6 +90,13 @@ impl RevokeReason {
 }
 
 impl Family {
+    /// When it dies unless it is refreshed after `now`. Its own limit, which came with its login, only ever shortens the
+    /// configured one; a change of that one counts from the next refresh on.
+    pub fn next_idle_expiry(&self, lifetimes: &Lifetimes, now: UnixTime) -> UnixTime {
+        let idle = self.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle);
+        (now + idle).min(self.absolute_expiry)
+    }
+
     /// Neither revoked nor past either of its expiries.
     pub fn is_live(&self, now: UnixTime) -> bool {
         self.revoked.is_none() && now < self.idle_expiry && now < self.absolute_expiry
@@ -105,4 +114,9 @@ pub struct Lifetimes {
     pub absolute: Duration,
     /// `tokens.refresh_grace`: how long a parent still gets its child again, and laggards a 409 instead of an alarm.
     pub grace: Duration,
+}
+
+impl Lifetimes {
+    /// `tokens.access_lifetime` is at most this. No access token of ours ever lived longer, whatever is configured now.
+    pub const MOST_ACCESS: Duration = Duration::from_hours(24);
 }

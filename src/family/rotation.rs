@@ -74,7 +74,7 @@ fn next_generation(family: &Family, roots: &Roots, lifetimes: &Lifetimes, now: U
         root: roots.newest(),
         rotated_at: now,
         last_used_at: now,
-        idle_expiry: (now + lifetimes.idle).min(family.absolute_expiry),
+        idle_expiry: family.next_idle_expiry(lifetimes, now),
         ..family.clone()
     }
 }
@@ -120,6 +120,7 @@ mod tests {
             confirmed,
             created_at: LOGIN,
             last_used_at: LOGIN,
+            idle: None,
             idle_expiry: LOGIN + LIFETIMES.idle,
             absolute_expiry: LOGIN + LIFETIMES.absolute,
             revoked: None,
@@ -135,6 +136,7 @@ mod tests {
         rotate(Some(family), None, &presented(generation), &roots(), &LIFETIMES, LOGIN + after)
     }
 
+    const HOUR: Duration = Duration::from_hours(1);
     const INSIDE: Duration = Duration::from_secs(10);
     const OUTSIDE: Duration = Duration::from_millis(10_001);
 
@@ -153,6 +155,16 @@ mod tests {
         let kept = Family { idle_expiry: LOGIN + LIFETIMES.absolute, ..family(1, 1) };
         let Rotation::Rotated(next) = rotate_at(&kept, 1, late) else { panic!() };
         assert_eq!(next.idle_expiry, next.absolute_expiry);
+    }
+
+    #[test]
+    fn a_familys_own_idle_limit_only_shortens() {
+        for (own, effective) in [(HOUR, HOUR), (LIFETIMES.idle + HOUR, LIFETIMES.idle)] {
+            let Rotation::Rotated(next) = rotate_at(&Family { idle: Some(own), ..family(1, 1) }, 1, HOUR) else {
+                panic!()
+            };
+            assert_eq!((next.idle, next.idle_expiry), (Some(own), LOGIN + HOUR + effective));
+        }
     }
 
     #[test]

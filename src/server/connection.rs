@@ -3,14 +3,15 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 use super::Shared;
+use super::stream::{ClientStream, Corked, Readable};
 use crate::body::Body;
 use crate::gateway::Worker;
 use crate::headers::Origin;
@@ -28,6 +30,10 @@ use crate::socket;
 
 /// What an HTTP/2 client with prior knowledge begins with (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
 const PREFACE_START: &[u8] = b"PRI";
+
+/// An HTTP/1 connection without a request for so long gives its buffers back. Long enough that a busy one never does, as
+/// beginning again costs about 2 µs; short enough that thousands of idle ones never add up.
+const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 /// Serves one accepted connection to its end.
 pub(super) async fn serve(
@@ -61,15 +67,16 @@ async fn serve_tls(
     shared: Arc<Shared>,
     worker: &Arc<Worker>,
 ) -> io::Result<()> {
-    let handshake = TlsAcceptor::from(config).accept(stream);
+    let handshake = TlsAcceptor::from(config).accept(Corked::new(stream));
     let accepted = tokio::time::timeout(shared.settings.tls_handshake, handshake).await;
-    let stream = match accepted.map_err(io::Error::from).flatten() {
+    let mut stream = match accepted.map_err(io::Error::from).flatten() {
         Ok(stream) => stream,
         Err(error) => {
             worker.metrics.handshakes_failed.one();
             return Err(error);
         }
     };
+    stream.get_mut().0.uncork();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     serve_http(stream, http2, peer, shared, worker).await
 }
@@ -105,60 +112,115 @@ async fn serve_http<S>(
     worker: &Arc<Worker>,
 ) -> io::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
     let (serving, asking, worker) = (shared.clone(), peer.clone(), worker.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), worker.clone());
         async move { Ok::<Response<Body>, Infallible>(gateway.handle(request, &peer, &worker).await) }
     });
-    let io = TokioIo::new(stream);
+    // Boxed: a connection's memory is then that of its own protocol, once, however many functions it passes through.
     let ended = if http2 {
-        let connection = http2_builder(&shared).serve_connection(io, service);
+        let connection = Box::pin(http2_builder(&shared).serve_connection(TokioIo::new(stream), service));
         drive_http2(connection, &shared, peer).await
     } else {
-        drive_http1(http1_builder(&shared).serve_connection(io, service), &shared).await
+        serve_http1(ClientStream::new(stream), service, &shared, &peer).await
     };
     ended.map_err(io::Error::other)
 }
 
-/// Drives a connection to its end; when the process drains, to the end of the request it is in.
-async fn drive_http1<S, V>(connection: http1::Connection<TokioIo<S>, V>, shared: &Shared) -> hyper::Result<()>
+/// Serves HTTP/1, one hyper connection after the other on the same stream: whenever it falls idle, hyper is ended, and its
+/// buffers with it, until the client speaks again. An idle connection then costs what its TLS session does.
+async fn serve_http1<S, V>(
+    mut stream: ClientStream<S>,
+    service: V,
+    shared: &Shared,
+    peer: &Arc<Peer>,
+) -> hyper::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    V: hyper::service::HttpService<Incoming, ResBody = Body>,
+    S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut connection = pin!(connection.with_upgrades());
-    tokio::select! {
-        ended = connection.as_mut() => return ended,
-        () = shared.drains() => connection.as_mut().graceful_shutdown(),
+    loop {
+        let keeper = stream.keeper();
+        let connection = http1_builder(shared).serve_connection(TokioIo::new(stream), service.clone());
+        let Some(idle) = drive_http1(Box::pin(connection.with_upgrades()), &keeper, shared, peer).await? else {
+            return Ok(());
+        };
+        tokio::select! {
+            readable = idle.readable() => if readable.is_err() { return Ok(()) },
+            // An idle client has `timeouts.head` from one request to the next, as it has with hyper.
+            () = tokio::time::sleep(shared.settings.head) => return Ok(()),
+            () = shared.drains() => return Ok(()),
+        }
+        stream = idle;
     }
-    connection.await
+}
+
+/// Drives a connection to its end; when the process drains, to the end of the request it is in. If it falls idle, hyper is
+/// ended and the stream comes back.
+async fn drive_http1<S, V>(
+    mut connection: Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStream<S>>, V>>>,
+    keeper: &AtomicBool,
+    shared: &Shared,
+    peer: &Arc<Peer>,
+) -> hyper::Result<Option<ClientStream<S>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body> + Unpin,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // Each request under way, and each body and tunnel that is left of one, holds the peer too.
+    let (unused, mut seen) = (Arc::strong_count(peer), peer.requests.get());
+    let mut fresh = true;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => return ended.map(|()| None),
+            () = shared.drains() => {
+                connection.as_mut().graceful_shutdown();
+                return connection.await.map(|()| None);
+            }
+            () = tokio::time::sleep(IDLE_AFTER) => {
+                let idle = Arc::strong_count(peer) <= unused && peer.requests.get() == seen;
+                // Only after a request: the time that a client has for its first head, or for one it has begun, is
+                // hyper's to measure, and must not begin again.
+                if idle && !fresh {
+                    break;
+                }
+                fresh = fresh && peer.requests.get() == seen;
+                seen = peer.requests.get();
+            }
+        }
+    }
+    keeper.store(true, Ordering::Relaxed);
+    connection.as_mut().graceful_shutdown();
+    connection.as_mut().await?;
+    let parts = Pin::into_inner(connection).into_parts();
+    Ok(parts.map(|parts| parts.io.into_inner().taken_back(parts.read_buf)))
 }
 
 /// As for HTTP/1, and ends a connection on which nothing was asked for a while: HTTP/2 has no time limit of its own, neither
 /// for an idle connection nor for a header block that never ends.
 async fn drive_http2<S, V>(
-    connection: http2::Connection<TokioIo<S>, V, TokioExecutor>,
+    mut connection: Pin<Box<http2::Connection<TokioIo<S>, V, TokioExecutor>>>,
     shared: &Shared,
     peer: Arc<Peer>,
 ) -> hyper::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    V: hyper::service::HttpService<Incoming, ResBody = Body>,
+    V: HttpService<Incoming, ResBody = Body>,
     V::Future: Send + 'static,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut connection = pin!(connection);
-    let mut seen = 0;
+    let (unused, mut seen) = (Arc::strong_count(&peer), 0);
     loop {
         tokio::select! {
             ended = connection.as_mut() => return ended,
             () = shared.drains() => break,
             () = tokio::time::sleep(shared.settings.keep_alive) => {
-                // Each request under way holds the peer, as do this function and the service.
-                let idle = Arc::strong_count(&peer) <= 2;
+                // Each request under way holds the peer too.
+                let idle = Arc::strong_count(&peer) <= unused;
                 if idle && peer.requests.get() == seen {
                     connection.as_mut().graceful_shutdown();
                     // A client that does not answer to that has no request to lose.

@@ -4,6 +4,7 @@
 //! a connection stays on the core that accepted it.
 
 mod connection;
+mod stream;
 mod worker;
 
 use std::net::SocketAddr;
@@ -56,7 +57,8 @@ pub struct ConnectionSettings {
 /// A bound listener of one worker.
 pub struct Listener {
     pub socket: std::net::TcpListener,
-    pub tls: Option<Arc<ServerConfig>>,
+    /// Taken anew for each connection: a reload swaps it.
+    pub tls: Option<Arc<ArcSwap<ServerConfig>>>,
 }
 
 /// What all connections share.

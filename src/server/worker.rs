@@ -45,6 +45,10 @@ async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, al
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "a listener cannot be used"),
     };
+    let serve = |stream, address| {
+        let tls = tls.as_ref().map(|tls| tls.load_full());
+        tokio::spawn(connection::serve(stream, address, tls, shared.clone(), worker.clone(), alive.clone()));
+    };
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
@@ -52,8 +56,7 @@ async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, al
         };
         match accepted {
             Ok((stream, address)) => {
-                let (tls, shared, worker, alive) = (tls.clone(), shared.clone(), worker.clone(), alive.clone());
-                tokio::spawn(connection::serve(stream, address, tls, shared, worker, alive));
+                serve(stream, address);
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed");
@@ -63,8 +66,7 @@ async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, al
     }
     // Connections that the kernel accepted before the listener closes were promised an answer.
     while let Some((stream, address)) = accept_waiting(&socket).await {
-        let (tls, shared, worker, alive) = (tls.clone(), shared.clone(), worker.clone(), alive.clone());
-        tokio::spawn(connection::serve(stream, address, tls, shared, worker, alive));
+        serve(stream, address);
     }
 }
 

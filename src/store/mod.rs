@@ -119,7 +119,7 @@ pub trait Store: Send + Sync {
     /// The signing keys, newest first.
     fn signing_keys(&self) -> Answer<Vec<StoredKey>>;
 
-    /// Writes a signing key unless there is one already; answers the keys as they are then.
+    /// Writes a signing key unless there is one of its algorithm already; answers the keys as they are then.
     fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>>;
 
     /// Can the store commit right now? Cheap enough for a readiness probe.

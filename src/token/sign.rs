@@ -6,10 +6,10 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FI
 use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair};
 use base64::Engine;
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse, ThumbprintHash};
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Map, Value};
 
-use super::keys::{Key, KeySet};
+use super::keys::KeySet;
 use crate::secret::Secret;
 
 /// The algorithms that `tokens.algorithm` may name.
@@ -41,21 +41,9 @@ impl SigningKey {
         public.common.public_key_use = Some(PublicKeyUse::Signature);
         let key = SigningKey { kid, algorithm, encoding, public };
         // A key that is too weak to verify with must not sign; a curve of the wrong size shows here too.
-        key.verifying_keys()?;
+        verifying_keys([&key])?;
         key.sign(&Map::new())?;
         Ok(key)
-    }
-
-    /// The keys that verify what this one signs.
-    pub fn verifying_keys(&self) -> Result<KeySet, String> {
-        let set = serde_json::json!({ "keys": [self.public_jwk()] });
-        KeySet::from_jwks(&set.to_string(), &[self.algorithm])
-    }
-
-    /// The key alone, for a set of several.
-    pub fn verifying_key(&self) -> Result<Key, String> {
-        let decoding = DecodingKey::from_jwk(&self.public).map_err(|error| error.to_string())?;
-        Ok(Key { kid: Some(self.kid.clone()), algorithm: self.algorithm, decoding })
     }
 
     /// For `/.well-known/jwks.json`: `kid`, `alg`, `use`, and the public parameters.
@@ -70,6 +58,12 @@ impl SigningKey {
         header.kid = Some(self.kid.clone());
         jsonwebtoken::encode(&header, claims, &self.encoding).map_err(|error| format!("signing failed: {error}"))
     }
+}
+
+/// The keys that verify what any of these signs.
+pub fn verifying_keys<'k>(keys: impl IntoIterator<Item = &'k SigningKey>) -> Result<KeySet, String> {
+    let (public, algorithms): (Vec<_>, Vec<_>) = keys.into_iter().map(|key| (key.public_jwk(), key.algorithm)).unzip();
+    KeySet::from_jwks(&serde_json::json!({ "keys": public }).to_string(), &algorithms)
 }
 
 /// A new private key in PKCS#8 PEM.
@@ -118,7 +112,7 @@ mod tests {
             let key = SigningKey::from_pem(pem.expose(), *algorithm).expect("it reads its own key");
             let jwt = key.sign(&Map::new()).expect("it signs");
             let (message, signature) = jwt.rsplit_once('.').expect("three segments");
-            let set = key.verifying_keys().expect("it is strong enough");
+            let set = verifying_keys([&key]).expect("it is strong enough");
             let found = set.find(Some(&key.kid), *algorithm).expect("by its kid");
             let good = jsonwebtoken::crypto::verify(signature, message.as_bytes(), &found.decoding, *algorithm);
             assert!(good.is_ok_and(|good| good), "{algorithm:?}");

@@ -51,25 +51,27 @@ impl Dialer {
         Ok(Dialer { host, port, name, timeout: settings.connect_timeout, streams: settings.connections, tls })
     }
 
+    // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
+
     /// An HTTP/1 connection: it carries one request at a time.
     pub(super) async fn dial_http1(&self) -> Result<http1::SendRequest<Body>, Failure> {
-        self.in_time(async {
+        self.in_time(Box::pin(async {
             match self.connect().await? {
                 Connected::Plain(stream) => speak_http1(stream).await,
                 Connected::Tls(stream) => speak_http1(*stream).await,
             }
-        })
+        }))
         .await
     }
 
     /// An HTTP/2 connection: it carries many requests at once.
     pub(super) async fn dial_http2(&self) -> Result<http2::SendRequest<Body>, Failure> {
-        self.in_time(async {
+        self.in_time(Box::pin(async {
             match self.connect().await? {
                 Connected::Plain(stream) => self.speak_http2(stream).await,
                 Connected::Tls(stream) => self.speak_http2(*stream).await,
             }
-        })
+        }))
         .await
     }
 

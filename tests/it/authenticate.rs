@@ -281,3 +281,42 @@ async fn the_cache_remembers_a_signature_and_not_a_verdict() {
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     assert_eq!(get(&pair.access).await, 401);
 }
+
+/// A flood of forged tokens from one address must not eat the time of everybody else; known tokens are not even asked about.
+#[tokio::test]
+async fn one_address_gets_only_so_many_bad_signatures_checked() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nbad_signatures = 5\n");
+    let gateway = Gateway::in_folder(text.replace("workers = 2", "workers = 1"), folder, Arc::new(ManualClock::new()));
+    let known = gateway.issue("alice", "").await;
+    let fresh = gateway.issue("bob", "").await;
+    let get = async |token: &str| gateway.client().bearer(token).get("/").await;
+    assert_eq!(get(&known.access).await.status, 200);
+
+    let claims = json!({ "iss": "https://gateway.example", "aud": "https://api.example", "sub": "mallory" });
+    let kid = gateway.client().get("/.well-known/jwks.json").await.json()["keys"][0]["kid"].clone();
+    let forge = |number: u64| {
+        let now = gateway.now_secs();
+        let mut claims = claims.clone();
+        claims["exp"] = json!(now + 60);
+        claims["iat"] = json!(now);
+        claims["rgn"] = json!(number);
+        claims["sid"] = json!(known.token_id);
+        mint.sign(&json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid }), &claims)
+    };
+    let first = forge(0);
+    for token in [first.clone(), forge(1), forge(2), forge(3), forge(4)] {
+        get(&token).await.refused(401, "invalid_token");
+    }
+    // The same token again costs no signature and is not counted.
+    get(&first).await.refused(401, "invalid_token");
+    let limited = get(&forge(6)).await;
+    limited.refused(429, "rate_limited");
+    assert_eq!(limited.header("retry-after"), Some("2"));
+    get(&fresh.access).await.refused(429, "rate_limited");
+    assert_eq!(get(&known.access).await.status, 200, "a known token is not asked about");
+    gateway.advance(Duration::from_secs(2));
+    assert_eq!(get(&fresh.access).await.status, 200);
+}

@@ -1,11 +1,23 @@
 //! The stories: one binary, a module for each behaviour.
 
+#![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
+
+mod admin;
 mod authenticate;
 mod config;
+mod deploy;
+mod floors;
 mod forward;
 mod framing;
 mod header_hygiene;
+mod house;
+mod idle;
 mod paths;
+mod refresh;
+mod reload;
+mod revoke;
+mod source;
 mod store;
+mod store_failure;
 mod support;
 mod upstream_failures;

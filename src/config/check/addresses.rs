@@ -3,14 +3,13 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use socket2::{Domain, Protocol, Socket, Type};
-
 use crate::admin;
 use crate::config::Probe;
 use crate::config::check::Placed;
 use crate::config::fault::{Fault, Place};
 use crate::config::read::Table;
 use crate::server::ListenerSettings;
+use crate::socket;
 
 pub(super) fn check(
     root: &Table<'_>,
@@ -26,7 +25,7 @@ pub(super) fn check(
             root.reading()
                 .record(taken_twice(*address, *other).related(other_place, "the first one is here").at(place));
         } else if probe == Probe::Addresses
-            && let Err(error) = try_to_bind(*address)
+            && let Err(error) = socket::probe(*address)
         {
             root.reading().record(cannot_bind(*address, &error).at(place));
         }
@@ -48,21 +47,6 @@ fn taken_twice(address: SocketAddr, other: SocketAddr) -> Fault {
         false => format!("{address} and {other} overlap"),
     };
     Fault::new(message, "expected an address of its own").help("give one of them another port")
-}
-
-/// Binds as the gateway will, but alone: without SO_REUSEPORT a socket that is open elsewhere shows. This one does not
-/// listen, so that no client is accepted and dropped, and is closed at the end.
-fn try_to_bind(address: SocketAddr) -> io::Result<()> {
-    if address.port() == 0 {
-        return Ok(());
-    }
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of a run that just ended linger in TIME_WAIT, and must not keep the next one from starting.
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())
 }
 
 fn cannot_bind(address: SocketAddr, error: &io::Error) -> Fault {

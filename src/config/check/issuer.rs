@@ -155,9 +155,11 @@ fn key_file_form(keys: &KeyFile) -> &'static str {
 }
 
 fn fits(keys: &KeyFile, policy: &Issuer) -> Result<(), Fault> {
-    // Without algorithms, whose fault is reported already, the file can only be looked for.
+    let content = files::contents(keys.path())?;
+    // Without algorithms, whose fault is reported already, no key can be judged.
     if policy.algorithms.is_empty() {
-        return files::contents(keys.path()).map(drop);
+        return Ok(());
     }
-    keys.read(policy).map(drop).map_err(|message| Fault::new(message, key_file_form(keys)))
+    let named = |fault| format!("{}: {fault}", keys.path().display());
+    keys.admit(&content, policy).map(drop).map_err(|fault| Fault::new(named(fault), key_file_form(keys)))
 }

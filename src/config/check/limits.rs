@@ -6,6 +6,7 @@ use crate::config;
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::units::spell_size;
+use crate::limiter::Rate;
 use crate::server::ConnectionSettings;
 
 const KIB: usize = 1 << 10;
@@ -66,11 +67,18 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         others: config::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
             token_cache: table.size("token_cache", 64 * MIB, MIB..=64 * GIB),
+            bad_signatures: bad_signatures(table),
         },
     };
     fits_the_head(table, "uri_size", limits.uri_size, limits.head_size);
     fits_the_head(table, "token_size", limits.others.token_size, limits.head_size);
     limits
+}
+
+/// The key is the burst. What was used up is back after ten seconds.
+fn bad_signatures(table: &mut Table<'_>) -> Rate {
+    let burst = u32::try_from(table.whole("bad_signatures", 100, 1..=10_000)).unwrap_or(u32::MAX);
+    Rate { burst, every: Duration::from_secs(10) / burst }
 }
 
 fn body_size(table: &mut Table<'_>) -> Option<u64> {

@@ -16,13 +16,18 @@ use crate::store::{DecideRotation, RevokeOutcome, RevokedBy, StoreError};
 /// The most that a list of families holds.
 const MOST_LISTED: i64 = 1_000;
 
+pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
+    where subject = ?1 and revoked_at is null and id <> ?2
+        and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
+    order by last_used_at desc, created_at desc limit ?5 offset ?6";
+
 pub(super) fn issue(batch: &mut Batch<'_>, family: &Family, most_live: usize) -> Result<Family, StoreError> {
     let now = family.created_at;
     let mark = batch.watermark(&family.subject)?;
     let family = Family { created_at: mark.map_or(now, |mark| now.max(first_moment_after(mark))), ..family.clone() };
     rows::insert_family(batch.connection, &family)?;
     for surplus in least_recently_used(batch, &family, mark, now, most_live)? {
-        end(batch, surplus, RevokedAt { at: now, reason: RevokeReason::Limit })?;
+        end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit })?;
     }
     Ok(family)
 }
@@ -37,14 +42,9 @@ fn least_recently_used(
     most_live: usize,
 ) -> Result<Vec<Family>, StoreError> {
     let kept_beside = i64::try_from(most_live.saturating_sub(1)).unwrap_or(i64::MAX);
-    batch.query(
-        "select * from families
-         where subject = ?1 and revoked_at is null and id <> ?2
-             and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
-         order by last_used_at desc, created_at desc limit ?5 offset ?6",
-        params![new.subject, new.id, now, mark.unwrap_or_default(), i64::MAX, kept_beside],
-        rows::family,
-    )
+    let mark = mark.unwrap_or_default();
+    let params = params![new.subject, new.id, now, mark, i64::MAX, kept_beside];
+    batch.query(LEAST_RECENTLY_USED, params, rows::family)
 }
 
 pub(super) fn rotate(
@@ -59,10 +59,10 @@ pub(super) fn rotate(
     };
     let rotation = decide(family.as_ref(), mark, presented);
     match &rotation {
-        Rotation::Rotated(family) => rows::update_family(batch.connection, family)?,
+        Rotation::Rotated(family) => rows::update_rotated(batch.connection, family)?,
         Rotation::Reused(family) => {
             let revoked = family.revoked.ok_or_else(|| StoreError::new("a reuse was decided that revokes nothing"))?;
-            end(batch, family.clone(), revoked)?;
+            end(batch, family.id, revoked)?;
         }
         Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Refused(_) => {}
     }
@@ -83,15 +83,14 @@ pub(super) fn revoke_family(
     if family.revoked.is_some() || last_token_ends <= now {
         return Ok(RevokeOutcome::AlreadyDead);
     }
-    end(batch, family, RevokedAt { at: now, reason: by.reason() })?;
+    end(batch, id, RevokedAt { at: now, reason: by.reason() })?;
     Ok(RevokeOutcome::Revoked)
 }
 
 /// Ends a family: its row for refresh tokens, the log for access tokens.
-fn end(batch: &mut Batch<'_>, family: Family, revoked: RevokedAt) -> Result<(), StoreError> {
-    let family = Family { revoked: Some(revoked), ..family };
-    rows::update_family(batch.connection, &family)?;
-    batch.revoke(Revoked::Family(family.id), revoked.at)?;
+fn end(batch: &mut Batch<'_>, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
+    rows::update_revoked(batch.connection, id, revoked)?;
+    batch.revoke(Revoked::Family(id), revoked.at)?;
     Ok(())
 }
 

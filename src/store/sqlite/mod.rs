@@ -5,8 +5,8 @@
 //! 0600. Operators may read the database with `sqlite3` meanwhile; back it up with `VACUUM INTO` or `.backup`, as a copy
 //! of the file alone lacks what is in the `-wal`. The disk has to be a local one.
 //!
-//! [`writer`] has the one thread that touches the database, and group commit. [`file`] opens, [`schema`] knows whose file
-//! it is, [`rows`] maps; [`families`], [`revocations`] and [`upkeep`] are the operations, on a [`batch`].
+//! `writer` has the one thread that touches the database, and group commit. `file` opens, `schema` knows whose file it
+//! is, `rows` maps; `families`, `revocations` and `upkeep` are the operations, on a `batch`.
 
 mod batch;
 mod error;
@@ -71,8 +71,8 @@ impl SqliteStore {
 
 /// Notes the configured life if it is a new maximum; answers the maximum.
 fn longest_life_ever(connection: &Connection, configured: Duration) -> Result<Duration, StoreError> {
-    let millis = i64::try_from(configured.as_millis()).unwrap_or(i64::MAX);
-    connection.execute("update meta set value = ?1 where name = 'longest_life' and value < ?1", [millis])?;
+    let sql = "update meta set value = ?1 where name = 'longest_life' and value < ?1";
+    connection.execute(sql, [rows::millis(configured)])?;
     let ever: i64 = connection.query_row("select value from meta where name = 'longest_life'", [], |row| row.get(0))?;
     Ok(Duration::from_millis(ever.unsigned_abs()))
 }

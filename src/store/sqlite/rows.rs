@@ -1,5 +1,7 @@
 //! Between rows and values.
 
+use std::time::Duration;
+
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
 
@@ -55,6 +57,11 @@ pub(super) fn counter(value: u64) -> Result<i64, StoreError> {
     i64::try_from(value).map_err(|_| StoreError::new(format!("the counter {value} is too large for SQLite")))
 }
 
+/// A span of time as SQLite holds it.
+pub(super) fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
 fn read_counter(row: &Row<'_>, column: &str) -> Result<u64, StoreError> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| StoreError::new(format!("the column {column} holds the negative number {value}")))
@@ -81,6 +88,7 @@ pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
         confirmed: read_counter(row, "confirmed")?,
         created_at: row.get("created_at")?,
         last_used_at: row.get("last_used_at")?,
+        idle: row.get::<_, Option<i64>>("idle")?.map(|idle| Duration::from_millis(idle.unsigned_abs())),
         idle_expiry: row.get("idle_expiry")?,
         absolute_expiry: row.get("absolute_expiry")?,
         revoked,
@@ -100,8 +108,9 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {
 pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<(), StoreError> {
     let mut insert = connection.prepare_cached(
         "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
-            rotated_at, confirmed, created_at, last_used_at, idle_expiry, absolute_expiry, revoked_at, revoked_reason)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+            rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
+            revoked_reason)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )?;
     insert.execute(params![
         family.id,
@@ -118,6 +127,7 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
         counter(family.confirmed)?,
         family.created_at,
         family.last_used_at,
+        family.idle.map(millis),
         family.idle_expiry,
         family.absolute_expiry,
         family.revoked.map(|revoked| revoked.at),
@@ -126,11 +136,13 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
     Ok(())
 }
 
-/// Writes what changes in the life of a family; what it was born with (subject, claims, salt, absolute expiry) stays.
-pub(super) fn update_family(connection: &Connection, family: &Family) -> Result<(), StoreError> {
+/// Writes what a rotation changes; what the family was born with (subject, claims, salt, its own limits) stays. It names no
+/// column that an index knows, not even to leave it as it is: SQLite would write the index as well, and twice as much to
+/// the disk.
+pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result<(), StoreError> {
     let mut update = connection.prepare_cached(
         "update families set generation = ?2, root = ?3, rotated_at = ?4, confirmed = ?5, last_used_at = ?6,
-            idle_expiry = ?7, revoked_at = ?8, revoked_reason = ?9
+            idle_expiry = ?7
          where id = ?1",
     )?;
     let changed = update.execute(params![
@@ -141,12 +153,21 @@ pub(super) fn update_family(connection: &Connection, family: &Family) -> Result<
         counter(family.confirmed)?,
         family.last_used_at,
         family.idle_expiry,
-        family.revoked.map(|revoked| revoked.at),
-        family.revoked.map(|revoked| revoked.reason),
     ])?;
+    one_row(changed, family.id)
+}
+
+pub(super) fn update_revoked(connection: &Connection, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
+    let changed = connection
+        .prepare_cached("update families set revoked_at = ?2, revoked_reason = ?3 where id = ?1")?
+        .execute(params![id, revoked.at, revoked.reason])?;
+    one_row(changed, id)
+}
+
+fn one_row(changed: usize, id: TokenId) -> Result<(), StoreError> {
     match changed {
         1 => Ok(()),
-        _ => Err(StoreError::new(format!("family {} was to be written, but there is none", family.id))),
+        _ => Err(StoreError::new(format!("family {id} was to be written, but there is none"))),
     }
 }
 

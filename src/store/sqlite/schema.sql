@@ -17,6 +17,7 @@ create table families (
     confirmed       integer not null,
     created_at      integer not null,
     last_used_at    integer not null,
+    idle            integer,          -- milliseconds; null: as configured
     idle_expiry     integer not null,
     absolute_expiry integer not null,
     revoked_at      integer,          -- null while it is not revoked
@@ -24,8 +25,9 @@ create table families (
 ) strict;
 
 create index families_of_subject on families (subject, created_at);
--- For the limit of live families: a subject may have a hundred of them and a million tombstones.
-create index families_unrevoked on families (subject) where revoked_at is null;
+-- For the limit of live families: a subject may have a hundred of them and a million tombstones. created_at is in it
+-- because SQLite would otherwise take the index above, for the watermark.
+create index families_unrevoked on families (subject, created_at) where revoked_at is null;
 create index families_by_expiry on families (absolute_expiry);
 
 -- The log of revocations: 1, 2, 3, … in the order of commits.

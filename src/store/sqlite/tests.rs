@@ -74,6 +74,7 @@ fn family(subject: &str) -> Family {
         confirmed: 2,
         created_at: NOW,
         last_used_at: NOW,
+        idle: Some(Duration::from_millis(3_600_001)),
         idle_expiry: NOW + Duration::from_secs(7),
         absolute_expiry: UnixTime::MAX,
         revoked: None,
@@ -223,4 +224,16 @@ async fn more_waiting_operations_than_the_disk_can_do_are_refused_at_once() {
         refused += usize::from(answer.await.is_err());
     }
     assert_eq!(refused, 1);
+}
+
+/// Else each login of a subject would cost as much as it ever had logins.
+#[tokio::test]
+async fn the_limit_of_live_families_does_not_read_tombstones() {
+    let home = home();
+    let plan = home.store.writer.submit(|batch| {
+        let sql = format!("explain query plan {}", families::LEAST_RECENTLY_USED);
+        batch.query(&sql, params!["", "", 0, 0, 0, 0], |row| Ok(row.get::<_, String>("detail")?))
+    });
+    let plan = plan.await.expect("explains");
+    assert!(plan[0].contains("families_unrevoked"), "{plan:?}");
 }

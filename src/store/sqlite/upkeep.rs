@@ -42,7 +42,7 @@ pub(super) fn signing_keys(batch: &Batch<'_>) -> Result<Vec<StoredKey>, StoreErr
 pub(super) fn add_first_signing_key(batch: &Batch<'_>, key: &StoredKey) -> Result<Vec<StoredKey>, StoreError> {
     batch.execute(
         "insert into signing_keys (kid, algorithm, sealed, created_at)
-         select ?1, ?2, ?3, ?4 where not exists (select 1 from signing_keys)",
+         select ?1, ?2, ?3, ?4 where not exists (select 1 from signing_keys where algorithm = ?2)",
         params![key.kid, key.algorithm, key.sealed, key.created_at],
     )?;
     signing_keys(batch)

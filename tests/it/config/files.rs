@@ -8,10 +8,12 @@ use std::path::Path;
 use bearward::admin::SecretSource;
 use bearward::config::{self, Config, Faults, Probe};
 use bearward::tls;
+use bearward::token::Algorithm;
 use rcgen::{CertifiedKey, KeyPair, PKCS_ECDSA_P384_SHA384, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::{assert_only_fault, with_upstream};
+use crate::support::tokens::Mint;
 
 /// A folder with two certificates and their keys.
 fn folder() -> TempDir {
@@ -130,7 +132,9 @@ fn an_authority_is_only_of_use_with_https() {
 #[test]
 fn the_keys_of_an_issuer_have_to_be_there() {
     let folder = folder();
-    write(&folder, "good.json", r#"{"keys":[{"kty":"EC"}]}"#);
+    write(&folder, "good.json", &Mint::new(Algorithm::ES256).jwks());
+    write(&folder, "32.secret", &"s".repeat(32));
+    write(&folder, "31.secret", &"s".repeat(31));
     write(&folder, "empty.json", r#"{"keys":[]}"#);
     write(&folder, "other.json", r#"{"issuer":"x"}"#);
     write(&folder, "empty.secret", "\n");
@@ -140,12 +144,24 @@ fn the_keys_of_an_issuer_have_to_be_there() {
     };
     issuer("jwks_file", "good.json", "ES256").expect("a JWKS");
     issuer("pem_file", "a.pem", "ES256").expect("the key of a certificate");
-    issuer("secret_file", "a.key", "HS256").expect("any bytes are a secret");
-    assert_only_fault(issuer("jwks_file", "empty.json", "ES256"), "issuer[0].jwks_file", (4, 13), "holds no key");
-    assert_only_fault(issuer("jwks_file", "other.json", "ES256"), "issuer[0].jwks_file", (4, 13), "no list `keys`");
+    issuer("secret_file", "32.secret", "HS256").expect("a secret as long as the hash");
+    assert_only_fault(issuer("jwks_file", "empty.json", "ES256"), "issuer[0].jwks_file", (4, 13), "there is no key");
+    assert_only_fault(issuer("jwks_file", "good.json", "ES384"), "issuer[0].jwks_file", (4, 13), "there is no key");
+    assert_only_fault(issuer("jwks_file", "other.json", "ES256"), "issuer[0].jwks_file", (4, 13), "the array \"keys\"");
     assert_only_fault(issuer("pem_file", "a.key", "ES256"), "issuer[0].pem_file", (4, 12), "a private key");
     assert_only_fault(issuer("pem_file", "a.pem", "HS256"), "issuer[0].algorithms", (5, 14), "no public key");
-    assert_only_fault(issuer("secret_file", "empty.secret", "HS256"), "issuer[0].secret_file", (4, 15), "is empty");
+    assert_only_fault(
+        issuer("secret_file", "empty.secret", "HS256"),
+        "issuer[0].secret_file",
+        (4, 15),
+        "0 bytes is too short",
+    );
+    assert_only_fault(
+        issuer("secret_file", "31.secret", "HS256"),
+        "issuer[0].secret_file",
+        (4, 15),
+        "31 bytes is too short",
+    );
 }
 
 #[test]

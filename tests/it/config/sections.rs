@@ -151,7 +151,7 @@ fn issuers_are_checked() {
             issuer!("pem_file = \"Cargo.toml\"\nalgorithms = [\"ES256\"]"),
             "issuer[0].pem_file",
             (4, 12),
-            "no public key",
+            "not a PEM public key",
         ),
         (
             issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]\n[tokens]\nissuer = \"https://a\""),

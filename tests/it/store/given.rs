@@ -52,6 +52,7 @@ pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
         confirmed: 0,
         created_at: now,
         last_used_at: now,
+        idle: None,
         idle_expiry: now + LIFETIMES.idle,
         absolute_expiry: now + LIFETIMES.absolute,
         revoked: None,

@@ -130,6 +130,30 @@ impl Client {
     }
 }
 
+/// A connection that stays open: it goes on being served by the worker that accepted it.
+pub struct Kept(http1::SendRequest<Full<Bytes>>);
+
+impl Kept {
+    /// HTTP/1.1 in cleartext.
+    pub async fn open(address: SocketAddr) -> Kept {
+        let stream = TcpStream::connect(address).await.expect("the gateway listens");
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
+        tokio::spawn(connection);
+        Kept(sender)
+    }
+
+    /// What a request with this access token is answered.
+    pub async fn status_of(&mut self, access: &str) -> u16 {
+        let request = Request::get("/").header("host", "gateway.test");
+        let request = request.header("authorization", format!("Bearer {access}")).body(Full::default());
+        self.0.ready().await.expect("it is kept open");
+        let response = self.0.send_request(request.expect("a request")).await.expect("an answer");
+        let status = response.status().as_u16();
+        response.into_body().collect().await.expect("the whole answer");
+        status
+    }
+}
+
 impl Answer {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()

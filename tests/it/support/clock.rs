@@ -17,6 +17,11 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
     }
+
+    /// As an administrator or NTP does.
+    pub fn set_back(&self, by: Duration) {
+        self.0.fetch_sub(by.as_millis() as u64, Ordering::SeqCst);
+    }
 }
 
 impl Clock for ManualClock {

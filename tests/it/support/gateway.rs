@@ -11,8 +11,9 @@ use bearward::config::{self, Probe};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::Client;
+use super::client::{Answer, Client};
 use super::clock::ManualClock;
+use super::secrets::Secrets;
 use super::upstream::Upstream;
 
 pub const ISSUER: &str = "https://gateway.example";
@@ -40,6 +41,7 @@ pub struct Gateway {
     text: String,
     pub folder: Arc<TempDir>,
     pub clock: Arc<ManualClock>,
+    secrets: Arc<Secrets>,
 }
 
 /// The first listener is cleartext, the second TLS. `{folder}` paths are relative: the configuration lives there.
@@ -74,8 +76,13 @@ impl Gateway {
 
     /// Asks nobody for a token: for stories that are about something else. `more` begins inside the `[[upstream]]`.
     pub fn open(upstream: SocketAddr, more: &str) -> Gateway {
+        Self::from_text(Self::open_text(upstream, more))
+    }
+
+    /// The configuration that [`Gateway::open`] uses.
+    pub fn open_text(upstream: SocketAddr, more: &str) -> String {
         let public = "[[route]]\npath = \"/\"\npublic = true\n";
-        Self::from_text(Self::text(&upstream.to_string(), &format!("{more}\n{public}")))
+        Self::text(&upstream.to_string(), &format!("{more}\n{public}"))
     }
 
     pub fn from_text(text: String) -> Gateway {
@@ -90,7 +97,7 @@ impl Gateway {
         // On a thread of its own: starting waits, which a test's runtime does not allow.
         let started = std::thread::scope(|scope| scope.spawn(|| app::start(config, clock.clone())).join());
         let running = started.expect("no panic").expect("the gateway starts");
-        Gateway { running: Some(running), text, folder, clock }
+        Gateway { running: Some(running), text, folder, clock, secrets: Arc::default() }
     }
 
     /// The configuration that [`Gateway::with`] would use.
@@ -103,9 +110,16 @@ impl Gateway {
     }
 
     /// Ends in order, and starts again on the same files.
-    pub fn restart(mut self) -> Gateway {
+    pub fn restart(self) -> Gateway {
+        self.restart_with(|text| text)
+    }
+
+    /// As [`Gateway::restart`], after an edit of the configuration.
+    pub fn restart_with(mut self, edit: impl FnOnce(String) -> String) -> Gateway {
         self.drain();
-        Self::in_folder(self.text.clone(), self.folder.clone(), self.clock.clone())
+        let mut restarted = Self::in_folder(edit(self.text.clone()), self.folder.clone(), self.clock.clone());
+        restarted.secrets = self.secrets.clone();
+        restarted
     }
 
     /// Ends in order.
@@ -165,18 +179,27 @@ impl Gateway {
 
     /// A first pair, by the admin API.
     pub async fn issue(&self, subject: &str, scope: &str) -> Pair {
-        let answer = self.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject, "scope": scope })).await;
+        let answer = self.ask_for_tokens(&json!({ "sub": subject, "scope": scope })).await;
         assert_eq!(answer.status, 201, "{answer:?}");
         Pair::of(&answer.json())
     }
 
+    /// `POST /admin/v1/tokens`
+    pub async fn ask_for_tokens(&self, wanted: &Value) -> Answer {
+        let answer = self.admin_client().post("/admin/v1/tokens", wanted).await;
+        self.secrets.note(&answer);
+        answer
+    }
+
     /// `POST /user/refresh`
-    pub async fn refresh(&self, bearer: &str, refresh: &str) -> super::Answer {
-        self.client().bearer(bearer).post("/user/refresh", &json!({ "refreshToken": refresh })).await
+    pub async fn refresh(&self, bearer: &str, refresh: &str) -> Answer {
+        let answer = self.client().bearer(bearer).post("/user/refresh", &json!({ "refreshToken": refresh })).await;
+        self.secrets.note(&answer);
+        answer
     }
 
     /// `DELETE /token/{tokenId}`
-    pub async fn revoke(&self, bearer: &str, token_id: &str) -> super::Answer {
+    pub async fn revoke(&self, bearer: &str, token_id: &str) -> Answer {
         self.client().bearer(bearer).delete(&format!("/token/{token_id}")).await
     }
 
@@ -184,6 +207,17 @@ impl Gateway {
     pub fn begin_drain(&mut self) -> std::thread::JoinHandle<()> {
         let running = self.running.take().expect("the gateway runs");
         std::thread::spawn(|| running.drain())
+    }
+
+    /// What a request with this access token is answered.
+    pub async fn status_of(&self, access: &str) -> u16 {
+        self.client().bearer(access).get("/").await.status.as_u16()
+    }
+
+    /// Ends in order; then no token that was given out is in the access log.
+    pub fn end_without_a_token_in_the_log(mut self) {
+        self.drain();
+        self.secrets.assert_absent_from("the access log", &self.file("access.log"));
     }
 
     /// The lines of the access log, once it has at least `count`. The writer is asked by draining or by waiting for it.

@@ -1,11 +1,12 @@
-//! What the stories are told with: a whole gateway on port 0, a backend that remembers, clients, tokens good and bad, and a
-//! clock that is moved by hand.
+//! What the stories are told with: a whole gateway on port 0, in this process or as the real program, a backend that
+//! remembers, clients, tokens good and bad, and a clock that is moved by hand.
 
 pub mod client;
 pub mod clock;
 pub mod gateway;
-pub mod process;
+pub mod program;
 pub mod scripted;
+pub mod secrets;
 pub mod session;
 pub mod tokens;
 pub mod upstream;
@@ -13,8 +14,7 @@ pub mod wire;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
-pub use process::Process;
 pub use scripted::Scripted;
-pub use session::Session;
+pub use secrets::Secrets;
 pub use upstream::Upstream;
 pub use wire::Wire;

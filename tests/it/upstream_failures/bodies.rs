@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::{logged, told};
 use crate::support::session::{self, Session, eventually};
-use crate::support::{Gateway, Scripted, Upstream, Wire};
+use crate::support::{Gateway, Scripted, Upstream};
 
 fn get(path: &str) -> Request<session::Body> {
     Request::get(path).body(session::empty()).expect("a request")
@@ -122,7 +122,8 @@ async fn an_upload_that_stops_is_the_clients_fault() {
 #[tokio::test]
 async fn a_body_may_be_so_large_and_no_larger() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\"\n[limits]\nbody_size = \"10B\""));
+        let gateway =
+            Gateway::open(upstream.address, &format!("protocol = \"{protocol}\"\n[limits]\nbody_size = \"10B\""));
         for client in gateway.clients() {
             let answer = client.send(http::Method::POST, "/", "0123456789".into()).await;
             assert_eq!(answer.text(), "0123456789");
@@ -132,7 +133,7 @@ async fn a_body_may_be_so_large_and_no_larger() {
         }
         // By counting.
         for version in [Version::HTTP_11, Version::HTTP_2] {
-            let mut session = Session::of(version, gateway.address()).await;
+            let session = Session::of(version, gateway.address()).await;
             let (pieces, body) = session::streamed();
             let sending = tokio::spawn(session.sender().send(Request::post("/").body(body).expect("a request")));
             pieces.send("0123456789").await;

@@ -163,18 +163,20 @@ pub(crate) async fn a_subject_sees_its_families_newest_first(store: &dyn Store) 
 }
 
 pub(crate) async fn one_signing_key_comes_first(store: &dyn Store) {
-    let key = |kid: &str| StoredKey {
+    let key = |kid: &str, algorithm: &str| StoredKey {
         kid: kid.into(),
-        algorithm: "ES256".into(),
+        algorithm: algorithm.into(),
         sealed: vec![0, 255, 1],
         created_at: LOGIN,
     };
     assert!(store.signing_keys().await.expect("the store works").is_empty());
     // Two gateways start on an empty store.
-    let (one, other) = (store.add_first_signing_key(key("a")), store.add_first_signing_key(key("b")));
+    let (one, other) = (store.add_first_signing_key(key("a", "ES256")), store.add_first_signing_key(key("b", "ES256")));
     let (one, other) = (one.await.expect("the store works"), other.await.expect("the store works"));
     assert!(one.len() == 1 && one == other);
     assert!(store.signing_keys().await.expect("the store works") == one);
+    let both = store.add_first_signing_key(key("c", "EdDSA")).await.expect("the store works");
+    assert!(both.len() == 2 && both.contains(&one[0]), "each algorithm has its first");
 }
 
 pub(crate) async fn a_working_store_passes_its_check(store: &dyn Store) {

@@ -1,0 +1,127 @@
+//! One keep-alive HTTP/1.1 connection, as little client as can be: it costs the machine less than the gateway does.
+//!
+//! It blocks, and has a thread to itself. A timer of the operating system then wakes it to the microsecond for a request that
+//! is due; an asynchronous runtime counts in milliseconds.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::Outcome;
+
+#[derive(Clone)]
+pub struct Target {
+    pub address: SocketAddr,
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
+pub struct Response {
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
+pub struct Connection {
+    target: Target,
+    /// `None` after the server has said that it closes.
+    stream: Option<Stream>,
+    read: Vec<u8>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Connection {
+    pub fn open(target: &Target) -> Outcome<Connection> {
+        Ok(Connection { target: target.clone(), stream: Some(connect(target)?), read: Vec::with_capacity(16 * 1024) })
+    }
+
+    /// Sends one request as it is and reads its answer, which must have a Content-Length.
+    pub fn exchange(&mut self, request: &[u8]) -> Outcome<Response> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => connect(&self.target)?,
+        };
+        stream.write_all(request)?;
+        self.read.clear();
+        let head_end = loop {
+            read_more(&mut stream, &mut self.read)?;
+            if let Some(end) = self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                break end + 4;
+            }
+        };
+        let head = Head::parse(&self.read[..head_end])?;
+        while self.read.len() < head_end + head.content_length {
+            read_more(&mut stream, &mut self.read)?;
+        }
+        if !head.closes {
+            self.stream = Some(stream);
+        }
+        Ok(Response { status: head.status, body: self.read[head_end..].to_vec() })
+    }
+}
+
+fn connect(target: &Target) -> Outcome<Stream> {
+    let tcp = TcpStream::connect(target.address)?;
+    tcp.set_nodelay(true)?;
+    // A gateway that never answers must end the bench, not hang it.
+    tcp.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let Some(config) = &target.tls else { return Ok(Stream::Plain(tcp)) };
+    let connection = ClientConnection::new(Arc::clone(config), ServerName::try_from("localhost")?)?;
+    let mut stream = StreamOwned::new(connection, tcp);
+    stream.flush()?;
+    Ok(Stream::Tls(Box::new(stream)))
+}
+
+impl Stream {
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+fn read_more(stream: &mut Stream, read: &mut Vec<u8>) -> Outcome<()> {
+    let mut buffer = [0; 8 * 1024];
+    match stream.read(&mut buffer)? {
+        0 => Err("the gateway closed a connection in the middle of an answer".into()),
+        length => {
+            read.extend_from_slice(&buffer[..length]);
+            Ok(())
+        }
+    }
+}
+
+struct Head {
+    status: u16,
+    content_length: usize,
+    closes: bool,
+}
+
+impl Head {
+    fn parse(bytes: &[u8]) -> Outcome<Head> {
+        let text = std::str::from_utf8(bytes)?;
+        let unexpected = || format!("an answer that this client cannot read:\n{text}");
+        let status = text.get(9..12).and_then(|digits| digits.parse().ok()).ok_or_else(unexpected)?;
+        let field = |name: &str| {
+            let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+            fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+        };
+        let content_length = field("content-length").and_then(|value| value.parse().ok()).ok_or_else(unexpected)?;
+        let closes = field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        Ok(Head { status, content_length, closes })
+    }
+}

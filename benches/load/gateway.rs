@@ -1,0 +1,208 @@
+//! The gateway under test: its files in a folder of their own, its process, and tokens from it.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::Outcome;
+use crate::client::{Connection, Response, Target};
+
+/// Killed and its files removed when dropped.
+pub struct Gateway {
+    program: PathBuf,
+    folder: TempDir,
+    process: Child,
+    plain: SocketAddr,
+    encrypted: SocketAddr,
+    admin: SocketAddr,
+    trusts_us: Arc<ClientConfig>,
+}
+
+impl Gateway {
+    /// Starts `program` in front of `origin` and waits until it says that it is ready.
+    pub fn start(program: &Path, cpus: Option<&str>, origin: SocketAddr) -> Outcome<Gateway> {
+        let folder = tempfile::tempdir()?;
+        let trusts_us = write_certificate(folder.path())?;
+        let [plain, encrypted, admin] = free_addresses()?;
+        fs::write(folder.path().join("gateway.toml"), configuration(plain, encrypted, admin, origin))?;
+
+        let mut command = match cpus {
+            None => Command::new(program),
+            // taskset becomes the gateway: the process id stays.
+            Some(list) => {
+                let mut taskset = Command::new("taskset");
+                taskset.args(["--cpu-list", list]).arg(program);
+                taskset
+            }
+        };
+        let log = File::create(folder.path().join("output.log"))?;
+        let process = command
+            .args(["serve", "--config"])
+            .arg(folder.path().join("gateway.toml"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
+        let program = program.to_owned();
+        let mut gateway = Gateway { program, folder, process, plain, encrypted, admin, trusts_us };
+        gateway.wait_until_ready()?;
+        Ok(gateway)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub fn target(&self, tls: bool) -> Target {
+        if tls {
+            Target { address: self.encrypted, tls: Some(Arc::clone(&self.trusts_us)) }
+        } else {
+            Target { address: self.plain, tls: None }
+        }
+    }
+
+    /// One access token, got as an operator gets it.
+    pub fn issue_by_command(&self) -> Outcome<String> {
+        let output = Command::new(&self.program)
+            .args(["token", "issue", "--subject", "alice", "--scope", "orders:read", "--json", "--config"])
+            .arg(self.folder.path().join("gateway.toml"))
+            .output()?;
+        if !output.status.success() {
+            return Err(format!("`bearward token issue` failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        access_token(&output.stdout)
+    }
+
+    /// Access tokens of as many subjects, got as a trusted backend gets them.
+    pub fn issue_many(&self, number: usize) -> Outcome<Vec<String>> {
+        let secret = fs::read_to_string(self.folder.path().join("admin.token"))?;
+        let mut connection = Connection::open(&Target { address: self.admin, tls: None })?;
+        (1..=number)
+            .map(|number| {
+                let body = format!(r#"{{"sub":"u{number}"}}"#);
+                let request = format!(
+                    "POST /admin/v1/tokens HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+                     Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                    secret.trim(),
+                    body.len()
+                );
+                match connection.exchange(request.as_bytes())? {
+                    Response { status: 200 | 201, body } => access_token(&body),
+                    Response { status, body } => {
+                        Err(format!("POST /admin/v1/tokens: {status} {}", String::from_utf8_lossy(&body)).into())
+                    }
+                }
+            })
+            .collect()
+    }
+
+    fn wait_until_ready(&mut self) -> Outcome<()> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let target = Target { address: self.admin, tls: None };
+        let request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.try_wait()? {
+                return Err(format!("the gateway ended at once ({status}):\n{}", self.output()).into());
+            }
+            let answer = Connection::open(&target).and_then(|mut connection| connection.exchange(request));
+            if answer.is_ok_and(|response| response.status == 200) {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("the gateway was not ready after 20 s:\n{}", self.output()).into())
+    }
+
+    fn output(&self) -> String {
+        fs::read_to_string(self.folder.path().join("output.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Nothing is left to do if it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn configuration(plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr, origin: SocketAddr) -> String {
+    format!(
+        r#"
+[[listener]]
+address = "{plain}"
+tls = "off"
+
+[[listener]]
+address = "{encrypted}"
+tls = {{ certificate = "certificate.pem", key = "key.pem" }}
+
+[admin]
+address = "{admin}"
+tls = "off"
+token_file = "admin.token"
+
+[store]
+sqlite = "bearward.db"
+secret_file = "bearward.secret"
+
+[tokens]
+issuer = "https://gateway.example"
+audience = ["https://api.example"]
+access_lifetime = "1h"
+
+[[upstream]]
+name = "origin"
+servers = ["http://{origin}"]
+
+[access_log]
+file = "access.log"
+
+[[route]]
+path = "/public/"
+upstream = "origin"
+public = true
+
+[[route]]
+path = "/"
+upstream = "origin"
+"#
+    )
+}
+
+/// A certificate for `localhost` in `folder`, and a client that trusts it.
+fn write_certificate(folder: &Path) -> Outcome<Arc<ClientConfig>> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    fs::write(folder.join("certificate.pem"), made.cert.pem())?;
+    fs::write(folder.join("key.pem"), made.signing_key.serialize_pem())?;
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone())?;
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Ports that were free a moment ago, each a different one.
+fn free_addresses() -> io::Result<[SocketAddr; 3]> {
+    let held =
+        [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])
+}
+
+fn access_token(json: &[u8]) -> Outcome<String> {
+    let answer: Value = serde_json::from_slice(json)?;
+    match answer["accessToken"].as_str() {
+        Some(token) => Ok(token.to_owned()),
+        None => Err("the gateway's answer has no accessToken".into()),
+    }
+}

@@ -1,0 +1,44 @@
+//! The backend of the load test: answers every request with the same 1 KiB and does nothing else.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime;
+
+/// Starts it in a thread that lives as long as the process.
+pub fn start() -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    thread::Builder::new().name("origin".into()).spawn(move || runtime.block_on(accept(listener)))?;
+    Ok(address)
+}
+
+async fn accept(listener: TcpListener) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    loop {
+        let (connection, _) = listener.accept().await?;
+        tokio::spawn(answer(connection));
+    }
+}
+
+/// Requests here have no body, so each ends with its head.
+async fn answer(mut connection: TcpStream) -> io::Result<()> {
+    connection.set_nodelay(true)?;
+    let response =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n{}", "x".repeat(1024));
+    let mut read = Vec::with_capacity(4096);
+    loop {
+        if connection.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+        while let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            read.drain(..end + 4);
+            connection.write_all(response.as_bytes()).await?;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! One line a request, also when the client leaves, written off the hot path.
+//!
+//! A worker fills in a [`Record`] and leaves it in a buffer of its own; a thread of its own collects the buffers, formats
+//! and writes. A request pays for moving the record and an uncontended lock, never for formatting or a system call. If
+//! the writer cannot keep up (a full disk, a stalled terminal) lines are dropped and counted, not waited for.
+//!
+//! The query is not logged: it is where other people's secrets are. Nor is any header but User-Agent.
+
+mod line;
+mod writer;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Uri, Version};
+
+use crate::clock::UnixTime;
+use crate::ids::{RequestId, TokenId};
+use crate::reject::Reject;
+use crate::route::Route;
+use crate::token::VerifiedToken;
+
+pub use writer::{AccessLog, Buffer};
+
+/// `[access_log]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub target: Target,
+    pub format: Format,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    Off,
+    Stdout,
+    File(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Text,
+}
+
+/// What is known of one request, filled in on its way.
+#[derive(Default)]
+pub struct Record {
+    pub request_id: RequestId,
+    pub time: UnixTime,
+    pub client: Option<IpAddr>,
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+    pub host: Option<HeaderValue>,
+    pub user_agent: Option<HeaderValue>,
+    /// 0: the client left before there was an answer.
+    pub status: u16,
+    pub sent: u64,
+    /// The whole answer was handed to the connection.
+    pub complete: bool,
+    pub route: Option<Arc<Route>>,
+    pub caller: Option<Arc<VerifiedToken>>,
+    /// The family a call on tokens was about.
+    pub token_id: Option<TokenId>,
+    pub upstream: Option<Arc<str>>,
+    pub refused: Option<Reject>,
+    pub duration: Duration,
+}

@@ -1,0 +1,59 @@
+//! Another configuration for a gateway that is running.
+//!
+//! Routes, upstreams, identity headers, other issuers with their keys, and certificates are swapped; requests under way end
+//! as they began. All that is read is read before anything is swapped, so a bad file changes nothing. The rest (addresses,
+//! the store, the gateway's own tokens, limits and timeouts of connections) takes a restart, and a reload says so.
+
+use std::sync::{Arc, PoisonError};
+
+use super::{Running, StartError};
+use crate::config::Config;
+use crate::tls;
+
+impl Running {
+    /// Puts `config` in force. Answers the parts that changed in it but take a restart.
+    pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, StartError> {
+        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let unchanged = needs_restart(&current, &config);
+        // In force from here on stays what takes a restart.
+        let next = Config {
+            routes: config.routes,
+            upstreams: config.upstreams,
+            identity: config.identity,
+            issuers: config.issuers,
+            listeners: if unchanged.contains(&"listener") { current.listeners.clone() } else { config.listeners },
+            ..current.clone()
+        };
+        let certificates = next.listeners.iter().map(|listener| tls::server_config(&listener.tls));
+        let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+        let gateway = self.foundation.gateway(&next, self.clock.clone())?;
+        self.foundation.reload_keys(&next)?;
+        self.shared.gateway.store(Arc::new(gateway));
+        for (slot, certificate) in self.certificates.iter().zip(certificates) {
+            if let (Some(slot), Some(certificate)) = (slot, certificate) {
+                slot.store(certificate);
+            }
+        }
+        *current = next;
+        Ok(unchanged)
+    }
+}
+
+fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
+    // A listener may change its certificates, not its address, nor from cleartext to TLS or back.
+    let sockets = |config: &Config| {
+        let socket =
+            |listener: &crate::server::ListenerSettings| (listener.address, listener.tls == tls::Settings::Off);
+        config.listeners.iter().map(socket).collect::<Vec<_>>()
+    };
+    let parts = [
+        ("workers", current.workers != next.workers),
+        ("listener", sockets(current) != sockets(next)),
+        ("admin", current.admin != next.admin),
+        ("store", current.store != next.store),
+        ("tokens", current.tokens != next.tokens),
+        ("access_log", current.access_log != next.access_log),
+        ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
+    ];
+    parts.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| part).collect()
+}

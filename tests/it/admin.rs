@@ -1,0 +1,6 @@
+//! The operators' listener.
+
+mod issue;
+mod listener;
+mod lists;
+mod metrics;

@@ -1,0 +1,99 @@
+//! Who may ask what, and where.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::json;
+
+use crate::support::{Client, Gateway, Upstream};
+
+const OPEN: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+#[tokio::test]
+async fn probes_and_scrapers_need_no_token() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let client = Client::http1(gateway.admin_address());
+    for path in OPEN {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+        for method in [Method::POST, Method::DELETE, Method::PUT] {
+            let answer = client.send(method, path, Bytes::new()).await;
+            assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("GET")), "{path}");
+        }
+    }
+    assert_eq!(client.get("/healthz").await.json(), json!({ "status": "alive" }));
+    assert_eq!(client.get("/readyz").await.json(), json!({ "status": "ready" }));
+}
+
+#[tokio::test]
+async fn everything_else_needs_the_admin_token_and_no_other_will_do() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let user = gateway.issue("alice", "token:revoke admin").await;
+    let client = || Client::http1(gateway.admin_address());
+    let token = gateway.file("admin.token").trim().to_owned();
+    let header = |value: &str| client().header("authorization", value);
+    for refused in [
+        client(),
+        client().bearer(""),
+        client().bearer("wrong"),
+        client().bearer(&token[1..]),
+        client().bearer(&format!("{token}x")),
+        client().bearer(&user.access),
+        header(&token),
+        header(&format!("Basic {token}")),
+        client().bearer("wrong").bearer(&token),
+        client().bearer(&token).bearer(&token),
+    ] {
+        for (method, path) in [
+            (Method::POST, "/admin/v1/tokens".to_owned()),
+            (Method::GET, "/admin/v1/subjects/alice/tokens".into()),
+            (Method::DELETE, format!("/admin/v1/tokens/{}", user.token_id)),
+            (Method::GET, "/admin/v1/nothing".into()),
+            (Method::GET, "/".into()),
+        ] {
+            let answer = refused.send(method, &path, Bytes::from_static(br#"{"sub":"alice"}"#)).await;
+            answer.refused(401, "unauthorized");
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
+        }
+    }
+    assert_eq!(gateway.status_of(&user.access).await, 200, "nothing happened");
+    let any_case = header(&format!("bearer {token}")).get("/admin/v1/subjects/alice/tokens").await;
+    assert_eq!(any_case.json()["tokens"].as_array().map(Vec::len), Some(1), "RFC 9110: a scheme has no case");
+}
+
+#[tokio::test]
+async fn each_path_has_its_methods_and_there_are_no_others() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let admin = gateway.admin_client();
+    for (path, allowed) in
+        [("/admin/v1/tokens", "POST"), ("/admin/v1/tokens/x", "DELETE"), ("/admin/v1/subjects/alice/tokens", "GET")]
+    {
+        for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            if method.as_str() != allowed {
+                let answer = admin.send(method.clone(), path, Bytes::new()).await;
+                assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some(allowed)), "{method} {path}");
+            }
+        }
+    }
+    for path in ["/", "/admin", "/admin/v1", "/admin/v1/", "/admin/v1/tokens/", "/admin/v2/tokens", "/user/refresh"] {
+        let answer = admin.get(path).await;
+        assert!([404, 405].contains(&answer.status.as_u16()), "{path}: {answer:?}");
+    }
+    assert!(upstream.seen().is_empty(), "nothing goes from here to an upstream");
+}
+
+#[tokio::test]
+async fn nothing_of_it_is_reachable_through_the_public_listener() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let admin_token = gateway.file("admin.token").trim().to_owned();
+    for path in OPEN.into_iter().chain(["/admin/v1/subjects/alice/tokens"]) {
+        gateway.client().get(path).await.refused(401, "unauthorized");
+        gateway.client().bearer(&admin_token).get(path).await.refused(401, "invalid_token");
+        let answer = gateway.client().bearer(&pair.access).get(path).await;
+        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"), "it is the upstream's own path");
+    }
+    assert_eq!(upstream.seen().len(), 4);
+}

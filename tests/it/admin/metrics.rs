@@ -1,0 +1,128 @@
+//! `/metrics`: that Prometheus can read it, and that it counts.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::support::{Answer, Client, Gateway, Upstream};
+
+/// Every sample by its name and labels, as written. Panics at the first line that is not OpenMetrics.
+fn samples(answer: &Answer) -> HashMap<String, f64> {
+    let kind = answer.header("content-type").expect("a media type");
+    assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{kind}");
+    let page = answer.text();
+    let (lines, end) = page.trim_end().rsplit_once('\n').expect("lines");
+    assert_eq!(end, "# EOF");
+    let mut kinds = HashMap::new();
+    let mut samples = HashMap::new();
+    for line in lines.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            let [word, name, rest] = comment.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
+            match word {
+                "HELP" => assert!(rest.len() > 5, "{line:?}"),
+                "TYPE" => drop(kinds.insert(name.to_owned(), rest.to_owned())),
+                _ => panic!("{line:?}"),
+            }
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
+        let (name, labels) = sample.split_once('{').map_or((sample, ""), |(name, labels)| (name, labels));
+        assert!(name.starts_with("bearward_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line:?}");
+        assert!(labels.is_empty() || labels.strip_suffix("\"}").is_some_and(is_one_label), "{line:?}");
+        let suffixes = ["", "_total", "_bucket", "_sum", "_count"];
+        let kind = suffixes.iter().find_map(|suffix| kinds.get(name.strip_suffix(suffix)?)).expect("a TYPE before it");
+        assert!(["counter", "gauge", "histogram"].contains(&kind.as_str()), "{kind}");
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{line:?}");
+        let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line:?}"));
+        assert!(value.is_finite() && value >= 0.0, "{line:?}");
+        assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line:?}");
+    }
+    samples
+}
+
+/// What stands in the braces, without the last quote.
+fn is_one_label(label: &str) -> bool {
+    label.split_once("=\"").is_some_and(|(name, value)| {
+        name.bytes().all(|b| b.is_ascii_lowercase()) && value.bytes().all(|b| b.is_ascii_graphic() && b != b'"')
+    })
+}
+
+async fn scrape(gateway: &Gateway) -> HashMap<String, f64> {
+    samples(&Client::http1(gateway.admin_address()).get("/metrics").await)
+}
+
+/// Waits for counters: a request is counted when its last byte is out, which its client may see first.
+async fn until_counted(gateway: &Gateway, wanted: &[(&str, f64)]) {
+    let mut seen = HashMap::new();
+    for _ in 0..500 {
+        seen = scrape(gateway).await;
+        if wanted.iter().all(|(name, value)| seen[&format!("bearward_{name}")] == *value) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{wanted:?} was not reached: {seen:#?}");
+}
+
+#[tokio::test]
+async fn every_request_and_every_refusal_is_counted() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    until_counted(
+        &gateway,
+        &[("requests_total{status=\"2xx\"}", 0.0), ("refusals_total{reason=\"no_token\"}", 0.0), ("revocations", 0.0)],
+    )
+    .await;
+    let pair = gateway.issue("alice", "").await;
+    for _ in 0..3 {
+        assert_eq!(gateway.status_of(&pair.access).await, 200);
+    }
+    assert_eq!(gateway.client().bearer(&pair.access).get("/status/503").await.status, 503);
+    gateway.client().get("/").await.refused(401, "unauthorized");
+    gateway.refresh(&pair.access, "x").await.refused(400, "invalid_grant");
+    assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
+    assert_eq!(gateway.status_of(&pair.access).await, 401);
+    until_counted(
+        &gateway,
+        &[
+            ("requests_total{status=\"2xx\"}", 4.0),
+            ("requests_total{status=\"4xx\"}", 3.0),
+            ("requests_total{status=\"5xx\"}", 1.0),
+            ("requests_total{status=\"left\"}", 0.0),
+            ("refusals_total{reason=\"no_token\"}", 1.0),
+            ("refusals_total{reason=\"grant_malformed\"}", 1.0),
+            ("refusals_total{reason=\"revoked\"}", 1.0),
+            ("refusals_total{reason=\"upstream_broken\"}", 0.0),
+            ("token_cache_misses_total", 1.0),
+            ("token_cache_hits_total", 5.0),
+            ("connections_opened_total", 8.0),
+            ("connections_closed_total", 8.0),
+            ("request_duration_seconds_count", 8.0),
+            ("known_tokens", 1.0),
+            ("revocation_sequence", 1.0),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn the_histogram_is_cumulative_and_ends_with_everything() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    for _ in 0..20 {
+        gateway.client().get("/").await.refused(401, "unauthorized");
+    }
+    until_counted(&gateway, &[("request_duration_seconds_count", 20.0)]).await;
+    let samples = scrape(&gateway).await;
+    let prefix = "bearward_request_duration_seconds_bucket{le=\"";
+    let mut buckets: Vec<(f64, f64)> = samples
+        .iter()
+        .filter_map(|(name, count)| {
+            let bound = name.strip_prefix(prefix)?.strip_suffix("\"}")?;
+            Some((bound.parse().expect("a number or +Inf"), *count))
+        })
+        .collect();
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(buckets.is_sorted_by(|a, b| a.1 <= b.1), "{buckets:?}");
+    assert_eq!(buckets.last(), Some(&(f64::INFINITY, 20.0)));
+    assert!(samples["bearward_request_duration_seconds_sum"] > 0.0);
+}

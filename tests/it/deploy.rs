@@ -1,0 +1,50 @@
+//! The files in `deploy/`, as far as they can be tried without starting anything.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use crate::source;
+
+/// systemd 252 gives the unit 1.4 of 10. Later versions weigh and ask differently, so the bound is the next whole number.
+const MOST_EXPOSURE: f64 = 2.0;
+
+#[test]
+fn systemd_accepts_the_unit_without_a_word() {
+    let unit = source::read("deploy/bearward.service");
+    // verify asks whether the program is there; the one of this build stands in for the installed one.
+    let installed = "ExecStart=/usr/local/bin/bearward ";
+    assert!(unit.contains(installed), "the unit no longer starts /usr/local/bin/bearward");
+    let built = format!("ExecStart={} ", env!("CARGO_BIN_EXE_bearward"));
+    let folder = tempfile::tempdir().expect("a folder for the unit");
+    let path = folder.path().join("bearward.service");
+    fs::write(&path, unit.replace(installed, &built)).expect("the unit can be written");
+
+    // What other units of this machine get wrong is not ours.
+    let path = path.to_str().expect("a UTF-8 path");
+    let output = systemd_analyze(&["verify", "--man=no", "--recursive-errors=no", path]);
+    let said = text(&output);
+    assert!(output.status.success() && !said.contains("bearward"), "systemd-analyze verify: {said}");
+}
+
+#[test]
+fn the_unit_exposes_little() {
+    let path = source::root().join("deploy/bearward.service");
+    let output = systemd_analyze(&["security", "--offline=true", "--no-pager", path.to_str().expect("a UTF-8 path")]);
+    let said = text(&output);
+    let exposure = said
+        .lines()
+        .find_map(|line| line.split_once("Overall exposure level for bearward.service: "))
+        .and_then(|(_, level)| level.split(' ').next()?.parse::<f64>().ok());
+    let exposure = exposure.unwrap_or_else(|| panic!("systemd-analyze security says no exposure:\n{said}"));
+    assert!(exposure < MOST_EXPOSURE, "exposure {exposure}:\n{said}");
+}
+
+fn systemd_analyze(arguments: &[&str]) -> Output {
+    let output = Command::new("systemd-analyze").args(arguments).env("LC_ALL", "C.UTF-8").output();
+    output.unwrap_or_else(|error| panic!("systemd-analyze: {error}; tests/run installs it"))
+}
+
+fn text(output: &Output) -> String {
+    let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&both).trim().to_owned()
+}

@@ -1,0 +1,188 @@
+//! The request itself: method, media type, size, JSON, and the shape of the refresh token.
+
+use bearward::family::Family;
+use bearward::family::refresh_token::{self, Roots};
+use bearward::ids::TokenId;
+use bearward::secret::{self, Secret};
+use bytes::Bytes;
+use http::Method;
+use serde_json::json;
+
+use super::refreshed;
+use crate::support::client::raw;
+use crate::support::{Answer, Gateway, Pair, Upstream};
+
+async fn post(gateway: &Gateway, pair: &Pair, media_type: Option<&str>, body: impl Into<Bytes>) -> Answer {
+    let mut client = gateway.client().bearer(&pair.access);
+    if let Some(media_type) = media_type {
+        client = client.header("content-type", media_type);
+    }
+    client.send(Method::POST, "/user/refresh", body.into()).await
+}
+
+#[tokio::test]
+async fn it_is_a_post() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS] {
+        let answer = gateway.client().send(method.clone(), "/user/refresh", Bytes::new()).await;
+        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("POST")), "{method}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn it_is_json_by_its_media_type() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let body = json!({ "refreshToken": pair.refresh }).to_string();
+    for media_type in [None, Some(""), Some("text/plain"), Some("application/x-www-form-urlencoded"), Some("text/json")]
+    {
+        post(&gateway, &pair, media_type, body.clone()).await.refused(415, "invalid_request");
+    }
+    for media_type in ["application/json", "Application/JSON", "application/json; charset=utf-8"] {
+        assert_eq!(post(&gateway, &pair, Some(media_type), body.clone()).await.status, 200, "{media_type}");
+    }
+}
+
+#[tokio::test]
+async fn the_body_is_an_object_with_the_refresh_token_once() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let token = &pair.refresh;
+    for body in [
+        String::new(),
+        "x".into(),
+        "null".into(),
+        "[]".into(),
+        "{}".into(),
+        format!("{token:?}"),
+        format!("[{token:?}]"),
+        format!("{{\"refresh_token\":{token:?}}}"),
+        format!("{{\"refreshtoken\":{token:?}}}"),
+        format!("{{\"refreshToken\":[{token:?}]}}"),
+        format!("{{\"refreshToken\":{token:?}"),
+        format!("{{\"refreshToken\":{token:?}}}x"),
+        format!("{{\"refreshToken\":{token:?},\"refreshToken\":{token:?}}}"),
+        format!("{{\"refreshToken\":{token:?},\"a\":1,\"a\":2}}"),
+        json!({ "refreshToken": null }).to_string(),
+        json!({ "refreshToken": 5 }).to_string(),
+        json!({ "refreshToken": { "a": 1 } }).to_string(),
+    ] {
+        let answer = post(&gateway, &pair, Some("application/json"), body.clone()).await;
+        eprintln!("{body}");
+        answer.refused(400, "invalid_request");
+    }
+    post(&gateway, &pair, Some("application/json"), &b"{\"refreshToken\":\"\xff\"}"[..])
+        .await
+        .refused(400, "invalid_request");
+
+    let answer = gateway.client().header("accept", "application/problem+json").post("/user/refresh", &json!({})).await;
+    answer.refused(400, "invalid_request");
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"), "and the body comes before the Bearer");
+
+    let more = json!({ "refreshToken": token, "device": { "name": "phone" } }).to_string();
+    assert_eq!(
+        post(&gateway, &pair, Some("application/json"), more).await.status,
+        200,
+        "what it does not know is left"
+    );
+    gateway.end_without_a_token_in_the_log();
+}
+
+#[tokio::test]
+async fn a_body_over_8_kib_is_refused_however_it_comes() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let padded = |len: usize| {
+        let body = json!({ "refreshToken": pair.refresh }).to_string();
+        format!("{body}{}", " ".repeat(len - body.len()))
+    };
+    post(&gateway, &pair, Some("application/json"), padded(8 * 1024 + 1)).await.refused(413, "invalid_request");
+    let chunked = |body: &str| {
+        format!(
+            "POST /user/refresh HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             transfer-encoding: chunked\r\nconnection: close\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            pair.access,
+            body.len()
+        )
+    };
+    let answer = raw(gateway.address(), chunked(&padded(8 * 1024 + 1)).as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let answer = raw(gateway.address(), chunked(&padded(8 * 1024)).as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(post(&gateway, &pair, Some("application/json"), padded(8 * 1024)).await.status, 200);
+}
+
+#[tokio::test]
+async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let token = &pair.refresh;
+    let other_end = if token.ends_with('0') { "1" } else { "0" };
+    let mut answers = Vec::new();
+    for malformed in [
+        String::new(),
+        "x".into(),
+        pair.access.clone(),
+        pair.token_id.clone(),
+        token[..89].to_owned(),
+        format!("{}{other_end}", &token[..89]),
+        format!("{token}0"),
+        format!("{token}\n"),
+        format!(" {token}"),
+        token.to_uppercase(),
+        token.replacen("bwr1_", "bwr2_", 1),
+        token.replacen('_', "-", 2),
+        format!("é{}", &token[2..]),
+        "x".repeat(4096),
+        well_formed(&pair.token_id),
+    ] {
+        let answer = gateway.refresh(&pair.access, &malformed).await;
+        eprintln!("{malformed}");
+        answer.refused(400, "invalid_grant");
+        let mut body = answer.json();
+        body["requestId"].take();
+        answers.push(body);
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "nothing tells a thief how close they came: {answers:?}");
+    refreshed(&gateway, &pair).await;
+
+    let lines = gateway.log_lines(16).await;
+    let reasons: Vec<_> = lines.iter().filter_map(|line| line["reason"].as_str()).collect();
+    assert_eq!(reasons.iter().filter(|reason| **reason == "grant_malformed").count(), 14, "the log knows more");
+    assert_eq!(reasons.iter().filter(|reason| **reason == "grant_forged").count(), 1);
+    gateway.end_without_a_token_in_the_log();
+}
+
+/// Prefix, length, alphabet and checksum are right; only the MAC is another key's.
+fn well_formed(token_id: &str) -> String {
+    let now = Default::default();
+    let family = Family {
+        id: TokenId::parse(token_id).expect("a token id"),
+        subject: "alice".into(),
+        scope: String::new(),
+        audience: Vec::new(),
+        client_id: String::new(),
+        claims: Default::default(),
+        label: String::new(),
+        salt: secret::random(),
+        generation: 1,
+        root: 1,
+        rotated_at: now,
+        confirmed: 0,
+        created_at: now,
+        last_used_at: now,
+        idle: None,
+        idle_expiry: now,
+        absolute_expiry: now,
+        revoked: None,
+    };
+    refresh_token::current(&family, &Roots::new((1, Secret::random(32)), Vec::new())).expect("root 1 is known")
+}

@@ -1,0 +1,102 @@
+//! Another configuration for a gateway that is running.
+
+use std::sync::Arc;
+
+use bearward::config::{self, Probe};
+use bearward::token::Algorithm;
+use tempfile::TempDir;
+
+use crate::support::clock::ManualClock;
+use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::{Client, Gateway, Upstream};
+
+/// Reloads with other text; answers what takes a restart.
+fn reload(gateway: &Gateway, text: &str) -> Vec<&'static str> {
+    let config = config::parse(text, gateway.path(), Probe::None).expect("a good configuration");
+    gateway.running().reload(config).expect("it reloads")
+}
+
+#[tokio::test]
+async fn routes_and_upstreams_change_for_the_next_request() {
+    let (old, new) = (Upstream::start(), Upstream::start());
+    let gateway = Gateway::start(&old);
+    let pair = gateway.issue("alice", "").await;
+    assert_eq!(gateway.client().bearer(&pair.access).get("/a").await.status, 200);
+    gateway.client().get("/public").await.refused(401, "unauthorized");
+    let text = Gateway::text(&new.address.to_string(), "[[route]]\npath = \"/public\"\npublic = true\n");
+    assert!(reload(&gateway, &text).is_empty());
+    assert_eq!(gateway.client().get("/public").await.status, 200);
+    gateway.client().bearer(&pair.access).get("/a").await.refused(404, "not_found");
+    assert_eq!((old.only().uri.as_str(), new.only().uri.as_str()), ("/a", "/public"));
+}
+
+#[tokio::test]
+async fn a_request_under_way_ends_as_it_began() {
+    let (old, new) = (Upstream::start(), Upstream::start());
+    let gateway = Gateway::start(&old);
+    let pair = gateway.issue("alice", "").await;
+    let client = gateway.client().bearer(&pair.access);
+    let slow = tokio::spawn(async move { client.get("/slow").await });
+    while old.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    reload(&gateway, &Gateway::text(&new.address.to_string(), "[[route]]\npath = \"/other\"\n"));
+    assert_eq!(slow.await.expect("no panic").status, 200);
+}
+
+#[tokio::test]
+async fn a_key_that_is_gone_takes_its_known_tokens_with_it() {
+    let upstream = Upstream::start();
+    let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+    let (first, second) = (Mint::new(Algorithm::ES256), Mint::new(Algorithm::ES256));
+    let write = |mint: &Mint| std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
+    write(&first);
+    let issuer = format!(
+        "[[issuer]]\nissuer = \"{FOREIGN}\"\naudience = [\"https://api.example\"]\njwks_file = \"login.json\"\n\
+         algorithms = [\"ES256\"]\n"
+    );
+    let text = Gateway::text(&upstream.address.to_string(), &issuer);
+    let gateway = Gateway::in_folder(text.clone(), folder.clone(), Arc::new(ManualClock::new()));
+    let own = gateway.issue("alice", "").await.access;
+    let (old, new) = (first.good(gateway.now_secs()), second.good(gateway.now_secs()));
+    let status = async |token: &str| gateway.client().bearer(token).get("/").await.status.as_u16();
+    assert_eq!((status(&old).await, status(&new).await, status(&own).await), (200, 401, 200));
+    write(&second);
+    assert!(reload(&gateway, &text).is_empty());
+    assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
+
+    // A file that breaks leaves everything in force.
+    std::fs::write(folder.path().join("login.json"), "{").expect("written");
+    let refused = config::parse(&text, gateway.path(), Probe::None);
+    assert!(refused.is_err_and(|faults| faults.to_string().contains("login.json")));
+    assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
+}
+
+#[tokio::test]
+async fn certificates_change_for_the_next_connection() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let get = async |certificate: &std::path::Path| {
+        Client::http1(gateway.tls_address()).over_tls(certificate).bearer(&pair.access).get("/").await.status
+    };
+    assert_eq!(get(&gateway.certificate()).await, 200);
+    let tls = gateway.path().join("tls");
+    std::fs::remove_dir_all(&tls).expect("it is there");
+    let text = Gateway::text(&upstream.address.to_string(), "");
+    reload(&gateway, &text);
+    // Made anew, and trusted by its new file.
+    assert_eq!(get(&gateway.certificate()).await, 200);
+}
+
+#[tokio::test]
+async fn what_takes_a_restart_is_said_and_left_alone() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nfamilies = 7\nheaders = 50\n");
+    let text = text
+        .replace("workers = 2", "workers = 3")
+        .replace("127.0.0.1:0\"\ntls = \"off\"", "127.0.0.1:1\"\ntls = \"off\"");
+    assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "timeouts and limits"]);
+    gateway.client().get("/").await.refused(401, "unauthorized");
+}

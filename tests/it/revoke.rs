@@ -1,0 +1,232 @@
+//! `DELETE /token/{tokenId}`: who may end which login, and how dead it is then.
+
+use std::time::Duration;
+
+use bearward::ids::TokenId;
+use http::Method;
+use tempfile::TempDir;
+
+use crate::support::client::Kept;
+use crate::support::program::Served;
+use crate::support::{Answer, Client, Gateway, Pair, Secrets, Upstream};
+
+#[track_caller]
+fn revoked(answer: &Answer) {
+    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, r#"{"success":true}"#), "{answer:?}");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+}
+
+#[tokio::test]
+async fn the_owner_ends_this_login_and_from_any_other_device_too() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let phone = gateway.issue("alice", "").await;
+    let laptop = gateway.issue("alice", "").await;
+    let tablet = gateway.issue("alice", "").await;
+    revoked(&gateway.revoke(&phone.access, &phone.token_id).await);
+    gateway.revoke(&phone.access, &phone.token_id).await.refused(401, "invalid_token");
+    revoked(&gateway.revoke(&laptop.access, &phone.token_id).await);
+    revoked(&gateway.revoke(&laptop.access, &tablet.token_id).await);
+
+    for (pair, status) in [(&phone, 401), (&laptop, 200), (&tablet, 401)] {
+        assert_eq!(gateway.status_of(&pair.access).await, status);
+        assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status == 200, status == 200);
+    }
+    gateway.end_without_a_token_in_the_log();
+}
+
+#[tokio::test]
+async fn somebody_elses_login_is_answered_as_one_that_does_not_exist() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let alice = gateway.issue("alice", "token:revoke2 revoke token").await;
+    let bob = gateway.issue("bob", "").await;
+    let ended = gateway.issue("bob", "").await;
+    revoked(&gateway.revoke(&bob.access, &ended.token_id).await);
+    let mut answers = Vec::new();
+    for named in [
+        bob.token_id.clone(),
+        bob.refresh.clone(),
+        ended.token_id.clone(),
+        TokenId::random().to_string(),
+        "z".repeat(22),
+        bob.token_id.to_lowercase() + "A",
+        "x".into(),
+        "%7e%C3%A9".into(),
+        bob.access.clone(),
+        "a".repeat(4096),
+    ] {
+        let answer = gateway.revoke(&alice.access, &named).await;
+        eprintln!("{named}");
+        answer.refused(404, "token_not_found");
+        let mut body = answer.json();
+        body["requestId"].take();
+        let mut headers: Vec<_> = answer.headers.iter().filter(|(name, _)| *name != "date").collect();
+        headers.sort_by_key(|(name, _)| name.as_str());
+        answers.push(format!("{headers:?} {body}"));
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:#?}");
+    assert_eq!(gateway.status_of(&bob.access).await, 200);
+    gateway.end_without_a_token_in_the_log();
+}
+
+#[tokio::test]
+async fn whoever_has_the_scope_ends_anybodys_login() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let security = gateway.issue("security", "orders:read token:revoke").await;
+    let bob = gateway.issue("bob", "").await;
+    revoked(&gateway.revoke(&security.access, &bob.token_id).await);
+    revoked(&gateway.revoke(&security.access, &bob.token_id).await);
+    assert_eq!(gateway.status_of(&bob.access).await, 401);
+    gateway.revoke(&security.access, &TokenId::random().to_string()).await.refused(404, "token_not_found");
+}
+
+#[tokio::test]
+async fn only_a_live_bearer_may_ask_and_only_by_delete() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "token:revoke").await;
+    let path = format!("/token/{}", pair.token_id);
+    for id in [pair.token_id.as_str(), "x"] {
+        gateway.client().delete(&format!("/token/{id}")).await.refused(401, "unauthorized");
+        gateway.revoke("x", id).await.refused(401, "invalid_token");
+    }
+    for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH] {
+        let answer = gateway.client().bearer(&pair.access).send(method, &path, Default::default()).await;
+        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("DELETE")));
+    }
+    gateway.advance(Duration::from_secs(905));
+    gateway.revoke(&pair.access, &pair.token_id).await.refused(401, "invalid_token");
+    let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+    revoked(&gateway.revoke(&next.access, &next.token_id).await);
+    assert!(upstream.seen().is_empty());
+}
+
+/// It is what a client has at hand. It may be spelled with escapes, too; the log must not be the place to find it.
+#[tokio::test]
+async fn a_whole_refresh_token_names_its_login_and_is_not_logged() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let spellings: [fn(&str) -> String; 3] =
+        [str::to_owned, |token| token.replacen('b', "%62", 1), |token| token.replace('_', "%5F")];
+    let mut named = Vec::new();
+    for spell in spellings {
+        let pair = gateway.issue("alice", "").await;
+        gateway.revoke("x", &spell(&pair.refresh)).await.refused(401, "invalid_token");
+        revoked(&gateway.revoke(&pair.access, &spell(&pair.refresh)).await);
+        assert_eq!(gateway.status_of(&pair.access).await, 401);
+        let escaped = pair.access.replacen('e', "%65", 1);
+        for token in [spell(&pair.refresh), escaped] {
+            gateway.client().bearer(&pair.access).get(&format!("/by/mistake/{token}")).await;
+        }
+        named.push(pair.token_id);
+    }
+    let lines = gateway.log_lines(named.len() * 4).await;
+    for token_id in named {
+        let line = lines.iter().find(|line| line["token_id"] == token_id.as_str() && line["status"] == 200);
+        assert_eq!(line.expect("the login is named")["path"], "/token/[token]");
+    }
+    assert!(lines.iter().any(|line| line["path"] == "/by/mistake/[token]"));
+    gateway.end_without_a_token_in_the_log();
+}
+
+#[tokio::test]
+async fn the_next_request_is_refused_on_every_worker_for_every_access_token_of_the_login() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let sibling = gateway.issue("alice", "").await;
+    let mut pairs = vec![gateway.issue("alice", "").await];
+    for _ in 0..3 {
+        let newest = &pairs[pairs.len() - 1];
+        let next = Pair::of(&gateway.refresh(&newest.access, &newest.refresh).await.json());
+        pairs.push(next);
+    }
+    let mut connections = Vec::new();
+    for _ in 0..64 {
+        connections.push(Kept::open(gateway.address()).await);
+    }
+    // Every worker knows every token when it is revoked.
+    for connection in &mut connections {
+        for pair in pairs.iter().chain([&sibling]) {
+            assert_eq!(connection.status_of(&pair.access).await, 200);
+        }
+    }
+    for worker in 0..2 {
+        assert_ne!(gateway.running().metrics.worker(worker).connections_opened.get(), 0, "worker {worker} is idle");
+    }
+    revoked(&gateway.revoke(&pairs[1].access, &pairs[0].token_id).await);
+    for connection in &mut connections {
+        for pair in &pairs {
+            assert_eq!(connection.status_of(&pair.access).await, 401);
+        }
+        assert_eq!(connection.status_of(&sibling.access).await, 200, "another login of hers is not touched");
+    }
+    for pair in &pairs {
+        gateway.refresh(&pair.access, &pair.refresh).await.refused(400, "invalid_grant");
+    }
+
+    let gateway = gateway.restart();
+    for pair in &pairs {
+        assert_eq!(gateway.status_of(&pair.access).await, 401, "after a restart");
+        gateway.refresh(&pair.access, &pair.refresh).await.refused(400, "invalid_grant");
+    }
+    assert_eq!(gateway.status_of(&sibling.access).await, 200);
+    gateway.end_without_a_token_in_the_log();
+}
+
+/// The clock was set back by a minute after the token was issued: it lives a minute longer than anybody counted on.
+#[tokio::test]
+async fn a_clock_that_is_set_back_revives_nothing() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    gateway.clock.set_back(Duration::from_secs(60));
+    revoked(&gateway.revoke(&gateway.issue("alice", "").await.access, &pair.token_id).await);
+    gateway.advance(Duration::from_secs(910));
+    let gateway = gateway.restart();
+    assert_eq!(gateway.status_of(&pair.access).await, 401, "it is not expired yet, and stays revoked");
+    let lines = gateway.log_lines(2).await;
+    assert!(lines.iter().any(|line| line["reason"] == "revoked"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn what_was_revoked_stays_so_through_kill_9() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+        .expect("written");
+    let secrets = Secrets::default();
+    let issue = async |served: &Served, subject: &str| -> Pair {
+        let answer = served.admin_client().post("/admin/v1/tokens", &serde_json::json!({ "sub": subject })).await;
+        secrets.note(&answer);
+        Pair::of(&answer.json())
+    };
+    let get = async |client: Client, pair: &Pair| client.bearer(&pair.access).get("/").await.status.as_u16();
+    let mut ended: Vec<Pair> = Vec::new();
+    let mut served = Served::start(folder.path());
+    let bob = issue(&served, "bob").await;
+    for _ in 0..5 {
+        let pair = issue(&served, "alice").await;
+        assert_eq!(get(served.client(), &pair).await, 200);
+        revoked(&served.client().bearer(&pair.access).delete(&format!("/token/{}", pair.refresh)).await);
+        ended.push(pair);
+        served.program.kill();
+
+        served = Served::start(folder.path());
+        for pair in &ended {
+            assert_eq!(get(served.client(), pair).await, 401);
+            let body = serde_json::json!({ "refreshToken": pair.refresh });
+            served.client().bearer(&pair.access).post("/user/refresh", &body).await.refused(400, "invalid_grant");
+        }
+        assert_eq!(get(served.client(), &bob).await, 200);
+    }
+    served.program.signal("TERM");
+    let (status, _, stderr) = served.program.wait();
+    assert!(status.success());
+    secrets.assert_absent_from("standard error", &stderr);
+    let log = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
+    secrets.assert_absent_from("the access log", &log);
+}

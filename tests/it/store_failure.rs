@@ -1,0 +1,102 @@
+//! A store that fails: no token is given out and none is reported ended, everything else goes on, and it passes without a
+//! restart.
+
+use std::process::Command;
+
+use bearward::ids::TokenId;
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::program::{Program, Served};
+use crate::support::{Answer, Gateway, Pair, Upstream};
+
+#[track_caller]
+fn unavailable(answer: &Answer) {
+    answer.refused(503, "temporarily_unavailable");
+    let wait: u64 = answer.header("retry-after").and_then(|wait| wait.parse().ok()).expect("seconds");
+    assert!(wait >= 1, "{answer:?}");
+}
+
+/// Somebody left a transaction open in an `sqlite3` shell.
+#[tokio::test]
+async fn while_the_database_is_locked_tokens_are_neither_given_nor_ended_and_all_else_goes_on() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
+    assert_eq!(gateway.revoke(&bob.access, &bob.token_id).await.status, 200);
+    let admin = gateway.admin_client();
+
+    let shell = Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    shell.execute_batch("begin immediate").expect("locked");
+    let (end, unknown) = (format!("/admin/v1/tokens/{}", alice.token_id), TokenId::random().to_string());
+    let for_carol = json!({ "sub": "carol" });
+    let (refreshed, ended, not_found, issued, listed, ended_by_admin, ready) = tokio::join!(
+        gateway.refresh(&alice.access, &alice.refresh),
+        gateway.revoke(&alice.access, &alice.token_id),
+        gateway.revoke(&alice.access, &unknown),
+        gateway.ask_for_tokens(&for_carol),
+        admin.get("/admin/v1/subjects/alice/tokens"),
+        admin.delete(&end),
+        admin.get("/readyz"),
+    );
+    for answer in [&refreshed, &ended, &not_found, &issued, &listed, &ended_by_admin] {
+        unavailable(answer);
+    }
+    assert_eq!((ready.status.as_u16(), &ready.json()["status"]), (503, &json!("not ready")));
+    assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains("locked")), "{ready:?}");
+    assert_eq!(admin.get("/healthz").await.status, 200, "restarting it would not help");
+    assert_eq!(gateway.status_of(&alice.access).await, 200, "what is known is served");
+    assert_eq!(gateway.status_of(&bob.access).await, 401, "what was revoked stays so");
+
+    shell.execute_batch("rollback").expect("let go");
+    assert_eq!(admin.get("/readyz").await.status, 200);
+    assert_eq!(gateway.status_of(&alice.access).await, 200, "what was answered with 503 has not happened");
+    assert!(admin.get("/admin/v1/subjects/carol/tokens").await.json()["tokens"].as_array().is_some_and(Vec::is_empty));
+    let next = Pair::of(&gateway.refresh(&alice.access, &alice.refresh).await.json());
+    assert_eq!(gateway.revoke(&next.access, &next.token_id).await.status, 200);
+    assert_eq!(gateway.status_of(&alice.access).await, 401);
+
+    let lines = gateway.log_lines(10).await;
+    let line = lines.iter().find(|line| line["reason"] == "store_unavailable").expect("the log tells why");
+    assert!(line["detail"].as_str().is_some_and(|detail| detail.contains("locked")), "{line}");
+    gateway.end_without_a_token_in_the_log();
+}
+
+/// The kernel lets the process write no byte more to any file, as a full disk would.
+#[tokio::test]
+async fn a_full_disk_is_a_503_until_there_is_room_again() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+        .expect("written");
+    let program = Program::start_by(folder.path(), "trap '' XFSZ; exec \"$0\" serve");
+    let served = Served::of(program, folder.path());
+    let issued = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
+    let pair = Pair::of(&issued.json());
+    let client = served.client().bearer(&pair.access);
+    let path = format!("/token/{}", pair.token_id);
+    let refresh = json!({ "refreshToken": pair.refresh });
+    let limit_files = |bytes: &str| {
+        let pid = served.program.id().to_string();
+        let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:unlimited")]).status();
+        assert!(set.expect("prlimit is there").success());
+    };
+
+    limit_files("0");
+    unavailable(&client.delete(&path).await);
+    unavailable(&client.post("/user/refresh", &refresh).await);
+    unavailable(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "bob" })).await);
+    assert_eq!(served.admin_client().get("/readyz").await.status, 503);
+    assert_eq!(client.get("/").await.status, 200);
+
+    limit_files("unlimited");
+    assert_eq!(served.admin_client().get("/readyz").await.status, 200);
+    let next = Pair::of(&client.post("/user/refresh", &refresh).await.json());
+    assert_eq!(client.delete(&path).await.status, 200);
+    assert_eq!(client.get("/").await.status, 401);
+    served.program.kill();
+
+    let served = Served::start(folder.path());
+    assert_eq!(served.client().bearer(&next.access).get("/").await.status, 401);
+}
