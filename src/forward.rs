@@ -117,6 +117,11 @@ fn address(request: &mut Request<Incoming>, upstream: &Upstream, host: HeaderVal
             *request.version_mut() = Version::HTTP_11;
             *request.uri_mut() = target::origin_form(request.uri());
             request.headers_mut().insert(header::HOST, host);
+            headers::join_cookies(request.headers_mut());
+            if request.body().size_hint().exact().is_none() {
+                // hyper would take it for granted that a GET has no body.
+                request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            }
         }
         Protocol::Http2 => {
             *request.version_mut() = Version::HTTP_2;

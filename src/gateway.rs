@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use crate::access_log::{Buffer, Record};
@@ -65,6 +65,8 @@ impl Gateway {
             delivery.record.refused = Some(refusal);
             Forwarded::own(response)
         });
+        // What answers HEAD has no body, also if it is ours: HTTP/2 would send it.
+        let response = if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
         delivery.record.status = response.status().as_u16();
         delivery.lease = lease;
         match tunnel {

@@ -126,6 +126,20 @@ pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&Header
     }
 }
 
+/// Several `Cookie` fields, as HTTP/2 clients send them, become the one that HTTP/1 knows (RFC 9113 section 8.2.3): a backend
+/// would read the first alone, or join them with a comma.
+pub fn join_cookies(headers: &mut HeaderMap) {
+    let mut values = headers.get_all(header::COOKIE).iter();
+    if values.next().is_none() || values.next().is_none() {
+        return;
+    }
+    let values: Vec<_> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    // What stands between valid values keeps them valid.
+    if let Ok(joined) = HeaderValue::from_bytes(&values.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
 /// Removes what concerned the connection to the upstream only.
 pub fn clean_response(headers: &mut HeaderMap) {
     remove_nominated(headers);

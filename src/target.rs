@@ -43,18 +43,38 @@ fn host_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Reject> {
     Ok(first)
 }
 
-/// A name or an address, perhaps with a port. No `@`, slash, comma or space: each has been read as something else.
+/// A name or an address, perhaps with a port, and nothing else: `@`, slash, comma, space and a second colon have each been
+/// read as something else.
 fn is_host(host: &[u8]) -> bool {
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(byte);
-    !host.is_empty() && host.len() <= 255 + 6 && host.iter().all(allowed)
+    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let in_address = |byte: &u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
+    let (name_is_fine, rest) = match host.strip_prefix(b"[") {
+        Some(host) => {
+            let end = host.iter().position(|byte| *byte == b']').unwrap_or(0);
+            (end > 0 && host[..end].iter().all(in_address), &host[(end + 1).min(host.len())..])
+        }
+        None => {
+            let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
+            (end > 0 && end <= 255 && host[..end].iter().all(in_name), &host[end..])
+        }
+    };
+    name_is_fine
+        && match rest {
+            [] => true,
+            [b':', port @ ..] => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
+            _ => false,
+        }
 }
 
-/// The host without its port: what routes are matched against.
+/// The name or address alone, without a port, the brackets of IPv6, or the dot that may end a name: what routes are matched
+/// against.
 pub fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        // An IPv6 address without a port ends in a bracket.
-        Some((name, port)) if !port.ends_with(']') => name,
-        _ => host,
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => {
+            let name = host.split_once(':').map_or(host, |(name, _)| name);
+            name.strip_suffix('.').unwrap_or(name)
+        }
     }
 }
 
@@ -99,6 +119,16 @@ mod tests {
             &["a?"],
             &["a#"],
             &["a\\b"],
+            &["a:"],
+            &["a:b"],
+            &["a:1:2"],
+            &["a:123456"],
+            &[":1"],
+            &["[]"],
+            &["[::1"],
+            &["[::1]x"],
+            &["[a.b]c]"],
+            &["::1"],
         ] {
             assert_eq!(found("/", hosts), Err(Reason::BadHost), "{hosts:?}");
         }
@@ -108,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_port_is_not_part_of_the_name() {
-        for (host, name) in [("a:1", "a"), ("a", "a"), ("[::1]:1", "[::1]"), ("[::1]", "[::1]")] {
+        for (host, name) in [("a:1", "a"), ("a", "a"), ("a.", "a"), ("a.:1", "a"), ("[::1]:1", "::1"), ("[::1]", "::1")]
+        {
             assert_eq!(without_port(host), name);
         }
     }

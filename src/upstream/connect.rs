@@ -20,6 +20,8 @@ use crate::{socket, tls};
 pub(super) struct Dialer {
     host: String,
     port: u16,
+    /// For what is told about it.
+    name: String,
     timeout: Duration,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
@@ -38,7 +40,8 @@ impl Dialer {
                 Some((tls::client_config(settings.ca_file.as_deref(), alpn)?, name))
             }
         };
-        Ok(Dialer { host: server.host.clone(), port: server.port, timeout: settings.connect_timeout, tls })
+        let (host, port, name) = (server.host.clone(), server.port, server.authority());
+        Ok(Dialer { host, port, name, timeout: settings.connect_timeout, tls })
     }
 
     // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
@@ -69,15 +72,14 @@ impl Dialer {
         match tokio::time::timeout(self.timeout, dialling).await {
             Ok(dialled) => dialled,
             Err(_) => {
-                let (host, port, millis) = (&self.host, self.port, self.timeout.as_millis());
-                Err(Failure::ConnectTimeout(format!("no connection to {host}:{port} within {millis}ms")))
+                let (name, millis) = (&self.name, self.timeout.as_millis());
+                Err(Failure::ConnectTimeout(format!("no connection to {name} within {millis}ms")))
             }
         }
     }
 
     async fn connect(&self) -> Result<Connected, Failure> {
-        let fault =
-            |error: std::io::Error| Failure::Connect(format!("connecting to {}:{}: {error}", self.host, self.port));
+        let fault = |error: std::io::Error| Failure::Connect(format!("connecting to {}: {error}", self.name));
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
         socket::tune(&stream);
         let Some((config, name)) = &self.tls else { return Ok(Connected::Plain(stream)) };

@@ -44,8 +44,17 @@ pub struct Settings {
 pub struct ServerSettings {
     /// `https://`.
     pub tls: bool,
+    /// An IPv6 address stands without its brackets.
     pub host: String,
     pub port: u16,
+}
+
+impl ServerSettings {
+    /// As it stands in Host and in log lines.
+    pub fn authority(&self) -> String {
+        let ServerSettings { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +82,7 @@ impl Upstream {
     pub fn new(settings: Settings, workers: usize) -> Result<Self, String> {
         let first = settings.servers.first().ok_or("an upstream needs a server")?;
         let scheme = if first.tls { Scheme::HTTPS } else { Scheme::HTTP };
-        let host = format!("{}:{}", first.host, first.port);
+        let host = first.authority();
         let host = HeaderValue::from_str(&host).map_err(|_| format!("{host:?} is not a host"))?;
         let servers = settings.servers.iter().map(|server| Server::new(server, &settings, workers).map(Arc::new));
         Ok(Upstream {

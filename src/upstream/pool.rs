@@ -73,7 +73,7 @@ impl Server {
             idle_timeout: settings.idle_timeout,
             connect_timeout: settings.connect_timeout,
             workers: (0..workers).map(pool).collect(),
-            name: format!("{}:{}", server.host, server.port),
+            name: server.authority(),
         })
     }
 

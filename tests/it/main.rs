@@ -7,6 +7,7 @@ mod authenticate;
 mod config;
 mod deploy;
 mod floors;
+mod forward;
 mod house;
 mod idle;
 mod refresh;

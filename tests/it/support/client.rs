@@ -48,6 +48,10 @@ impl Client {
         Client { version: Version::HTTP_2, ..Client::http1(address) }
     }
 
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// Over TLS, trusting one certificate.
     pub fn over_tls(mut self, certificate: &Path) -> Client {
         use rustls::pki_types::pem::PemObject;
@@ -103,20 +107,23 @@ impl Client {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let response = if self.version == Version::HTTP_2 {
+        let (response, connection) = if self.version == Version::HTTP_2 {
             let request = request.uri(format!("{scheme}://gateway.test{path}")).body(Full::new(body));
             let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-            tokio::spawn(connection);
-            sender.send_request(request.expect("a request")).await?
+            let connection = tokio::spawn(connection);
+            (sender.send_request(request.expect("a request")).await?, connection)
         } else {
             let has_host = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
             let request = if has_host { request } else { request.header("host", "gateway.test") };
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-            tokio::spawn(connection);
-            sender.send_request(request.uri(path).body(Full::new(body)).expect("a request")).await?
+            let connection = tokio::spawn(connection);
+            let request = request.uri(path).body(Full::new(body));
+            (sender.send_request(request.expect("a request")).await?, connection)
         };
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
+        // Not left open behind the test's back: a gateway that drains would wait for its end.
+        let _ = connection.await;
         let answer = Answer { status: head.status, version: head.version, headers: head.headers, body };
         answer.check();
         Ok(answer)

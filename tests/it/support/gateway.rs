@@ -74,6 +74,12 @@ impl Gateway {
         Self::from_text(format!("{BASE}\n{servers}\n{more}"))
     }
 
+    /// Asks nobody for a token: for stories that are about something else. `more` begins inside the `[[upstream]]`.
+    pub fn open(upstream: SocketAddr, more: &str) -> Gateway {
+        let public = "[[route]]\npath = \"/\"\npublic = true\n";
+        Self::from_text(Self::text(&upstream.to_string(), &format!("{more}\n{public}")))
+    }
+
     pub fn from_text(text: String) -> Gateway {
         Self::in_folder(text, Arc::new(TempDir::new().expect("a temporary folder")), Arc::new(ManualClock::new()))
     }
@@ -106,8 +112,9 @@ impl Gateway {
     /// As [`Gateway::restart`], after an edit of the configuration.
     pub fn restart_with(mut self, edit: impl FnOnce(String) -> String) -> Gateway {
         self.running.take();
-        let restarted = Self::in_folder(edit(self.text.clone()), self.folder.clone(), self.clock.clone());
-        Gateway { secrets: self.secrets.clone(), ..restarted }
+        let mut restarted = Self::in_folder(edit(self.text.clone()), self.folder.clone(), self.clock.clone());
+        restarted.secrets = self.secrets.clone();
+        restarted
     }
 
     /// Ends in order.
@@ -137,6 +144,15 @@ impl Gateway {
 
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// All that a client can speak: HTTP/1.1 and HTTP/2, each in cleartext and over TLS.
+    pub fn clients(&self) -> [Client; 4] {
+        let cleartext = [Client::http1(self.address()), Client::http2(self.address())];
+        let tls = [Client::http1(self.tls_address()), Client::http2(self.tls_address())];
+        let [http1, http2] = tls.map(|client| client.over_tls(&self.certificate()));
+        let [http1_cleartext, http2_cleartext] = cleartext;
+        [http1_cleartext, http2_cleartext, http1, http2]
     }
 
     /// HTTP/1.1 in cleartext.
@@ -193,6 +209,12 @@ impl Gateway {
         self.secrets.assert_absent_from("the access log", &self.file("access.log"));
     }
 
+    /// Begins to end in order, on a thread of its own, as clients in this test have their part in it.
+    pub fn begin_drain(&mut self) -> std::thread::JoinHandle<()> {
+        let running = self.running.take().expect("the gateway runs");
+        std::thread::spawn(|| running.drain())
+    }
+
     /// The lines of the access log, once it has at least `count`. The writer is asked by draining or by waiting for it.
     pub async fn log_lines(&self, count: usize) -> Vec<Value> {
         for _ in 0..500 {
@@ -207,5 +229,14 @@ impl Gateway {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("the access log has fewer than {count} lines:\n{}", self.file("access.log"));
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Not waited for: while this thread stands still, so do the test's clients, and a drain waits for those.
+        if self.running.is_some() {
+            self.begin_drain();
+        }
     }
 }

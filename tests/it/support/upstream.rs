@@ -8,10 +8,14 @@
 //! | `/hang` | never |
 //! | `/close` | the connection closes without an answer |
 //! | `/headers` | hop-by-hop and other odd response headers |
+//! | `/trailers` | `hello` and the trailer `x-checksum` |
+//! | `/large/N` | N bytes, in pieces, of a length that is not told |
+//! | `/swallow` | how many bytes the body had; it is not remembered |
+//! | `/mirror` | the body, piece by piece as it comes |
+//! | `/early` | 200 `early`, before the body is read |
 //! | `/ws` | a WebSocket that echoes |
 //! | anything else | 200 `hello`, or the request's body if it had one |
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,6 +42,18 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Path and query.
+    pub fn target(&self) -> String {
+        let uri: http::Uri = self.uri.parse().expect("a URI");
+        uri.path_and_query().expect("a path").to_string()
+    }
+
+    /// `:authority`, or the Host header.
+    pub fn host(&self) -> String {
+        let uri: http::Uri = self.uri.parse().expect("a URI");
+        uri.authority().map(ToString::to_string).or(self.header("host").map(str::to_owned)).expect("a host")
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("text"))
     }
@@ -50,25 +66,30 @@ pub struct Upstream {
     _stop: tokio::sync::oneshot::Sender<()>,
 }
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
 impl Upstream {
     /// HTTP/1.1.
     pub fn start() -> Upstream {
-        Self::launch(false)
+        Self::launch("127.0.0.1:0", false)
     }
 
     /// HTTP/2 by prior knowledge.
     pub fn start_http2() -> Upstream {
-        Self::launch(true)
+        Self::launch("127.0.0.1:0", true)
     }
 
-    fn launch(http2: bool) -> Upstream {
+    /// HTTP/1.1, at another address.
+    pub fn at(address: &str) -> Upstream {
+        Self::launch(address, false)
+    }
+
+    fn launch(address: &str, http2: bool) -> Upstream {
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let connections: Arc<Mutex<usize>> = Arc::default();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (record, count) = (seen.clone(), connections.clone());
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let socket = std::net::TcpListener::bind(address).expect("a free port");
         let address = socket.local_addr().expect("an address");
         socket.set_nonblocking(true).expect("nonblocking");
         std::thread::spawn(move || {
@@ -137,6 +158,14 @@ async fn answer(mut request: Request<Incoming>, seen: Arc<Mutex<Vec<Seen>>>) -> 
         tokio::spawn(async move { websocket_echo(upgrade.await.expect("an upgrade")).await });
         return Ok(switch_to_websocket(&head.headers));
     }
+    if let "/early" | "/mirror" | "/swallow" = path.as_str() {
+        remember(Bytes::new(), None);
+        return Ok(Response::new(match path.as_str() {
+            "/early" => full("early"),
+            "/mirror" => body.boxed_unsync(),
+            _ => full(swallow(body).await?.to_string()),
+        }));
+    }
     let collected = body.collect().await.map_err(|error| error.to_string())?;
     let trailers = collected.trailers().cloned();
     let body = collected.to_bytes();
@@ -144,14 +173,25 @@ async fn answer(mut request: Request<Incoming>, seen: Arc<Mutex<Vec<Seen>>>) -> 
     respond(&path, body).await
 }
 
+fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
 async fn respond(path: &str, body: Bytes) -> Result<Response<Body>, String> {
-    let full = |bytes: Bytes| Full::new(bytes).boxed_unsync();
-    let mut response = Response::new(full(if body.is_empty() { Bytes::from_static(b"hello") } else { body }));
+    let body_or_hello = if body.is_empty() { Bytes::from_static(b"hello") } else { body };
+    let mut response = Response::new(full(body_or_hello.clone()));
     match path {
         "/close" => return Err("asked to close".into()),
         "/hang" => std::future::pending().await,
         "/slow" => tokio::time::sleep(Duration::from_secs(1)).await,
         "/drip" => *response.body_mut() = drip(),
+        "/trailers" => {
+            response.headers_mut().insert("trailer", "x-checksum".parse().expect("a header value"));
+            let trailers =
+                HeaderMap::from_iter([("x-checksum".parse().expect("a name"), "7".parse().expect("a value"))]);
+            let frames = [Frame::data(body_or_hello), Frame::trailers(trailers)].map(Ok::<_, hyper::Error>);
+            *response.body_mut() = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+        }
         "/headers" => {
             for (name, value) in [
                 ("connection", "x-nominated"),
@@ -165,6 +205,9 @@ async fn respond(path: &str, body: Bytes) -> Result<Response<Body>, String> {
             }
         }
         _ => {
+            if let Some(len) = path.strip_prefix("/large/") {
+                *response.body_mut() = large(len.parse().expect("a length"));
+            }
             if let Some(status) = path.strip_prefix("/status/") {
                 *response.status_mut() = status.parse().expect("a status");
                 *response.body_mut() = full(Bytes::new());
@@ -178,7 +221,7 @@ fn drip() -> Body {
     let (chunks, mut received) = mpsc::channel(1);
     tokio::spawn(async move {
         for chunk in ["one ", "two ", "three"] {
-            if chunks.send(Ok::<_, Infallible>(Frame::data(Bytes::from_static(chunk.as_bytes())))).await.is_err() {
+            if chunks.send(Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(chunk.as_bytes())))).await.is_err() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -188,9 +231,28 @@ fn drip() -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
+fn large(len: usize) -> Body {
+    const PIECE: Bytes = Bytes::from_static(&[b'x'; 64 * 1024]);
+    let mut left = len;
+    let frames = futures_util::stream::poll_fn(move |_| {
+        let piece = PIECE.slice(..left.min(PIECE.len()));
+        left -= piece.len();
+        std::task::Poll::Ready((!piece.is_empty()).then(|| Ok::<_, hyper::Error>(Frame::data(piece))))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+async fn swallow(mut body: Incoming) -> Result<usize, String> {
+    let mut swallowed = 0;
+    while let Some(frame) = body.frame().await {
+        swallowed += frame.map_err(|error| error.to_string())?.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(swallowed)
+}
+
 fn switch_to_websocket(headers: &HeaderMap) -> Response<Body> {
     let key = headers.get("sec-websocket-key").expect("a WebSocket handshake").as_bytes();
-    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let accept = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key);
     let fields = [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-accept", accept.as_str())];

@@ -1,0 +1,6 @@
+//! To good traffic the gateway is not there: what a client sent arrives, and what the backend answers comes back.
+
+mod bodies;
+mod connections;
+mod protocols;
+mod semantics;

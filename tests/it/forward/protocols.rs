@@ -1,0 +1,103 @@
+//! HTTP/1.1 and HTTP/2 on either side, in every combination.
+
+use bytes::Bytes;
+use http::{Method, Request, Version};
+
+use crate::support::session::{self, Session};
+use crate::support::{Gateway, Upstream};
+
+/// A backend for each protocol, and the line of configuration that it needs.
+fn backends() -> [(Upstream, &'static str); 2] {
+    [(Upstream::start(), ""), (Upstream::start_http2(), "protocol = \"h2\"")]
+}
+
+#[tokio::test]
+async fn a_request_arrives_as_it_was_sent_and_its_answer_comes_back_whole() {
+    for (upstream, protocol) in backends() {
+        let gateway = Gateway::with(&upstream, protocol);
+        let pair = gateway.issue("alice", "orders:write").await;
+        for client in gateway.clients() {
+            let client =
+                client.bearer(&pair.access).header("x-twice", "1").header("x-twice", "2").header("x-empty", "");
+            for size in [0, 1, 1 << 20] {
+                let body = Bytes::from(vec![b'b'; size]);
+                let method = Method::from_bytes(b"REPORT").expect("a method");
+                let answer = client.send(method, "/orders/%7E1?x=y&x=%20&z", body.clone()).await;
+                assert_eq!(answer.status, 200, "{answer:?}");
+                assert_eq!(answer.body, if size == 0 { Bytes::from_static(b"hello") } else { body.clone() });
+
+                let seen = upstream.seen().pop().expect("it arrived");
+                assert_eq!(seen.method, "REPORT");
+                assert_eq!(seen.target(), "/orders/%7E1?x=y&x=%20&z");
+                let twice: Vec<_> = seen.headers.get_all("x-twice").iter().collect();
+                assert_eq!(twice, ["1", "2"]);
+                assert_eq!(seen.header("x-empty"), Some(""));
+                assert_eq!(seen.header("x-auth-subject"), Some("alice"));
+                assert_eq!(seen.host(), "gateway.test");
+                assert_eq!(seen.body, body);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_side_speaks_its_own_protocol() {
+    for (upstream, protocol) in backends() {
+        let gateway = Gateway::open(upstream.address, protocol);
+        let spoken = if protocol.is_empty() { Version::HTTP_11 } else { Version::HTTP_2 };
+        for client in gateway.clients() {
+            let answer = client.get("/").await;
+            assert_eq!(answer.version, client.version());
+            assert_eq!(upstream.seen().pop().expect("it arrived").version, spoken);
+        }
+    }
+}
+
+/// HTTP/1 sends trailers that a `Trailer` header announced, to those who say `TE: trailers`.
+#[tokio::test]
+async fn trailers_pass_both_ways() {
+    for (upstream, protocol) in backends() {
+        let gateway = Gateway::open(upstream.address, protocol);
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let mut session = Session::of(version, gateway.address()).await;
+            let (pieces, body) = session::streamed();
+            let request = Request::post("/trailers").header("te", "trailers").header("trailer", "x-digest").body(body);
+            let sending = tokio::spawn(session.sender().send(request.expect("a request")));
+            pieces.send("data").await;
+            pieces.end_with("x-digest", "9").await;
+
+            let answer = sending.await.expect("no panic").expect("an answer");
+            let (text, trailers) = session::text_and_trailers(answer.into_body()).await;
+            assert_eq!(text, "data");
+            assert_eq!(trailers.expect("trailers")["x-checksum"], "7", "{version:?} to {protocol:?}");
+            let seen = upstream.seen().pop().expect("it arrived");
+            assert_eq!(seen.body, "data");
+            assert_eq!(seen.trailers.expect("trailers")["x-digest"], "9", "{version:?} to {protocol:?}");
+        }
+    }
+}
+
+/// Over HTTP/2 a browser sends one `Cookie` field for each cookie. HTTP/1 knows only one field (RFC 9113 section 8.2.3).
+#[tokio::test]
+async fn cookies_in_several_fields_become_one_for_an_http1_backend() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let [_, client, ..] = gateway.clients();
+    assert_eq!(client.header("cookie", "a=1").header("cookie", "b=2").get("/").await.status, 200);
+    let seen = upstream.only();
+    let cookies: Vec<_> = seen.headers.get_all("cookie").iter().collect();
+    assert_eq!(cookies, ["a=1; b=2"]);
+}
+
+/// The length of what is not there would make the backend wait for it, and take the next request for it.
+#[tokio::test]
+async fn a_content_length_that_is_not_true_goes_nowhere() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut session = Session::http2(gateway.address()).await;
+    for body in [session::empty(), session::full("abc")] {
+        let request = Request::post("/").header("content-length", "5").body(body).expect("a request");
+        session.try_send(request).await.expect_err("no request of HTTP/2");
+    }
+    assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
+}

@@ -1,0 +1,175 @@
+//! One connection, and many requests on it, with bodies that are sent and read piece by piece.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, Version};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::wire::PATIENCE;
+
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+pub struct Session {
+    sender: Sender,
+    connection: JoinHandle<()>,
+}
+
+#[derive(Clone)]
+pub enum Sender {
+    Http1(std::sync::Arc<tokio::sync::Mutex<http1::SendRequest<Body>>>),
+    Http2(http2::SendRequest<Body>),
+}
+
+impl Session {
+    pub async fn http1(address: SocketAddr) -> Session {
+        let stream = TcpStream::connect(address).await.expect("the gateway listens");
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Session { sender: Sender::Http1(std::sync::Arc::new(tokio::sync::Mutex::new(sender))), connection }
+    }
+
+    /// HTTP/2 by prior knowledge.
+    pub async fn http2(address: SocketAddr) -> Session {
+        let stream = TcpStream::connect(address).await.expect("the gateway listens");
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.expect("a connection");
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Session { sender: Sender::Http2(sender), connection }
+    }
+
+    pub async fn of(version: Version, address: SocketAddr) -> Session {
+        match version {
+            Version::HTTP_2 => Session::http2(address).await,
+            _ => Session::http1(address).await,
+        }
+    }
+
+    /// `path` and headers; scheme, authority and Host are added as the protocol wants them.
+    pub async fn send(&mut self, request: Request<Body>) -> Response<Incoming> {
+        self.try_send(request).await.expect("an answer")
+    }
+
+    pub async fn try_send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, hyper::Error> {
+        let sending = self.sender.clone().send(request);
+        tokio::time::timeout(PATIENCE, sending).await.expect("an answer in time")
+    }
+
+    /// For requests that run beside each other.
+    pub fn sender(&self) -> Sender {
+        self.sender.clone()
+    }
+
+    /// Ends the connection, whatever is still on it.
+    pub fn cut(self) {
+        self.connection.abort();
+    }
+
+    /// Asserts that the gateway ends the connection.
+    pub async fn is_closed(self) {
+        // A client that still holds its sender would like to send more.
+        tokio::time::timeout(PATIENCE, self.connection).await.expect("the connection ends").expect("no panic");
+    }
+
+    /// Has the gateway ended the connection by now?
+    pub fn has_ended(&self) -> bool {
+        self.connection.is_finished()
+    }
+}
+
+impl Sender {
+    pub async fn send(self, mut request: Request<Body>) -> Result<Response<Incoming>, hyper::Error> {
+        match self {
+            Sender::Http1(sender) => {
+                if !request.headers().contains_key("host") {
+                    request.headers_mut().insert("host", http::HeaderValue::from_static("gateway.test"));
+                }
+                let mut sender = sender.lock().await;
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Sender::Http2(mut sender) => {
+                let uri = format!("http://gateway.test{}", request.uri());
+                *request.uri_mut() = uri.parse().expect("a URI");
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+}
+
+pub fn empty() -> Body {
+    Empty::new().boxed_unsync()
+}
+
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).boxed_unsync()
+}
+
+/// A body that comes as it is sent, and ends when the sender is dropped.
+pub fn streamed() -> (Pieces, Body) {
+    let (pieces, mut received) = mpsc::channel(1);
+    let frames = futures_util::stream::poll_fn(move |context| received.poll_recv(context));
+    (Pieces(pieces), StreamBody::new(frames).boxed_unsync())
+}
+
+pub struct Pieces(mpsc::Sender<Result<Frame<Bytes>, Infallible>>);
+
+impl Pieces {
+    pub async fn send(&self, bytes: impl Into<Bytes>) {
+        self.0.send(Ok(Frame::data(bytes.into()))).await.expect("somebody reads the body");
+    }
+
+    /// Ends with one trailer.
+    pub async fn end_with(self, name: &'static str, value: &'static str) {
+        let mut trailers = HeaderMap::new();
+        trailers.insert(name, http::HeaderValue::from_static(value));
+        self.0.send(Ok(Frame::trailers(trailers))).await.expect("somebody reads the body");
+    }
+
+    /// Returns when nobody wants the rest of the body.
+    pub async fn is_unwanted(&self) {
+        tokio::time::timeout(PATIENCE, self.0.closed()).await.expect("the body is given up");
+    }
+}
+
+/// The next piece of an answer's body; `None` at its end.
+pub async fn next_piece(body: &mut Incoming) -> Option<Bytes> {
+    loop {
+        let frame = tokio::time::timeout(PATIENCE, body.frame()).await.expect("a piece of the body in time");
+        let piece = frame?.expect("the body goes on").into_data().expect("data");
+        // HTTP/2 may end a body with a frame of nothing.
+        if !piece.is_empty() {
+            return Some(piece);
+        }
+    }
+}
+
+pub async fn text(body: Incoming) -> String {
+    text_and_trailers(body).await.0
+}
+
+pub async fn text_and_trailers(body: Incoming) -> (String, Option<HeaderMap>) {
+    let collected = tokio::time::timeout(PATIENCE, body.collect()).await.expect("the whole body in time");
+    let collected = collected.expect("a whole body");
+    let trailers = collected.trailers().cloned();
+    (String::from_utf8_lossy(&collected.to_bytes()).into_owned(), trailers)
+}
+
+/// Tries again and again until `holds`; panics if it never does.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "never happened: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
