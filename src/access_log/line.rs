@@ -62,9 +62,7 @@ impl Lines {
         }
         number(page, "duration_us", u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX));
         number(page, "sent", record.sent);
-        if !record.complete {
-            page.extend_from_slice(b",\"complete\":false");
-        }
+        page.extend_from_slice(if record.complete { &b",\"complete\":true"[..] } else { b",\"complete\":false" });
         if let Some(agent) = &record.user_agent {
             text(page, "user_agent", &String::from_utf8_lossy(agent.as_bytes()));
         }
