@@ -74,8 +74,7 @@ impl Gateway {
             None => response.map(|body| body.watched_by(delivery)),
             Some(tunnel) => {
                 tokio::spawn(async move {
-                    delivery.record.sent = tunnel.carry().await;
-                    delivery.end();
+                    delivery.record.complete = tunnel.carry(&mut delivery.record.sent).await;
                 });
                 response
             }

@@ -21,3 +21,4 @@ mod store;
 mod store_failure;
 mod support;
 mod upstream_failures;
+mod websocket;
