@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
 
+mod access_log;
 mod admin;
 mod authenticate;
 mod config;
@@ -22,5 +23,6 @@ mod source;
 mod store;
 mod store_failure;
 mod support;
+mod tls;
 mod upstream_failures;
 mod websocket;
