@@ -4,6 +4,7 @@
 
 mod admin;
 mod authenticate;
+mod cli;
 mod config;
 mod deploy;
 mod floors;
