@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::serve::wait_for_the_end;
+use super::serve::Signals;
 use super::{Failed, echo};
 use crate::app::{self, Running};
 use crate::broker::TokenPair;
@@ -17,6 +17,8 @@ use crate::config::{self, Probe};
 use crate::tls::CertificateFiles;
 
 pub(super) fn demo() -> Result<(), Failed> {
+    // First of all: whenever it is ended, the folder goes with it.
+    let mut signals = Signals::catch()?;
     let folder = Folder::make().map_err(|error| format!("no temporary folder can be made: {error}"))?;
     let backend = echo::start().map_err(|error| format!("the echo backend cannot start: {error}"))?;
     let text = configuration(backend);
@@ -27,7 +29,7 @@ pub(super) fn demo() -> Result<(), Failed> {
     let running = app::start(config, clock.clone()).map_err(|error| error.to_string())?;
     let pair = issue(&running, &*clock)?;
     print_page(&running, &pair, &folder.0);
-    wait_for_the_end(None)?;
+    signals.next();
     running.drain();
     Ok(())
 }

@@ -63,6 +63,18 @@ async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
 }
 
 #[test]
+fn a_signal_during_the_start_ends_it_in_order() {
+    let folder = folder_with(&shipped());
+    let program = Program::start(folder.path(), &["serve"]);
+    // The first thing it does, long before it listens.
+    program.stderr_with("made a secret");
+    program.signal("TERM");
+    let (status, _, stderr) = program.wait();
+    assert_eq!(status.code(), Some(0), "{status:?}\n{stderr}");
+    assert!(stderr.contains("drained"), "{stderr}");
+}
+
+#[test]
 fn a_configuration_with_faults_starts_nothing() {
     let folder = folder_with("[[upstream]]\nserver = [\"http://127.0.0.1:3000\"]\n[tokens]\nissuer = 5\n");
     let said = complaint(&bearward(folder.path(), &["serve"]), 2);
