@@ -102,3 +102,27 @@ fn what_goes_wrong_is_said_with_status_1() {
     let said = run(&["token", "list", "--subject", "alice"]);
     assert!(said.contains("no gateway answers") && said.contains("is it running"), "{said}");
 }
+
+/// A certificate that an authority gave for a name, and an address that the commands know by number.
+#[tokio::test]
+async fn the_admin_listener_may_have_a_certificate_for_any_name() {
+    let upstream = Upstream::start();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["gateway.example".to_owned()]).expect("made");
+    let folder = folder_with("");
+    fs::write(folder.path().join("admin.pem"), cert.pem()).expect("written");
+    fs::write(folder.path().join("admin.key"), signing_key.serialize_pem()).expect("written");
+    let admin = "[admin]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"admin.pem\", key = \"admin.key\" }";
+    let text = Gateway::text(&upstream.address.to_string(), "").replace("[admin]\naddress = \"127.0.0.1:0\"", admin);
+    fs::write(folder.path().join("gateway.toml"), &text).expect("written");
+    let served = Served::start(folder.path());
+    name_admin_address(folder.path(), &text, &served.admin.to_string());
+    let issued = printed(&bearward(folder.path(), &["token", "issue", "--subject", "alice", "--json"]));
+    let access = Pair::of(&json(&issued)).access;
+    assert_eq!(served.client().bearer(&access).get("/").await.status, 200);
+
+    let another = generate_simple_self_signed(["gateway.example".to_owned()]).expect("made");
+    fs::write(folder.path().join("admin.pem"), another.cert.pem()).expect("written");
+    fs::write(folder.path().join("admin.key"), another.signing_key.serialize_pem()).expect("written");
+    let said = complaint(&bearward(folder.path(), &["token", "list", "--subject", "alice"]), 1);
+    assert!(said.contains("another certificate than"), "the token is not shown to whoever listens there: {said}");
+}
