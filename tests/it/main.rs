@@ -6,6 +6,7 @@ mod admin;
 mod authenticate;
 mod cli;
 mod config;
+mod demo;
 mod deploy;
 mod floors;
 mod forward;

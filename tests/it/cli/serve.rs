@@ -131,7 +131,7 @@ fn a_secret_that_cannot_serve_starts_nothing() {
 async fn no_token_is_ever_written_anywhere() {
     let upstream = Upstream::start();
     let folder = folder_with(&Gateway::text(&upstream.address.to_string(), ""));
-    let program = Program::start_talkative(folder.path(), &["serve"]);
+    let program = Program::start_with(("BEARWARD_LOG", "trace".as_ref()), folder.path(), &["serve"]);
     let served = Served::of(program, folder.path());
     let secrets = Secrets::default();
     let wanted = json!({ "sub": "alice", "scope": "a" });
