@@ -156,7 +156,11 @@ async fn no_token_is_ever_written_anywhere() {
 
     served.program.signal("TERM");
     let (_, stdout, stderr) = served.program.wait();
-    assert!(stderr.contains("TRACE") && stderr.contains("token.revoked"), "{stderr}");
+    let audited = stderr.lines().find(|line| line.contains("token.revoked")).expect("the audit names what was ended");
+    for says in [pair.token_id.as_str(), "reason=\"logout\"", "by=\"alice\""] {
+        assert!(audited.contains(says), "{says} is not in {audited}");
+    }
+    assert!(stderr.contains("TRACE"), "everything is logged");
     for (place, text) in [("standard output", &stdout), ("standard error", &stderr), ("the log", &file("access.log"))] {
         secrets.assert_absent_from(place, text);
         assert!(own.iter().all(|secret| !text.contains(secret.trim())), "a secret of the gateway's own is in {place}");
