@@ -9,16 +9,23 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
-use crate::reject::{Reason, Reject};
+use crate::reject::{Reason, Reject, with_causes};
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
 pub trait Watch: Send {
     /// So many bytes of data went by.
     fn data(&mut self, len: usize);
+    /// The next bytes are not there yet.
+    fn waiting(&mut self) {}
+    /// These are about to go by.
+    fn trailers(&mut self, _trailers: &mut HeaderMap) {}
+    /// The body broke off.
+    fn failed(&mut self, _error: &BodyError) {}
     /// The body is complete.
     fn end(&mut self);
 }
@@ -49,10 +56,22 @@ pub enum BodyError {
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BodyError::Http(error) => error.fmt(f),
+            BodyError::Http(_) => f.write_str("the body cannot be read"),
             BodyError::TooLarge => f.write_str("the body is larger than allowed"),
             BodyError::Silent(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
         }
+    }
+}
+
+impl BodyError {
+    /// What whoever sent a request with this body is told.
+    pub fn reject(&self) -> Reject {
+        let reason = match self {
+            BodyError::Http(_) => Reason::BadFraming,
+            BodyError::TooLarge => Reason::BodyTooLarge,
+            BodyError::Silent(_) => Reason::BodyTimeout,
+        };
+        Reject::new(reason, with_causes(self))
     }
 }
 
@@ -86,7 +105,7 @@ impl Body {
     /// Fails if no byte comes for so long while one is waited for.
     pub fn silent_for_at_most(mut self, limit: Duration) -> Self {
         if matches!(self.inner, Inner::Incoming(_)) {
-            self.silence = Some(Silence { limit, sleep: None, last: None });
+            self.silence = Some(Silence { limit, sleep: None, since: None });
         }
         self
     }
@@ -110,16 +129,57 @@ impl Body {
         self
     }
 
-    fn passed(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyError> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = match &mut self.inner {
+            Inner::Empty => Poll::Ready(None),
+            Inner::Full(bytes) => {
+                let frame = Frame::data(std::mem::take(bytes));
+                self.inner = Inner::Empty;
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Inner::Incoming(body) => Pin::new(body).poll_frame(context),
+        };
+        match polled {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                self.passed(&mut frame)?;
+                // The last frame of a body of known length is its end: nobody polls once more.
+                if self.is_end_stream() {
+                    self.ended();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Http(error)))),
+            Poll::Ready(None) => {
+                self.ended();
+                Poll::Ready(None)
+            }
+            Poll::Pending => self.waits(context).map(|error| Some(Err(error))),
+        }
+    }
+
+    fn passed(&mut self, frame: &mut Frame<Bytes>) -> Result<(), BodyError> {
         let len = frame.data_ref().map_or(0, Bytes::len);
         self.allowance = self.allowance.checked_sub(len as u64).ok_or(BodyError::TooLarge)?;
         if let Some(silence) = &mut self.silence {
-            silence.broken();
+            silence.since = None;
         }
         if let Some(watch) = &mut self.watch {
-            watch.data(len);
+            match frame.trailers_mut() {
+                None => watch.data(len),
+                Some(trailers) => watch.trailers(trailers),
+            }
         }
         Ok(())
+    }
+
+    fn waits(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
+        if let Some(watch) = &mut self.watch {
+            watch.waiting();
+        }
+        match &mut self.silence {
+            Some(silence) => silence.poll(context).map(BodyError::Silent),
+            None => Poll::Pending,
+        }
     }
 
     fn ended(&mut self) {
@@ -136,34 +196,11 @@ impl HttpBody for Body {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let polled = match &mut this.inner {
-            Inner::Empty => Poll::Ready(None),
-            Inner::Full(bytes) => {
-                let frame = Frame::data(std::mem::take(bytes));
-                this.inner = Inner::Empty;
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Inner::Incoming(body) => Pin::new(body).poll_frame(context),
-        };
-        match polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                this.passed(&frame)?;
-                // The last frame of a body of known length is its end: nobody polls once more.
-                if this.is_end_stream() {
-                    this.ended();
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Http(error)))),
-            Poll::Ready(None) => {
-                this.ended();
-                Poll::Ready(None)
-            }
-            Poll::Pending => match &mut this.silence {
-                Some(silence) => silence.poll(context).map(|limit| Some(Err(BodyError::Silent(limit)))),
-                None => Poll::Pending,
-            },
+        let polled = this.poll_next(context);
+        if let (Poll::Ready(Some(Err(error))), Some(watch)) = (&polled, &mut this.watch) {
+            watch.failed(error);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -188,24 +225,19 @@ impl HttpBody for Body {
 struct Silence {
     limit: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
-    last: Option<Instant>,
+    /// When the wait began. Time in which nobody asked for more does not count.
+    since: Option<Instant>,
 }
 
 impl Silence {
-    fn broken(&mut self) {
-        if self.sleep.is_some() {
-            self.last = Some(Instant::now());
-        }
-    }
-
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
-        let limit = self.limit;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let end = *self.since.get_or_insert_with(Instant::now) + self.limit;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
         while sleep.as_mut().poll(context).is_ready() {
-            match self.last.take() {
-                Some(last) => sleep.as_mut().reset(last + limit),
-                None => return Poll::Ready(limit),
+            if sleep.deadline() >= end {
+                return Poll::Ready(self.limit);
             }
+            sleep.as_mut().reset(end);
         }
         Poll::Pending
     }
@@ -217,10 +249,6 @@ pub async fn read(body: Body, limit: u64) -> Result<Bytes, Reject> {
     if body.is_known_to_exceed(limit) {
         return Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes by its Content-Length")));
     }
-    match body.at_most(limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(BodyError::TooLarge) => Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes"))),
-        Err(BodyError::Silent(_)) => Err(Reason::BodyTimeout.into()),
-        Err(BodyError::Http(error)) => Err(Reject::new(Reason::BadFraming, error.to_string())),
-    }
+    let collected = body.at_most(limit).collect().await.map_err(|error| error.reject())?;
+    Ok(collected.to_bytes())
 }

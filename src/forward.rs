@@ -1,17 +1,17 @@
 //! Step 3: a permitted request to its upstream, and the answer back. Streams both ways.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{HeaderName, HeaderValue, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access_log::Record;
 use crate::authorize::Permit;
-use crate::body::{Body, Watch};
+use crate::body::{Body, BodyError, Watch};
 use crate::headers::{self, Hygiene};
 use crate::metrics::WorkerMetrics;
 use crate::peer::Peer;
@@ -64,8 +64,14 @@ impl Forwarder {
         let (request, progress) = self.limit_body(request)?;
         let sending = pin!(upstream.send(worker, metrics, request));
         let limit = upstream.settings.response_timeout;
-        let (mut response, lease) = answer_within(limit, progress.as_deref(), sending).await?;
+        let answered = answer_within(limit, progress.as_deref(), sending).await;
+        // Where the request's own body broke off, that is the reason, whatever the upstream made of it.
+        let body_failure = || progress.as_ref().and_then(|progress| progress.failure());
+        let (mut response, lease) = answered.map_err(|reject| body_failure().unwrap_or(reject))?;
 
+        if !headers::is_framed_plainly(response.headers()) {
+            return Err(Reject::new(Reason::UpstreamBroken, "a transfer coding other than chunked"));
+        }
         let tunnel = tunnel::agreed(websocket, &mut response)?;
         headers::clean_response(response.headers_mut());
         if tunnel.is_some() {
@@ -102,8 +108,8 @@ impl Forwarder {
         if request.body().is_end_stream() {
             return Ok((request.map(|_| Body::empty()), None));
         }
-        let progress = Arc::new(Progress { start: Instant::now(), last: AtomicU64::new(0) });
-        let watch = Box::new(progress.clone());
+        let progress = Arc::new(Progress::begin());
+        let watch = Box::new(Upload { progress: progress.clone(), hygiene: self.hygiene.clone() });
         let limit = |body| Body::incoming(body).at_most(self.body_size).silent_for_at_most(self.body_idle);
         Ok((request.map(|body| limit(body).watched_by(watch)), Some(progress)))
     }
@@ -134,26 +140,74 @@ fn address(request: &mut Request<Incoming>, upstream: &Upstream, host: HeaderVal
     }
 }
 
-/// When the request's body last moved.
+/// How far the request's body has come.
 struct Progress {
     start: Instant,
-    /// Milliseconds after `start`.
+    /// When it last moved, in milliseconds after `start`.
     last: AtomicU64,
+    /// Is it the client who keeps us waiting?
+    client_owes: AtomicBool,
+    /// Why it broke off.
+    failure: Mutex<Option<Reject>>,
 }
 
-impl Watch for Arc<Progress> {
-    fn data(&mut self, _len: usize) {
+impl Progress {
+    fn begin() -> Self {
+        let (last, client_owes, failure) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(None));
+        Progress { start: Instant::now(), last, client_owes, failure }
+    }
+
+    fn failure(&self) -> Option<Reject> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn moved(&self) {
         let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(millis, Ordering::Relaxed);
+        self.client_owes.store(false, Ordering::Relaxed);
+    }
+
+    /// What is left of the upstream's time.
+    fn time_left(&self, limit: Duration) -> Duration {
+        if self.client_owes.load(Ordering::Relaxed) {
+            // `body_idle` decides how long a client may be silent.
+            return limit;
+        }
+        let moved = self.start + Duration::from_millis(self.last.load(Ordering::Relaxed));
+        (moved + limit).saturating_duration_since(Instant::now())
+    }
+}
+
+/// Watches the request's body on its way up.
+struct Upload {
+    progress: Arc<Progress>,
+    hygiene: Arc<Hygiene>,
+}
+
+impl Watch for Upload {
+    fn data(&mut self, _len: usize) {
+        self.progress.moved();
+    }
+
+    fn waiting(&mut self) {
+        self.progress.client_owes.store(true, Ordering::Relaxed);
+    }
+
+    fn trailers(&mut self, trailers: &mut HeaderMap) {
+        self.hygiene.clean_trailers(trailers);
+    }
+
+    fn failed(&mut self, error: &BodyError) {
+        *self.progress.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
     }
 
     fn end(&mut self) {
-        self.data(0);
+        self.progress.moved();
     }
 }
 
-/// Waits so long for the head of the answer, counted from the last movement of the request's body: a long upload is not a
-/// slow upstream.
+/// Waits so long for the head of the answer, counted from the last movement of the request's body: neither a long upload
+/// nor a slow client is a slow upstream.
 async fn answer_within(
     limit: Duration,
     progress: Option<&Progress>,
@@ -165,9 +219,7 @@ async fn answer_within(
         match tokio::time::timeout(wait, sending.as_mut()).await {
             Ok(answer) => return Ok(answer?),
             Err(_) => {
-                let moved = progress
-                    .map(|progress| progress.start + Duration::from_millis(progress.last.load(Ordering::Relaxed)));
-                wait = moved.map_or(Duration::ZERO, |moved| (moved + limit).saturating_duration_since(Instant::now()));
+                wait = progress.map_or(Duration::ZERO, |progress| progress.time_left(limit));
                 if wait.is_zero() {
                     return Err(Reject::new(
                         Reason::UpstreamTimeout,

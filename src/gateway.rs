@@ -18,13 +18,14 @@ use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
+use crate::headers;
 use crate::ids::RequestIds;
 use crate::keyring::Keyring;
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::path::CanonicalPath;
 use crate::peer::Peer;
-use crate::reject::Reject;
+use crate::reject::{Reason, Reject};
 use crate::respond;
 use crate::route::{Action, RouteTable};
 use crate::target;
@@ -89,7 +90,10 @@ impl Gateway {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        // Before anything else is believed: one host and one path, or none.
+        // Before anything else is believed: one framing, one host and one path, or none.
+        if !headers::is_framed_plainly(request.headers()) {
+            return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
+        }
         let host = target::host(&request, self.uri_size)?;
         record.host = Some(host.clone());
         let uri = request.uri().clone();

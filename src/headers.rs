@@ -93,6 +93,16 @@ impl Hygiene {
         }
     }
 
+    /// Trailers may not say what headers may not: there are backends that put them among the headers.
+    pub fn clean_trailers(&self, trailers: &mut HeaderMap) {
+        let condemned =
+            |name: &&HeaderName| is_hop_by_hop(name) || NEVER_NOMINATED.contains(name) || self.is_ours(name);
+        let condemned: Vec<HeaderName> = trailers.keys().filter(condemned).cloned().collect();
+        for name in condemned {
+            trailers.remove(name);
+        }
+    }
+
     /// Is this name, however spelled, one that only the gateway may set?
     fn is_ours(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
@@ -138,6 +148,14 @@ pub fn join_cookies(headers: &mut HeaderMap) {
     if let Ok(joined) = HeaderValue::from_bytes(&values.join(&b"; "[..])) {
         headers.insert(header::COOKIE, joined);
     }
+}
+
+/// Is the body chunked and nothing else, if it is coded for its transfer at all? hyper decodes `chunked`, whatever stands
+/// before it: what it hands over from `gzip, chunked` is compressed, and nobody would say so any more.
+pub fn is_framed_plainly(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let plain = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    plain && codings.next().is_none()
 }
 
 /// Removes what concerned the connection to the upstream only.

@@ -162,6 +162,18 @@ impl Reject {
     }
 }
 
+/// An error and what led to it, for the log: libraries tell little in the first line.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 impl From<Reason> for Reject {
     fn from(reason: Reason) -> Self {
         Reject::new(reason, "")

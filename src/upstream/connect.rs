@@ -16,6 +16,11 @@ use super::{Failure, Protocol, ServerSettings, Settings};
 use crate::body::Body;
 use crate::{socket, tls};
 
+/// What an HTTP/2 backend may send on one stream before the client has read it.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// RFC 9113 section 6.9.1.
+const LARGEST_WINDOW: u32 = (1 << 31) - 1;
+
 /// How to reach one server.
 pub(super) struct Dialer {
     host: String,
@@ -23,6 +28,8 @@ pub(super) struct Dialer {
     /// For what is told about it.
     name: String,
     timeout: Duration,
+    /// Requests at once on an HTTP/2 connection.
+    streams: usize,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
@@ -41,7 +48,7 @@ impl Dialer {
             }
         };
         let (host, port, name) = (server.host.clone(), server.port, server.authority());
-        Ok(Dialer { host, port, name, timeout: settings.connect_timeout, tls })
+        Ok(Dialer { host, port, name, timeout: settings.connect_timeout, streams: settings.connections, tls })
     }
 
     // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
@@ -61,8 +68,8 @@ impl Dialer {
     pub(super) async fn dial_http2(&self) -> Result<http2::SendRequest<Body>, Failure> {
         self.in_time(Box::pin(async {
             match self.connect().await? {
-                Connected::Plain(stream) => speak_http2(stream).await,
-                Connected::Tls(stream) => speak_http2(*stream).await,
+                Connected::Plain(stream) => self.speak_http2(stream).await,
+                Connected::Tls(stream) => self.speak_http2(*stream).await,
             }
         }))
         .await
@@ -87,6 +94,26 @@ impl Dialer {
         let stream = connector.connect(name.clone(), stream).await.map_err(fault)?;
         Ok(Connected::Tls(Box::new(stream)))
     }
+
+    async fn speak_http2<S>(&self, stream: S) -> Result<http2::SendRequest<Body>, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let window = u64::from(STREAM_WINDOW).saturating_mul(self.streams as u64);
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            // A backend that vanished without a word would otherwise hold every later request.
+            .keep_alive_interval(Duration::from_secs(10))
+            .keep_alive_timeout(Duration::from_secs(10))
+            .initial_stream_window_size(STREAM_WINDOW)
+            // Every stream's window fits in: clients that do not read hold up no other.
+            .initial_connection_window_size(u32::try_from(window).unwrap_or(u32::MAX).min(LARGEST_WINDOW))
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(Failure::broken)?;
+        tokio::spawn(async move { connection.await.ok() });
+        Ok(sender)
+    }
 }
 
 enum Connected {
@@ -98,24 +125,8 @@ async fn speak_http1<S>(stream: S) -> Result<http1::SendRequest<Body>, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Failure::Broken)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Failure::broken)?;
     // An error of the connection is the error of the request on it; there is nobody else to tell.
     tokio::spawn(async move { connection.with_upgrades().await.ok() });
-    Ok(sender)
-}
-
-async fn speak_http2<S>(stream: S) -> Result<http2::SendRequest<Body>, Failure>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        // A backend that vanished without a word would otherwise hold every later request.
-        .keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(10))
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(Failure::Broken)?;
-    tokio::spawn(async move { connection.await.ok() });
     Ok(sender)
 }

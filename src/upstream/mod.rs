@@ -16,9 +16,9 @@ use http::uri::Scheme;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
-use crate::body::{Body, BodyError};
+use crate::body::Body;
 use crate::metrics::WorkerMetrics;
-use crate::reject::{Reason, Reject};
+use crate::reject::{Reason, Reject, with_causes};
 
 pub use pool::{Lease, Server};
 
@@ -117,17 +117,21 @@ impl Upstream {
 }
 
 /// Why an upstream gave no answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Failure {
     Connect(String),
     ConnectTimeout(String),
     /// `connections` are in use, and none became free in time.
     Busy(String),
     /// It closed, reset, or spoke something else than HTTP.
-    Broken(hyper::Error),
+    Broken(String),
 }
 
 impl Failure {
+    fn broken(error: hyper::Error) -> Self {
+        Failure::Broken(with_causes(&error))
+    }
+
     fn is_connect(&self) -> bool {
         matches!(self, Failure::Connect(_) | Failure::ConnectTimeout(_) | Failure::Busy(_))
     }
@@ -136,16 +140,8 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Connect(text) | Failure::ConnectTimeout(text) | Failure::Busy(text) => f.write_str(text),
-            Failure::Broken(error) => {
-                write!(f, "{error}")?;
-                let mut cause = std::error::Error::source(error);
-                while let Some(error) = cause {
-                    write!(f, ": {error}")?;
-                    cause = error.source();
-                }
-                Ok(())
-            }
+            Failure::Connect(text) | Failure::ConnectTimeout(text) => f.write_str(text),
+            Failure::Busy(text) | Failure::Broken(text) => f.write_str(text),
         }
     }
 }
@@ -156,13 +152,7 @@ impl From<Failure> for Reject {
             Failure::Connect(_) => Reason::UpstreamConnect,
             Failure::ConnectTimeout(_) => Reason::UpstreamConnectTimeout,
             Failure::Busy(_) => Reason::UpstreamBusy,
-            // hyper reports a fault of the request's own body as the connection's: the client's fault, not the upstream's.
-            Failure::Broken(error) => match std::error::Error::source(error).and_then(|cause| cause.downcast_ref()) {
-                Some(BodyError::TooLarge) => Reason::BodyTooLarge,
-                Some(BodyError::Silent(_)) => Reason::BodyTimeout,
-                Some(BodyError::Http(_)) => Reason::BadFraming,
-                None => Reason::UpstreamBroken,
-            },
+            Failure::Broken(_) => Reason::UpstreamBroken,
         };
         Reject::new(reason, failure.to_string())
     }

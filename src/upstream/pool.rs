@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, Request, Uri, Version};
 use http_body::Body as _;
-use hyper::client::conn::http1;
+use hyper::client::conn::{http1, http2};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::Dialer;
@@ -29,8 +29,7 @@ pub struct Server {
 struct WorkerPool {
     /// HTTP/1 connections without a request, the last used one on top.
     idle: Mutex<Vec<Idle>>,
-    /// The one HTTP/2 connection.
-    shared: tokio::sync::Mutex<Option<hyper::client::conn::http2::SendRequest<Body>>>,
+    shared: tokio::sync::Mutex<Shared>,
     /// Requests that may be under way.
     places: Arc<Semaphore>,
 }
@@ -38,6 +37,14 @@ struct WorkerPool {
 struct Idle {
     sender: http1::SendRequest<Body>,
     since: Instant,
+}
+
+/// The one HTTP/2 connection.
+#[derive(Default)]
+struct Shared {
+    sender: Option<http2::SendRequest<Body>>,
+    /// Why it could not be opened, the last time.
+    failure: Option<(Instant, Failure)>,
 }
 
 /// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
@@ -100,19 +107,23 @@ impl Server {
         mut request: Request<Body>,
         place: OwnedSemaphorePermit,
     ) -> Result<Answer, Unsent> {
-        while let Some((mut sender, age)) = self.take_idle(worker).await {
+        while let Some((mut sender, age)) = self.take_idle(worker) {
             let copy = (age > FRESH).then(|| copy_if_repeatable(&request)).flatten();
-            match sender.try_send_request(request).await {
+            let mut error = match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, self.lease(worker, Some(sender), place))),
-                Err(mut error) => match error.take_message().or(copy) {
-                    // The connection was closed under us before the request got out, or without a byte of an answer to
-                    // a request that may be repeated.
-                    Some(unsent) => {
-                        metrics.upstream_retries.one();
-                        request = unsent;
-                    }
-                    None => return Err((Failure::Broken(error.into_error()), None)),
-                },
+                Err(error) => error,
+            };
+            let unsent = error.take_message();
+            let is_certain = unsent.is_some();
+            // The connection was closed under us: before the request got out, or without an answer to a request that may
+            // be repeated, once.
+            request = match unsent.or(copy.filter(|_| broke_off(error.error()))) {
+                Some(request) => request,
+                None => return Err((Failure::broken(error.into_error()), None)),
+            };
+            metrics.upstream_retries.one();
+            if !is_certain {
+                break;
             }
         }
         let mut sender = match self.dialer.dial_http1().await {
@@ -122,7 +133,7 @@ impl Server {
         metrics.upstream_connects.one();
         match sender.try_send_request(request).await {
             Ok(response) => Ok((response, self.lease(worker, Some(sender), place))),
-            Err(error) => Err((Failure::Broken(error.into_error()), None)),
+            Err(error) => Err((Failure::broken(error.into_error()), None)),
         }
     }
 
@@ -130,25 +141,54 @@ impl Server {
         self: &Arc<Self>,
         worker: usize,
         metrics: &WorkerMetrics,
-        request: Request<Body>,
+        mut request: Request<Body>,
         place: OwnedSemaphorePermit,
     ) -> Result<Answer, Unsent> {
-        // Held while dialling: requests that arrive meanwhile share the one connection.
-        let mut shared = self.workers[worker].shared.lock().await;
-        let mut sender = match shared.as_ref().filter(|sender| !sender.is_closed()) {
-            Some(sender) => sender.clone(),
-            None => match self.dialer.dial_http2().await {
-                Ok(sender) => {
-                    metrics.upstream_connects.one();
-                    shared.insert(sender).clone()
-                }
+        let mut is_first = true;
+        loop {
+            let mut sender = match self.shared_connection(worker, metrics).await {
+                Ok(sender) => sender,
                 Err(failure) => return Err((failure, Some(Box::new(request)))),
-            },
-        };
-        drop(shared);
-        match sender.try_send_request(request).await {
-            Ok(response) => Ok((response, self.lease(worker, None, place))),
-            Err(error) => Err((Failure::Broken(error.into_error()), None)),
+            };
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, self.lease(worker, None, place))),
+                Err(mut error) => match error.take_message().filter(|_| is_first) {
+                    // The connection was closed under us before the request got out.
+                    Some(unsent) => {
+                        metrics.upstream_retries.one();
+                        self.workers[worker].shared.lock().await.sender = None;
+                        (request, is_first) = (unsent, false);
+                    }
+                    None => return Err((Failure::broken(error.into_error()), None)),
+                },
+            }
+        }
+    }
+
+    /// The HTTP/2 connection, opened if there is none.
+    async fn shared_connection(
+        &self,
+        worker: usize,
+        metrics: &WorkerMetrics,
+    ) -> Result<http2::SendRequest<Body>, Failure> {
+        let asked = Instant::now();
+        // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
+        let mut shared = self.workers[worker].shared.lock().await;
+        if let Some(sender) = shared.sender.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok(sender.clone());
+        }
+        if let Some((_, failure)) = shared.failure.as_ref().filter(|(when, _)| *when > asked) {
+            return Err(failure.clone());
+        }
+        match self.dialer.dial_http2().await {
+            Ok(sender) => {
+                metrics.upstream_connects.one();
+                Ok(shared.sender.insert(sender).clone())
+            }
+            Err(failure) => {
+                shared.failure = Some((Instant::now(), failure.clone()));
+                Err(failure)
+            }
         }
     }
 
@@ -166,27 +206,21 @@ impl Server {
 
     /// The idle connection that was used last, and for how long it lay idle. Last in, first out: the others grow old and
     /// are closed when they are found.
-    async fn take_idle(&self, worker: usize) -> Option<(http1::SendRequest<Body>, Duration)> {
-        loop {
-            let Idle { mut sender, since } = self.pop_idle(worker)?;
+    fn take_idle(&self, worker: usize) -> Option<(http1::SendRequest<Body>, Duration)> {
+        let mut idle = self.idle(worker);
+        while let Some(Idle { sender, since }) = idle.pop() {
             let age = since.elapsed();
             if age > self.idle_timeout {
                 // Everything below it is older still.
-                self.idle(worker).clear();
+                idle.clear();
                 return None;
             }
+            // One that is not ready is closed, or still busy with an upload that was answered before its end.
             if sender.is_ready() {
                 return Some((sender, age));
             }
-            // Its last answer was read to the end; hyper has only not been round to see that. Or it is closed.
-            if !sender.is_closed() && sender.ready().await.is_ok() {
-                return Some((sender, age));
-            }
         }
-    }
-
-    fn pop_idle(&self, worker: usize) -> Option<Idle> {
-        self.idle(worker).pop()
+        None
     }
 
     fn idle(&self, worker: usize) -> MutexGuard<'_, Vec<Idle>> {
@@ -201,6 +235,12 @@ impl Server {
     ) -> Lease {
         Lease { sender, server: self.clone(), worker, _place: place }
     }
+}
+
+/// Did the connection end before there was an answer?
+fn broke_off(error: &hyper::Error) -> bool {
+    let is_io = std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
+    error.is_incomplete_message() || error.is_closed() || (is_io && !error.is_parse())
 }
 
 /// A second copy of a request that nobody minds getting twice: idempotent, without a body, and no upgrade.

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
+use tempfile::TempDir;
 
+use crate::support::program::Served;
 use crate::support::session::{self, Session};
-use crate::support::{Gateway, Process, Upstream};
+use crate::support::{Gateway, Upstream};
 
 const MIB: usize = 1 << 20;
 
@@ -42,15 +44,18 @@ async fn a_large_body_takes_no_more_memory_than_a_small_one() {
     const LARGE: usize = 32 * MIB;
     const SPARE: usize = 10 * MIB;
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Process::serve(upstream.address, &format!("protocol = \"{protocol}\""));
+        let folder = TempDir::new().expect("a temporary folder");
+        let text = Gateway::open_text(upstream.address, &format!("protocol = \"{protocol}\""));
+        std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
+        let gateway = Served::start(folder.path());
         for version in [Version::HTTP_11, Version::HTTP_2] {
-            let mut session = Session::of(version, gateway.address()).await;
+            let mut session = Session::of(version, gateway.addresses[0]).await;
             assert_eq!(upload(&mut session, MIB).await, MIB);
             assert_eq!(download(&mut session, MIB).await, MIB);
-            let before = gateway.peak_memory();
+            let before = gateway.program.peak_memory();
             assert_eq!(upload(&mut session, LARGE).await, LARGE);
             assert_eq!(download(&mut session, LARGE).await, LARGE);
-            let grown = gateway.peak_memory() - before;
+            let grown = gateway.program.peak_memory() - before;
             assert!(grown < SPARE, "{version:?} to {protocol}: {grown} bytes more");
         }
     }

@@ -59,7 +59,7 @@ async fn trailers_pass_both_ways() {
     for (upstream, protocol) in backends() {
         let gateway = Gateway::open(upstream.address, protocol);
         for version in [Version::HTTP_11, Version::HTTP_2] {
-            let mut session = Session::of(version, gateway.address()).await;
+            let session = Session::of(version, gateway.address()).await;
             let (pieces, body) = session::streamed();
             let request = Request::post("/trailers").header("te", "trailers").header("trailer", "x-digest").body(body);
             let sending = tokio::spawn(session.sender().send(request.expect("a request")));

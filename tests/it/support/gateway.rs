@@ -76,8 +76,13 @@ impl Gateway {
 
     /// Asks nobody for a token: for stories that are about something else. `more` begins inside the `[[upstream]]`.
     pub fn open(upstream: SocketAddr, more: &str) -> Gateway {
+        Self::from_text(Self::open_text(upstream, more))
+    }
+
+    /// The configuration that [`Gateway::open`] uses.
+    pub fn open_text(upstream: SocketAddr, more: &str) -> String {
         let public = "[[route]]\npath = \"/\"\npublic = true\n";
-        Self::from_text(Self::text(&upstream.to_string(), &format!("{more}\n{public}")))
+        Self::text(&upstream.to_string(), &format!("{more}\n{public}"))
     }
 
     pub fn from_text(text: String) -> Gateway {
@@ -111,7 +116,7 @@ impl Gateway {
 
     /// As [`Gateway::restart`], after an edit of the configuration.
     pub fn restart_with(mut self, edit: impl FnOnce(String) -> String) -> Gateway {
-        self.running.take();
+        self.drain();
         let mut restarted = Self::in_folder(edit(self.text.clone()), self.folder.clone(), self.clock.clone());
         restarted.secrets = self.secrets.clone();
         restarted
@@ -198,6 +203,12 @@ impl Gateway {
         self.client().bearer(bearer).delete(&format!("/token/{token_id}")).await
     }
 
+    /// Begins to end in order, on a thread of its own, as clients in this test have their part in it.
+    pub fn begin_drain(&mut self) -> std::thread::JoinHandle<()> {
+        let running = self.running.take().expect("the gateway runs");
+        std::thread::spawn(|| running.drain())
+    }
+
     /// What a request with this access token is answered.
     pub async fn status_of(&self, access: &str) -> u16 {
         self.client().bearer(access).get("/").await.status.as_u16()
@@ -207,12 +218,6 @@ impl Gateway {
     pub fn end_without_a_token_in_the_log(mut self) {
         self.drain();
         self.secrets.assert_absent_from("the access log", &self.file("access.log"));
-    }
-
-    /// Begins to end in order, on a thread of its own, as clients in this test have their part in it.
-    pub fn begin_drain(&mut self) -> std::thread::JoinHandle<()> {
-        let running = self.running.take().expect("the gateway runs");
-        std::thread::spawn(|| running.drain())
     }
 
     /// The lines of the access log, once it has at least `count`. The writer is asked by draining or by waiting for it.

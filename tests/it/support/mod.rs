@@ -4,7 +4,6 @@
 pub mod client;
 pub mod clock;
 pub mod gateway;
-pub mod process;
 pub mod program;
 pub mod scripted;
 pub mod secrets;
@@ -15,9 +14,7 @@ pub mod wire;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
-pub use process::Process;
 pub use scripted::Scripted;
 pub use secrets::Secrets;
-pub use session::Session;
 pub use upstream::Upstream;
 pub use wire::Wire;

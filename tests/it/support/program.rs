@@ -58,6 +58,14 @@ impl Program {
         self.child.id()
     }
 
+    /// The most memory that it ever had, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line about memory");
+        let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kib * 1024
+    }
+
     /// Everything it has written to standard output, once that has a line with `mark` in it.
     pub fn stdout_with(&self, mark: &str) -> String {
         self.stdout.once_it_has(mark)

@@ -13,10 +13,12 @@
 //! | `/swallow` | how many bytes the body had; it is not remembered |
 //! | `/mirror` | the body, piece by piece as it comes |
 //! | `/early` | 200 `early`, before the body is read |
+//! | `/goaway` | 200 `hello`, and the end of an HTTP/2 connection |
 //! | `/ws` | a WebSocket that echoes |
 //! | anything else | 200 `hello`, or the request's body if it had one |
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
@@ -84,6 +86,10 @@ impl Upstream {
         Self::launch(address, false)
     }
 
+    pub fn http2_at(address: SocketAddr) -> Upstream {
+        Self::launch(&address.to_string(), true)
+    }
+
     fn launch(address: &str, http2: bool) -> Upstream {
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let connections: Arc<Mutex<usize>> = Arc::default();
@@ -128,11 +134,24 @@ async fn accept(listener: TcpListener, http2: bool, seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 async fn serve(stream: TcpStream, http2: bool, seen: Arc<Mutex<Vec<Seen>>>) {
-    let service = service_fn(move |request| answer(request, seen.clone()));
+    let goodbye = Arc::new(Notify::new());
+    let asked = goodbye.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        if request.uri().path() == "/goaway" {
+            asked.notify_one();
+        }
+        answer(request, seen.clone())
+    });
     let io = TokioIo::new(stream);
     // A test that ends leaves its connections as they are.
     if http2 {
-        let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await;
+        let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let mut connection = pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = goodbye.notified() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
     } else {
         let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).with_upgrades().await;
     }
