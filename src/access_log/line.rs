@@ -147,22 +147,20 @@ impl Second {
 }
 
 /// The path, with every segment cut where a token begins: clients put them there, by right (`DELETE /token/…` takes a refresh
-/// token) or by mistake. Escapes hide nothing: the segment that a client escaped is the one that it meant.
+/// token) or by mistake. Escapes hide nothing: an escaped token is as good as a plain one.
 fn without_tokens(path: &str) -> Cow<'_, str> {
-    const BEGINNINGS: [&[u8]; 2] = [b"bwr1_", b"eyJ"];
-    let token_at = |segment: &[u8]| {
-        let begins = |at: &usize| BEGINNINGS.iter().any(|beginning| segment[*at..].starts_with(beginning));
-        (0..segment.len()).find(begins)
+    const BEGINNINGS: [&str; 2] = ["bwr1_", "eyJ"];
+    let begins_in = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        let first = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning)).min();
+        first.map(|at| text[..at].to_owned())
     };
-    if token_at(&decode(path.as_bytes())).is_none() {
+    if begins_in(&decode(path.as_bytes())).is_none() {
         return Cow::Borrowed(path);
     }
-    let cut = |segment: &str| {
-        let decoded = decode(segment.as_bytes());
-        match token_at(&decoded) {
-            Some(at) => format!("{}[token]", String::from_utf8_lossy(&decoded[..at])),
-            None => segment.to_owned(),
-        }
+    let cut = |segment: &str| match begins_in(&decode(segment.as_bytes())) {
+        Some(before) => format!("{before}[token]"),
+        None => segment.to_owned(),
     };
     Cow::Owned(path.split('/').map(cut).collect::<Vec<_>>().join("/"))
 }
@@ -198,6 +196,21 @@ mod tests {
         assert_eq!(json["complete"], false);
         assert_eq!(json["user_agent"], "a\"b\u{fffd}");
         assert!(!line.contains("secret") && line.matches('\n').count() == 1, "{line}");
+    }
+
+    #[test]
+    fn a_path_is_cut_where_a_token_begins_however_it_is_spelled() {
+        for (path, logged) in [
+            ("/a/b%20c", "/a/b%20c"),
+            ("/a/x-eyJsecret/b", "/a/x-[token]/b"),
+            ("/a/eyJsecret.bwr1_secret", "/a/[token]"),
+            ("/a/bwr1_secret.eyJsecret", "/a/[token]"),
+            ("/a/%62wr1_secret/b%20c", "/a/[token]/b%20c"),
+            ("/%C3%A9%65%79Jsecret", "/é[token]"),
+            ("/a%2FeyJsecret", "/a/[token]"),
+        ] {
+            assert_eq!(without_tokens(path), logged, "{path}");
+        }
     }
 
     #[test]

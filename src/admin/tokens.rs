@@ -147,7 +147,7 @@ async fn list(admin: &Admin, subject: &str) -> Result<Response<Body>, Reject> {
 
 async fn revoke_one(admin: &Admin, parameter: &str) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
-    admin.broker.revoke_by(family, RevokedBy::Admin, admin.clock.now()).await?;
+    admin.broker.revoke_by(family, RevokedBy::Admin, None, admin.clock.now()).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 

@@ -30,14 +30,21 @@ impl Broker {
             true => RevokedBy::Admin,
             false => RevokedBy::Owner(token.subject.clone()),
         };
-        self.revoke_by(family, by, now).await
+        self.revoke_by(family, by, Some(&token.subject), now).await
     }
 
-    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, now: UnixTime) -> Result<(), Reject> {
+    /// `who`: the subject that asked, for the audit; `None` for the admin listener, which knows no subjects.
+    pub async fn revoke_by(
+        &self,
+        family: TokenId,
+        by: RevokedBy,
+        who: Option<&str>,
+        now: UnixTime,
+    ) -> Result<(), Reject> {
         let reason = by.reason().as_str();
         match self.store.revoke_family(family, by, now).await? {
             RevokeOutcome::Revoked => {
-                tracing::info!(target: "audit", event = "token.revoked", token_id = %family, reason);
+                tracing::info!(target: "audit", event = "token.revoked", token_id = %family, reason, by = who);
                 Ok(())
             }
             RevokeOutcome::AlreadyDead => Ok(()),

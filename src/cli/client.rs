@@ -1,6 +1,7 @@
 //! Calls to the admin listener of a running gateway.
 
 use std::fs;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -16,6 +17,9 @@ use tokio_rustls::TlsConnector;
 use crate::admin::{SecretSource, Settings};
 use crate::tls;
 
+/// Longer than a gateway takes for any answer; without an end to it a command would wait for a stuck disk for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// One request to the admin API; the JSON of a 2xx answer, or what went wrong.
 pub(super) fn call(admin: &Settings, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -28,7 +32,9 @@ pub(super) fn call(admin: &Settings, method: Method, path: &str, body: Option<&V
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
         .map_err(|error| error.to_string())?;
-    let (status, answer) = runtime.block_on(send(admin, request))?;
+    let answered = runtime.block_on(async { tokio::time::timeout(PATIENCE, send(admin, request)).await });
+    let late = |_| format!("the gateway at {} did not answer within {}s", admin.address, PATIENCE.as_secs());
+    let (status, answer) = answered.map_err(late)??;
     if status.is_success() {
         return Ok(answer);
     }
@@ -42,18 +48,19 @@ async fn send(admin: &Settings, request: Request<Full<Bytes>>) -> Result<(Status
         format!("no gateway answers at admin.address {address}: {error}; is it running with this configuration?")
     };
     let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-    match trusted_file(&admin.tls) {
+    match certificate(&admin.tls) {
         None => exchange(stream, request).await,
         Some(file) => {
-            let connector = TlsConnector::from(tls::client_config(Some(&file), &[])?);
+            let connector = TlsConnector::from(tls::client_config_for(&file)?);
             let stream = connector.connect(ServerName::from(address.ip()), stream).await.map_err(unreachable)?;
             exchange(stream, request).await
         }
     }
 }
 
-/// The certificate that the listener shows: whoever can read the configuration knows it.
-fn trusted_file(settings: &tls::Settings) -> Option<std::path::PathBuf> {
+/// The certificate that the listener shows: whoever can read the configuration knows it. By an address, which says no name,
+/// it is the first.
+fn certificate(settings: &tls::Settings) -> Option<std::path::PathBuf> {
     match settings {
         tls::Settings::Off => None,
         tls::Settings::SelfSigned { folder } => Some(tls::CertificateFiles::self_signed(folder).certificate),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::serve::wait_for_the_end;
+use super::serve::Signals;
 use super::{Failed, echo};
 use crate::app::{self, Running};
 use crate::broker::TokenPair;
@@ -17,6 +17,8 @@ use crate::config::{self, Probe};
 use crate::tls::CertificateFiles;
 
 pub(super) fn demo() -> Result<(), Failed> {
+    // First of all: whenever it is ended, the folder goes with it.
+    let mut signals = Signals::catch()?;
     let folder = Folder::make().map_err(|error| format!("no temporary folder can be made: {error}"))?;
     let backend = echo::start().map_err(|error| format!("the echo backend cannot start: {error}"))?;
     let text = configuration(backend);
@@ -27,7 +29,7 @@ pub(super) fn demo() -> Result<(), Failed> {
     let running = app::start(config, clock.clone()).map_err(|error| error.to_string())?;
     let pair = issue(&running, &*clock)?;
     print_page(&running, &pair, &folder.0);
-    wait_for_the_end(None)?;
+    signals.next();
     running.drain();
     Ok(())
 }
@@ -71,13 +73,13 @@ fn print_page(running: &Running, pair: &TokenPair, folder: &Path) {
     let port = running.addresses.first().map_or(8443, SocketAddr::port);
     let url = format!("https://localhost:{port}");
     let certificate = CertificateFiles::self_signed(&folder.join("tls")).certificate;
-    let curl = format!("curl -sS -i --cacert {}", certificate.display());
+    let curl = format!("curl -sS -i --cacert {}", quoted(&certificate.display().to_string()));
     let bearer = format!("-H 'Authorization: Bearer {}'", pair.access_token);
     let refresh = json!({ "refreshToken": pair.refresh_token });
     let token_id = pair.token_id.map(|id| id.to_string()).unwrap_or_default();
     println!(
         "bearward is running at {url}, in front of a small echo backend.
-Its files are in {folder} until you press Ctrl-C: gateway.toml, the store, the keys, access.log.
+Its files are in {folder}: gateway.toml, the store, the keys, access.log.
 
 A token pair for alice:
   access token   {access}
@@ -100,11 +102,18 @@ Paste these into another terminal, one after the other.
 
 # So the first request is refused from now on:
 {curl} {bearer} {url}/orders/1
-",
+
+Ctrl-C ends it and removes its files.",
         folder = folder.display(),
         access = pair.access_token,
         refresh_token = pair.refresh_token,
     );
+}
+
+/// One word of a shell, whatever is in it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// A private folder that is removed when the demo ends.

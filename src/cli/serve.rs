@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Failed, load};
 use crate::app::{self, Running};
@@ -12,13 +13,19 @@ use crate::config::{self, Probe};
 
 pub(super) fn serve(file: &Path) -> Result<(), Failed> {
     let config = load(file, Probe::Addresses)?;
+    let mut signals = Signals::catch()?;
     let running = app::start(config, Arc::new(SystemClock)).map_err(|error| Failed::Running(error.to_string()))?;
     for address in &running.addresses {
         tracing::info!(%address, "listening");
     }
     tracing::info!(address = %running.admin_address, "admin listening");
     notify(sd_notify::NotifyState::Ready);
-    let ended_by = wait_for_the_end(Some(&|| reload(file, &running)))?;
+    let ended_by = loop {
+        match signals.next() {
+            "SIGHUP" => reload(file, &running),
+            ended_by => break ended_by,
+        }
+    };
     tracing::info!(signal = ended_by, "draining");
     notify(sd_notify::NotifyState::Stopping);
     running.drain();
@@ -46,26 +53,36 @@ fn reload(file: &Path, running: &Running) {
     }
 }
 
-/// Waits for SIGTERM or SIGINT. SIGHUP does `on_hang_up` and waits on; without one it ends the wait as well.
-pub(super) fn wait_for_the_end(on_hang_up: Option<&dyn Fn()>) -> Result<&'static str, String> {
-    let fault = |error: std::io::Error| format!("signals cannot be waited for: {error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
-    // Inside the runtime: signals are received by its driver.
-    let _inside = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate()).map_err(fault)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(fault)?;
-    let mut hung_up = signal(SignalKind::hangup()).map_err(fault)?;
-    loop {
-        let ended = runtime.block_on(async {
+/// SIGTERM, SIGINT and SIGHUP, caught from the moment that this is made: one that comes during the start waits for its end,
+/// and is heeded then.
+pub(super) struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    pub(super) fn catch() -> Result<Self, String> {
+        let fault = |error: std::io::Error| format!("signals cannot be waited for: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
+        // Inside the runtime: signals are received by its driver.
+        let inside = runtime.enter();
+        let [terminate, interrupt, hang_up] =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        drop(inside);
+        let (terminate, interrupt) = (terminate.map_err(fault)?, interrupt.map_err(fault)?);
+        Ok(Signals { terminate, interrupt, hang_up: hang_up.map_err(fault)?, runtime })
+    }
+
+    /// Waits for one of them. Answers its name.
+    pub(super) fn next(&mut self) -> &'static str {
+        self.runtime.block_on(async {
             tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-                _ = hung_up.recv() => "SIGHUP",
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.hang_up.recv() => "SIGHUP",
             }
-        });
-        match on_hang_up {
-            Some(hang_up) if ended == "SIGHUP" => hang_up(),
-            _ => return Ok(ended),
-        }
+        })
     }
 }

@@ -5,7 +5,9 @@
 mod access_log;
 mod admin;
 mod authenticate;
+mod cli;
 mod config;
+mod demo;
 mod deploy;
 mod drain;
 mod floors;

@@ -132,9 +132,9 @@ fn an_authority_is_only_of_use_with_https() {
 #[test]
 fn the_keys_of_an_issuer_have_to_be_there() {
     let folder = folder();
-    write(&folder, "good.json", &Mint::new(Algorithm::ES256).jwks());
-    write(&folder, "32.secret", &"s".repeat(32));
-    write(&folder, "31.secret", &"s".repeat(31));
+    write(&folder, "good.json", Mint::new(Algorithm::ES256).jwks());
+    write(&folder, "32.secret", "s".repeat(32));
+    write(&folder, "31.secret", "s".repeat(31));
     write(&folder, "empty.json", r#"{"keys":[]}"#);
     write(&folder, "other.json", r#"{"issuer":"x"}"#);
     write(&folder, "empty.secret", "\n");

@@ -4,7 +4,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
@@ -83,7 +82,8 @@ impl Client {
     }
 
     pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Answer {
-        self.try_send(method, path, body).await.expect("an answer")
+        // Boxed, or each story would be as large as all its requests.
+        Box::pin(self.try_send(method, path, body)).await.expect("an answer")
     }
 
     pub async fn try_send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, hyper::Error> {
@@ -231,12 +231,4 @@ pub async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     // A gateway that keeps the connection open has answered by then.
     let _ = tokio::time::timeout(std::time::Duration::from_millis(500), reading).await;
     String::from_utf8_lossy(&answer).into_owned()
-}
-
-/// Runs the real curl; panics unless it succeeds. Answers what it printed.
-pub fn curl(arguments: &[&str]) -> String {
-    let ran = Command::new("curl").args(["-sS", "--max-time", "20"]).args(arguments).output();
-    let ran = ran.expect("curl is installed: tests/run does that");
-    assert!(ran.status.success(), "curl {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8_lossy(&ran.stdout).into_owned()
 }

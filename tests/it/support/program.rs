@@ -1,5 +1,6 @@
 //! The real program, as a child process.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,9 +36,9 @@ impl Program {
         Self::spawn(command(folder).args(arguments))
     }
 
-    /// With everything logged that can be.
-    pub fn start_talkative(folder: &Path, arguments: &[&str]) -> Program {
-        Self::spawn(command(folder).env("BEARWARD_LOG", "trace").args(arguments))
+    /// With a variable in its environment.
+    pub fn start_with(variable: (&str, &OsStr), folder: &Path, arguments: &[&str]) -> Program {
+        Self::spawn(command(folder).env(variable.0, variable.1).args(arguments))
     }
 
     /// From a line of shell, in which `"$0"` is the program. The line has to end in an `exec` of it.
