@@ -1,5 +1,6 @@
 //! TLS as it should be, cleartext where it was asked for, and a listener for each.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -10,7 +11,6 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::client::curl;
 use crate::support::clock::ManualClock;
 use crate::support::session::eventually;
 use crate::support::{Client, Gateway, Upstream, Wire};
@@ -204,6 +204,14 @@ async fn listeners_of_ipv4_and_ipv6_stand_side_by_side() {
         let client = if number % 2 == 1 { client.over_tls(&gateway.certificate()) } else { client };
         assert_eq!(client.get("/").await.status, 200, "{address}");
     }
+}
+
+/// Runs the real curl; answers what it printed.
+fn curl(arguments: &[&str]) -> String {
+    let ran = Command::new("curl").args(["-sS", "--max-time", "20"]).args(arguments).output();
+    let ran = ran.expect("curl is installed: tests/run does that");
+    assert!(ran.status.success(), "curl {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
 #[tokio::test]
