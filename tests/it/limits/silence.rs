@@ -136,6 +136,19 @@ async fn an_answer_for_which_a_client_makes_no_room_is_given_up() {
     }
 }
 
+/// Whom the gateway waits for makes the difference.
+#[tokio::test]
+async fn a_slow_backend_is_not_a_client_that_makes_no_room() {
+    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
+        let gateway =
+            Gateway::open(upstream.address, &format!("protocol = \"{protocol}\"\n[timeouts]\nwrite = \"20ms\""));
+        for client in gateway.clients() {
+            assert_eq!(client.get("/drip").await.text(), "one two three");
+            assert_eq!(client.get("/slow").await.text(), "hello");
+        }
+    }
+}
+
 /// A gateway that waits for ever for clients to read can be filled up with them.
 #[tokio::test]
 async fn a_client_that_never_reads_its_answer_is_cut_off() {
