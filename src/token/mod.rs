@@ -7,8 +7,10 @@
 //! jsonwebtoken is used for keys and signatures only. Its claim checks are lax by default (no `nbf`, no `typ`, no
 //! `crit`, 60 s leeway, absent `iss` and `aud` pass), and it reads the clock by itself.
 
+mod admission;
 pub mod json;
 pub mod keys;
+mod pem;
 pub mod sign;
 pub mod verify;
 

@@ -6,7 +6,7 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FI
 use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair};
 use base64::Engine;
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse, ThumbprintHash};
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Map, Value};
 
 use super::keys::{Key, KeySet};
@@ -48,14 +48,12 @@ impl SigningKey {
 
     /// The keys that verify what this one signs.
     pub fn verifying_keys(&self) -> Result<KeySet, String> {
-        let set = serde_json::json!({ "keys": [self.public_jwk()] });
-        KeySet::from_jwks(&set.to_string(), &[self.algorithm])
+        KeySet::from_keys(vec![self.verifying_key()?])
     }
 
     /// The key alone, for a set of several.
     pub fn verifying_key(&self) -> Result<Key, String> {
-        let decoding = DecodingKey::from_jwk(&self.public).map_err(|error| error.to_string())?;
-        Ok(Key { kid: Some(self.kid.clone()), algorithm: self.algorithm, decoding })
+        Key::from_jwk(&self.public_jwk(), &[self.algorithm])
     }
 
     /// For `/.well-known/jwks.json`: `kid`, `alg`, `use`, and the public parameters.
