@@ -116,7 +116,7 @@ impl<'r> Line<'r> {
             route: record.route.as_ref().map(|route| &*route.name),
             upstream: record.upstream.as_deref(),
             issuer: caller.map(|caller| &*caller.issuer),
-            subject: caller.map(|caller| &*caller.subject),
+            subject: caller.map(|caller| &*caller.subject).filter(|subject| !subject.is_empty()),
             token_id: record.token_id.or(caller.and_then(|caller| caller.family)),
             duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
             sent: record.sent,

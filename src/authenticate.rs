@@ -9,11 +9,11 @@ use crate::bearer::{self, BearerToken};
 use crate::clock::UnixTime;
 use crate::confirmations::Confirmations;
 use crate::headers::Hygiene;
-use crate::keyring::Keyring;
+use crate::keyring::{Asked, Keyring};
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
-use crate::token::verify::verify;
+use crate::token::verify::{named_issuer, verify};
 use crate::token::{Validity, VerifiedToken};
 use crate::verified::{Known, VerifiedTokens};
 
@@ -43,12 +43,15 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Exactly one token, and a good one.
-    pub fn authenticate(&self, headers: &HeaderMap, now: UnixTime, metrics: &WorkerMetrics) -> Result<Caller, Reject> {
+    /// Exactly one token, and a good one. Waits only if the token's key is unknown and its issuer is being asked for it.
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        now: UnixTime,
+        metrics: &WorkerMetrics,
+    ) -> Result<Caller, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
-        // Before the look-up: if keys are swapped meanwhile, the entry is of the past.
-        let generation = self.keyring.generation();
-        let known = match self.verified.find(bearer, generation) {
+        let known = match self.verified.find(bearer, self.keyring.generation()) {
             Some(known) => {
                 metrics.token_cache_hits.one();
                 // Time and revocation are asked again: the cache remembers a signature, not a verdict.
@@ -57,14 +60,22 @@ impl Authenticator {
             }
             None => {
                 metrics.token_cache_misses.one();
-                self.get_to_know(bearer, generation, now)?
+                match self.get_to_know(bearer, now) {
+                    // Boxed, as the rare case: every request's future is as large as the largest step in it.
+                    Err(unknown) if unknown.reason == Reason::UnknownKey => {
+                        Box::pin(self.ask_for_key(bearer, now, unknown)).await?
+                    }
+                    verdict => verdict?,
+                }
             }
         };
         known.check_revocation(&self.revocations)?;
         Ok(Caller { known })
     }
 
-    fn get_to_know(&self, bearer: BearerToken<'_>, generation: u64, now: UnixTime) -> Result<Arc<Known>, Reject> {
+    fn get_to_know(&self, bearer: BearerToken<'_>, now: UnixTime) -> Result<Arc<Known>, Reject> {
+        // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
+        let generation = self.keyring.generation();
         if self.verified.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
@@ -86,6 +97,25 @@ impl Authenticator {
         }
         self.verified.insert(bearer, known.clone());
         Ok(known)
+    }
+
+    /// The token's key is not among those in force: it may be newer than they are. Nobody is told that a token is bad whose
+    /// key could not be looked for.
+    async fn ask_for_key(&self, bearer: BearerToken<'_>, now: UnixTime, unknown: Reject) -> Result<Arc<Known>, Reject> {
+        let issuer = named_issuer(bearer.as_str()).unwrap_or_default();
+        let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
+        let unavailable = |why: &'static str| Err(Reject::new(Reason::KeysUnavailable, why));
+        match source.ask(now).await {
+            // Lately may mean a moment ago: after the first look.
+            Asked::Anew | Asked::Lately => {}
+            Asked::NoAnswer => return unavailable("the key is unknown, and its issuer has not answered in time"),
+        }
+        match self.get_to_know(bearer, now) {
+            Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
+                unavailable("the key is unknown, and its issuer cannot be asked for it")
+            }
+            verdict => verdict,
+        }
     }
 
     /// The Bearer of a refresh: as everywhere, but it may have expired up to `idle` ago, as this is when people refresh.

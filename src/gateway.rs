@@ -95,7 +95,7 @@ impl Gateway {
                 let permit = match without_token(route, request.method(), request.headers()) {
                     Ok(permit) => permit,
                     Err(route) => {
-                        let caller = self.authenticator.authenticate(request.headers(), now, &worker.metrics)?;
+                        let caller = self.authenticator.authenticate(request.headers(), now, &worker.metrics).await?;
                         record.caller = Some(caller.token().clone());
                         authorize(route, caller)?
                     }
@@ -137,7 +137,7 @@ impl Gateway {
     ) -> Result<Response<Body>, Reject> {
         let family = revoke::named_family(parameter);
         record.token_id = family;
-        let caller = self.authenticator.authenticate(headers, now, &worker.metrics)?;
+        let caller = self.authenticator.authenticate(headers, now, &worker.metrics).await?;
         record.caller = Some(caller.token().clone());
         self.broker.revoke(&caller, family, now).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))

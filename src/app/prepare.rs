@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::keys::KeyWatch;
 use crate::admin::SecretSource;
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
-use crate::config::{Config, ForeignIssuer, TokenSettings};
+use crate::config::{Config, TokenSettings};
 use crate::confirmations::Confirmations;
 use crate::family::refresh_token::Roots;
 use crate::family::revocation::Revocation;
@@ -29,7 +30,7 @@ use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
 use crate::token::sign::{SigningKey, generate_pem};
 use crate::token::verify::TrustedIssuer;
-use crate::token::{Issuer, algorithm_name};
+use crate::token::{Audience, Issuer, algorithm_name};
 use crate::upstream::Upstream;
 use crate::verified::VerifiedTokens;
 
@@ -40,6 +41,7 @@ pub(super) struct Foundation {
     pub(super) confirmations: Arc<Confirmations>,
     pub(super) broker: Arc<Broker>,
     keyring: Arc<Keyring>,
+    key_watch: KeyWatch,
     /// The cache of the gateway in force. Each gets its own: entries hold headers that its configuration decided.
     verified: Arc<ArcSwap<VerifiedTokens>>,
     /// No issuer's tokens may live longer: revocations are remembered so long.
@@ -51,9 +53,11 @@ impl Foundation {
         let now = clock.now();
         let roots = Arc::new(read_roots(&config.store.secret)?);
         let revocations = Arc::new(Revocations::new());
-        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock)?);
+        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock.clone())?);
         load_revocations(&*store, &revocations, now).await?;
-        let keyring = Arc::new(Keyring::new(read_keys(config, &*store, &roots, now).await?));
+        let keyring = Arc::new(Keyring::new(own_keys(config, &*store, &roots, now).await?));
+        let key_watch = KeyWatch::new(keyring.clone(), clock);
+        key_watch.start(&config.issuers).await?;
         let confirmations = Arc::new(Confirmations::default());
         let broker = Arc::new(Broker {
             settings: broker_settings(&config.tokens),
@@ -64,7 +68,7 @@ impl Foundation {
         });
         let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
         let longest_life = longest_life(config);
-        Ok(Foundation { store, revocations, confirmations, broker, keyring, verified, longest_life })
+        Ok(Foundation { store, revocations, confirmations, broker, keyring, key_watch, verified, longest_life })
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
@@ -104,15 +108,12 @@ impl Foundation {
         if longest_life(config) > self.longest_life {
             return Err("an issuer's max_lifetime is longer than any at the start: that takes a restart".into());
         }
-        let keys = self.keyring.keys();
-        let own = keys.issuers.iter().filter(|issuer| issuer.policy.own).cloned();
-        let issuers = own.chain(read_issuers(config)?).collect();
-        self.keyring.swap(Keys::new(issuers, keys.signing.clone()));
-        Ok(())
+        self.key_watch.restart(&config.issuers)
     }
 
     /// What of this can be measured.
     pub(super) fn show(&self, metrics: &mut Metrics) {
+        self.key_watch.show(metrics);
         let revocations = self.revocations.clone();
         metrics.gauge("revocations", "Entries in the revocation set", move || revocations.len() as f64);
         let revocations = self.revocations.clone();
@@ -159,29 +160,22 @@ async fn load_revocations(store: &dyn Store, revocations: &Revocations, now: Uni
     Ok(())
 }
 
-async fn read_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
+/// The gateway's own, before those of other issuers.
+async fn own_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
     let signing = Arc::new(signing_key(&config.tokens, store, roots, now).await?);
     let tokens = &config.tokens;
     let own = Issuer {
         issuer: tokens.issuer.as_str().into(),
-        audience: tokens.audience.clone(),
+        audience: Audience::OneOf(tokens.audience.clone()),
         algorithms: vec![tokens.algorithm],
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
         max_lifetime: tokens.lifetimes.access,
+        require_subject: true,
         own: true,
     };
-    let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(signing.verifying_keys()?) }];
-    issuers.extend(read_issuers(config)?);
-    Ok(Keys::new(issuers, signing))
-}
-
-fn read_issuers(config: &Config) -> Result<Vec<TrustedIssuer>, String> {
-    let read = |issuer: &ForeignIssuer| {
-        let keys = issuer.keys.read(&issuer.policy)?;
-        Ok(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) })
-    };
-    config.issuers.iter().map(read).collect()
+    let own = TrustedIssuer { policy: Arc::new(own), keys: Arc::new(signing.verifying_keys()?) };
+    Ok(Keys::new(own, signing, Vec::new()))
 }
 
 /// The operator's own key, or the one in the store, made if there is none yet.
