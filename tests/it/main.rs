@@ -7,6 +7,7 @@ mod config;
 mod deploy;
 mod floors;
 mod house;
+mod keys;
 mod reload;
 mod source;
 mod store;

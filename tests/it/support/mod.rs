@@ -4,9 +4,11 @@
 pub mod client;
 pub mod clock;
 pub mod gateway;
+pub mod jwks;
 pub mod tokens;
 pub mod upstream;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
+pub use jwks::KeyServer;
 pub use upstream::Upstream;
