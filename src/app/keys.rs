@@ -57,7 +57,9 @@ impl KeyWatch {
     pub(super) fn restart(&self, issuers: &[ForeignIssuer]) -> Result<(), String> {
         let current = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let next = self.prepare(issuers, &current)?;
-        let waited_for = sources(&next);
+        // Those that were waited for in vain before would be again.
+        let new = next.iter().filter(|next| !current.iter().any(|current| Arc::ptr_eq(current, next)));
+        let waited_for = new.map(|watched| watched.source.clone()).collect();
         let (done, is_done) = mpsc::channel();
         self.runtime.spawn(async move {
             wait_for_keys(waited_for).await;

@@ -26,7 +26,7 @@ use crate::clock::UnixTime;
 use crate::token::sign::SigningKey;
 use crate::token::verify::TrustedIssuer;
 
-pub use refetch::{Asked, Refetch};
+pub use refetch::Asked;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Start};
 pub use source::{Counts, Source};
 pub use url::{KeyUrl, UrlFault};
@@ -65,7 +65,7 @@ impl Keys {
         }
     }
 
-    /// Is every token good that `earlier` would have found good?
+    /// Is every key of `earlier` still here, on the same terms?
     fn keep(&self, earlier: &Keys) -> bool {
         earlier
             .issuers

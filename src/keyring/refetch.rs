@@ -28,7 +28,7 @@ pub enum Asked {
 
 /// Visits to the source are counted. A request waits for the one that was asked for by it or by others before it. One that
 /// was under way for another cause does not count: it may have read the keys before the new one was there.
-pub struct Refetch {
+pub(super) struct Refetch {
     cool_down: Duration,
     longest_wait: Duration,
     state: Mutex<State>,

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::Keyring;
+use super::refetch::Refetch;
 use super::remote::Visitor;
 use super::schedule::{next_refresh, next_try};
 use super::settings::{KeyFile, KeySource, Remote};
 use super::source::Source;
-use super::{Keyring, Refetch};
 use crate::clock::Clock;
 use crate::secret;
 

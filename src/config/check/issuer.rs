@@ -91,9 +91,9 @@ pub(super) fn audience(value: &Value<'_>) -> Option<Vec<String>> {
 }
 
 fn audience_or_any(value: &Value<'_>) -> Option<Audience> {
-    match value.is_text() {
-        true => value.choice(&[("any", ())]).map(|()| Audience::Any),
-        false => audience(value).map(Audience::OneOf),
+    match value.is_text().then(|| value.text()).flatten() {
+        Some("any") => Some(Audience::Any),
+        _ => audience(value).map(Audience::OneOf),
     }
 }
 

@@ -80,7 +80,7 @@ fn how_keys_are_kept_is_within_bounds() {
             "[[issuer]]\nissuer = \"a\"\naudience = \"all\"\nalgorithms = [\"ES256\"]\njwks_url = \"https://a/k\"",
             "issuer[0].audience",
             (3, 12),
-            "expected \"any\"",
+            "write it in brackets",
         ),
     ]);
 }

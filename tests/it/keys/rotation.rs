@@ -166,14 +166,14 @@ async fn requests_wait_for_a_slow_source_and_nobody_else_does() {
     let known = fresh(&gateway, &old);
     assert_eq!(status(&gateway, &known).await, 200);
     server.publish(&[&old, &next]);
-    server.pages().delay = Duration::from_secs(1);
+    server.pages().delay = Duration::from_millis(1500);
     let ask = |token: String| {
         let gateway = gateway.clone();
         tokio::spawn(async move { status(&gateway, &token).await })
     };
     let waiting: Vec<_> = (0..20).map(|_| ask(fresh(&gateway, &next))).collect();
     tokio::task::yield_now().await;
-    let others = tokio::time::timeout(Duration::from_millis(900), async {
+    let others = tokio::time::timeout(Duration::from_millis(1400), async {
         soon_visit(&server, 2).await;
         for token in [known.clone(), fresh(&gateway, &old)] {
             assert_eq!(status(&gateway, &token).await, 200);
@@ -209,10 +209,6 @@ async fn what_cannot_be_known_is_503_and_not_401() {
     assert!(answer.header("retry-after").is_some());
     assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
     server.pages().delay = Duration::ZERO;
-    soon("the late answer", || {
-        std::thread::sleep(Duration::from_millis(50));
-        server.visits() == 2
-    });
     super::soon_status(&gateway, &next, 200).await;
 
     // Broken: before and after the cool-down, known keys go on and unknown ones are not judged.
