@@ -117,7 +117,7 @@ impl Hygiene {
     pub fn identity_of(&self, token: &VerifiedToken) -> Vec<(HeaderName, HeaderValue)> {
         let token_id = token.family.map(|id| id.to_string()).or_else(|| token.jti.clone());
         let values = [
-            (&self.identity.subject, Some(token.subject.clone())),
+            (&self.identity.subject, Some(token.subject.clone()).filter(|subject| !subject.is_empty())),
             (&self.identity.scope, Some(token.scope.join(" "))),
             (&self.identity.token_id, token_id),
             (&self.identity.issuer, Some(token.issuer.to_string())),

@@ -14,6 +14,7 @@ mod framing;
 mod header_hygiene;
 mod house;
 mod idle;
+mod keys;
 mod paths;
 mod refresh;
 mod reload;

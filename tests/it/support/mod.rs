@@ -4,6 +4,7 @@
 pub mod client;
 pub mod clock;
 pub mod gateway;
+pub mod jwks;
 pub mod program;
 pub mod scripted;
 pub mod secrets;
@@ -14,6 +15,7 @@ pub mod wire;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
+pub use jwks::KeyServer;
 pub use scripted::Scripted;
 pub use secrets::Secrets;
 pub use upstream::Upstream;
