@@ -103,6 +103,7 @@ impl Authenticator {
         now: UnixTime,
         validity: Validity,
     ) -> Result<VerifiedToken, Reject> {
+        bearer.check_shape()?;
         if self.verified.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
