@@ -12,9 +12,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep};
 
 use crate::reject::{Reason, Reject, with_causes};
+use crate::silence::Silence;
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
 pub trait Watch: Send {
@@ -105,7 +105,7 @@ impl Body {
     /// Fails if no byte comes for so long while one is waited for.
     pub fn silent_for_at_most(mut self, limit: Duration) -> Self {
         if matches!(self.inner, Inner::Incoming(_)) {
-            self.silence = Some(Silence { limit, sleep: None, since: None });
+            self.silence = Some(Silence::of_at_most(limit));
         }
         self
     }
@@ -161,7 +161,7 @@ impl Body {
         let len = frame.data_ref().map_or(0, Bytes::len);
         self.allowance = self.allowance.checked_sub(len as u64).ok_or(BodyError::TooLarge)?;
         if let Some(silence) = &mut self.silence {
-            silence.since = None;
+            silence.broken();
         }
         if let Some(watch) = &mut self.watch {
             match frame.trailers_mut() {
@@ -217,29 +217,6 @@ impl HttpBody for Body {
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Incoming(body) => body.size_hint(),
         }
-    }
-}
-
-/// A limit on waiting. The timer is made at the first wait, so that a body that is there already needs none, and is moved
-/// only when it fires, so that progress costs no timer work.
-struct Silence {
-    limit: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-    /// When the wait began. Time in which nobody asked for more does not count.
-    since: Option<Instant>,
-}
-
-impl Silence {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
-        let end = *self.since.get_or_insert_with(Instant::now) + self.limit;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
-        while sleep.as_mut().poll(context).is_ready() {
-            if sleep.deadline() >= end {
-                return Poll::Ready(self.limit);
-            }
-            sleep.as_mut().reset(end);
-        }
-        Poll::Pending
     }
 }
 

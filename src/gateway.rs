@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access_log::{Buffer, Record};
@@ -25,7 +26,7 @@ use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::path::CanonicalPath;
 use crate::peer::Peer;
-use crate::reject::{Reason, Reject};
+use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
 use crate::route::{Action, RouteTable};
 use crate::target;
@@ -55,14 +56,31 @@ pub struct Worker {
     pub log: Option<Arc<Buffer>>,
 }
 
+impl Worker {
+    /// Counts a request that is over, and leaves its line for the log.
+    fn over(&self, record: Record) {
+        self.metrics.request_over(record.status, record.duration);
+        if let Some(refusal) = &record.refused {
+            self.metrics.refused(refusal.reason);
+        }
+        if let Some(log) = &self.log {
+            log.push(record);
+        }
+    }
+}
+
 impl Gateway {
     pub async fn handle(&self, request: Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Response<Body> {
         let now = self.clock.now();
         let wants_problem = respond::wants_problem(request.headers());
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
+        let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
         let Forwarded { response, lease, tunnel } = answered.unwrap_or_else(|refusal| {
-            let response = respond::reject(&refusal, delivery.record.request_id, wants_problem);
+            let mut response = respond::reject(&refusal, delivery.record.request_id, wants_problem);
+            if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             delivery.record.refused = Some(refusal);
             Forwarded::own(response)
         });
@@ -74,12 +92,29 @@ impl Gateway {
             None => response.map(|body| body.watched_by(delivery)),
             Some(tunnel) => {
                 tokio::spawn(async move {
-                    delivery.record.sent = tunnel.carry().await;
-                    delivery.end();
+                    delivery.record.complete = tunnel.carry(&mut delivery.record.sent).await;
                 });
                 response
             }
         }
+    }
+
+    /// Records a request whose head nobody could read. hyper has answered it by itself, without a word.
+    pub fn note_unreadable(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
+        let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
+        let record = Record {
+            request_id: worker.request_ids.next(),
+            time: self.clock.now(),
+            client: Some(peer.address.ip()),
+            // A token that no method is.
+            method: Method::from_bytes(b"-").unwrap_or_default(),
+            uri: Uri::from_static("-"),
+            status: reason.status().as_u16(),
+            complete: true,
+            refused: Some(Reject::new(reason, with_causes(error))),
+            ..Record::default()
+        };
+        worker.over(record);
     }
 
     async fn answer(
@@ -224,13 +259,6 @@ impl Watch for Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         self.record.duration = self.started.elapsed();
-        let metrics = &self.worker.metrics;
-        metrics.request_over(self.record.status, self.record.duration);
-        if let Some(refusal) = &self.record.refused {
-            metrics.refused(refusal.reason);
-        }
-        if let Some(log) = &self.worker.log {
-            log.push(std::mem::take(&mut self.record));
-        }
+        self.worker.over(std::mem::take(&mut self.record));
     }
 }

@@ -25,7 +25,7 @@
 //! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
 //! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret` → `body`, `ids`, `metrics` | the words that everything is said in |
+//! | 1 | `clock`, `reject`, `secret`, `silence` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -102,6 +102,7 @@ pub mod revocations;
 pub mod route;
 pub mod secret;
 pub mod server;
+pub mod silence;
 pub mod socket;
 pub mod store;
 pub mod target;

@@ -50,6 +50,7 @@ pub struct WorkerMetrics {
     duration_micros: Count,
     pub connections_opened: Count,
     pub connections_closed: Count,
+    pub connections_refused: Count,
     pub handshakes_failed: Count,
     pub token_cache_hits: Count,
     pub token_cache_misses: Count,
@@ -67,6 +68,7 @@ impl WorkerMetrics {
             duration_micros: Count::default(),
             connections_opened: Count::default(),
             connections_closed: Count::default(),
+            connections_refused: Count::default(),
             handshakes_failed: Count::default(),
             token_cache_hits: Count::default(),
             token_cache_misses: Count::default(),
@@ -231,6 +233,7 @@ type ReadCount = fn(&WorkerMetrics) -> &Count;
 const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("connections_opened", "Client connections accepted", |worker| &worker.connections_opened),
     ("connections_closed", "Client connections ended", |worker| &worker.connections_closed),
+    ("connections_refused", "Client connections over the limit", |worker| &worker.connections_refused),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     ("token_cache_hits", "Requests whose token was known", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests whose token had to be verified", |worker| &worker.token_cache_misses),

@@ -52,6 +52,7 @@ reasons! {
     ConnectRefused = "connect_refused", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no route leads there";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here";
+    HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "the request head is too large";
     UriTooLong = "uri_too_long", URI_TOO_LONG, "invalid_request", "the request target is too long";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "invalid_request", "the body is larger than allowed here";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "invalid_request", "the body did not arrive in time";
@@ -122,6 +123,27 @@ impl Reason {
     /// Was the message so odd that nothing further on its connection can be trusted?
     pub const fn ends_connection(self) -> bool {
         matches!(self, Reason::BadHost | Reason::BadFraming | Reason::ConnectRefused | Reason::BodyTimeout)
+    }
+
+    /// Is it refused before its body is read to the end? Then its connection ends with the answer, and says so: what is
+    /// left of the body must not be taken for a request.
+    pub const fn leaves_body_unread(self) -> bool {
+        use Reason::*;
+        let answered_by_upstream = matches!(self, UpstreamBroken | UpstreamTimeout);
+        let answered_by_store = matches!(
+            self,
+            GrantMalformed
+                | GrantUnknown
+                | GrantForged
+                | GrantRevoked
+                | GrantExpired
+                | GrantReused
+                | GrantMismatch
+                | GrantAhead
+                | RefreshConflict
+                | StoreUnavailable
+        );
+        !answered_by_upstream && !answered_by_store && !matches!(self, BadBody)
     }
 
     /// What `Retry-After` says, for refusals that pass by themselves.

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that may wait to be accepted. The kernel caps it at net.core.somaxconn.
@@ -51,8 +52,17 @@ pub fn into_tokio(listener: std::net::TcpListener) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-/// Small writes go out at once; each is a whole message or record.
+/// As [`into_tokio`], for one connection.
+pub fn into_tokio_stream(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+    stream.set_nonblocking(true)?;
+    TcpStream::from_std(stream)
+}
+
+/// Small writes go out at once; each is a whole message or record. A peer that vanished without a word is noticed after a
+/// minute or two: nothing else ends a WebSocket on which nobody speaks.
 pub fn tune(stream: &TcpStream) {
-    // Fails only on a connection that is gone, which the next read notices.
+    let probes = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    // Both fail only on a connection that is gone, which the next read notices.
     let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&probes.with_retries(4));
 }

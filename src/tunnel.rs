@@ -3,14 +3,24 @@
 //! A tunnel opens only after the upstream has said 101 to `websocket` (Pingora CVE-2026-2833 opened one before, for any
 //! `Upgrade`). Other protocols are not carried: their `Upgrade` is dropped, and the request goes on as an ordinary one.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use crate::reject::{Reason, Reject};
 
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("Upgrade");
+
+type End = TokioIo<Upgraded>;
+
+/// After one side has closed.
+const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Both ends, once each has switched.
 pub struct Tunnel {
@@ -19,13 +29,20 @@ pub struct Tunnel {
 }
 
 /// Does this request ask for a WebSocket (RFC 6455 section 4.1)? Then takes the client's end of the tunnel.
-pub fn asked_for<B>(request: &mut Request<B>) -> Option<OnUpgrade> {
-    let names_websocket = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket");
+pub fn asked_for<B: Body>(request: &mut Request<B>) -> Option<OnUpgrade> {
     let asks = *request.method() == Method::GET
         && request.version() == Version::HTTP_11
-        && request.headers().get(header::UPGRADE).is_some_and(names_websocket)
-        && nominates_upgrade(request.headers());
+        && names_websocket(request.headers())
+        && nominates_upgrade(request.headers())
+        // What follows the head is the tunnel's, and nothing else's.
+        && request.body().is_end_stream();
     asks.then(|| hyper::upgrade::on(request))
+}
+
+fn names_websocket(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(header::UPGRADE).iter();
+    let names = values.next().is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket"));
+    names && values.next().is_none()
 }
 
 fn nominates_upgrade(headers: &HeaderMap) -> bool {
@@ -49,16 +66,40 @@ pub fn agreed<B>(client: Option<OnUpgrade>, response: &mut Response<B>) -> Resul
     let Some(client) = client else {
         return Err(Reject::new(Reason::UpstreamBroken, "it switched protocols without being asked"));
     };
+    if !names_websocket(response.headers()) {
+        return Err(Reject::new(Reason::UpstreamBroken, "it switched to another protocol than websocket"));
+    }
     Ok(Some(Tunnel { client, upstream: hyper::upgrade::on(response) }))
 }
 
 impl Tunnel {
-    /// Carries bytes both ways until both sides have closed. Answers how many went to the client.
-    pub async fn carry(self) -> u64 {
-        let (Ok(client), Ok(upstream)) = tokio::join!(self.client, self.upstream) else { return 0 };
-        let (mut client, mut upstream): (TokioIo<Upgraded>, _) = (TokioIo::new(client), TokioIo::new(upstream));
-        // An end that resets is an end.
-        let carried = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
-        carried.map_or(0, |(_, to_client)| to_client)
+    /// Carries bytes both ways until either side closes and the other had time to say goodbye. Counts what went to the
+    /// client. `false` if the tunnel did not open.
+    pub async fn carry(self, to_client: &mut u64) -> bool {
+        let (Ok(client), Ok(upstream)) = tokio::join!(self.client, self.upstream) else { return false };
+        let (from_client, client) = tokio::io::split(TokioIo::new(client));
+        let (from_upstream, upstream) = tokio::io::split(TokioIo::new(upstream));
+        let mut to_upstream = 0;
+        let mut up = pin!(carry_one_way(from_client, upstream, &mut to_upstream));
+        let mut down = pin!(carry_one_way(from_upstream, client, to_client));
+        // Who has not gone by then is cut off, which is as it should be.
+        let _ = tokio::select! {
+            () = up.as_mut() => tokio::time::timeout(GOODBYE, down).await,
+            () = down.as_mut() => tokio::time::timeout(GOODBYE, up).await,
+        };
+        true
     }
+}
+
+/// Until `from` closes, or `to` takes no more. A reset is an end, too.
+async fn carry_one_way(mut from: ReadHalf<End>, mut to: WriteHalf<End>, carried: &mut u64) {
+    let mut bytes = Vec::with_capacity(8 * 1024);
+    while let Ok(1..) = from.read_buf(&mut bytes).await {
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+            break;
+        }
+        *carried += bytes.len() as u64;
+        bytes.clear();
+    }
+    let _ = to.shutdown().await;
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -35,6 +36,12 @@ const PREFACE_START: &[u8] = b"PRI";
 /// beginning again costs about 2 µs; short enough that thousands of idle ones never add up.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
+/// A connection that is accepted while the process drains has so long to ask something.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// An HTTP/2 client that was told that the connection ends has so long to say something.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// Serves one accepted connection to its end.
 pub(super) async fn serve(
     stream: TcpStream,
@@ -45,7 +52,9 @@ pub(super) async fn serve(
     alive: mpsc::Sender<Infallible>,
 ) {
     // Over the limit a connection is closed at once: waiting in the queue would make honest clients pay for the crowd.
-    let Ok(place) = shared.places.clone().try_acquire_owned() else { return };
+    let Ok(place) = shared.places.clone().try_acquire_owned() else {
+        return worker.metrics.connections_refused.one();
+    };
     worker.metrics.connections_opened.one();
     let _closed = Closed(worker.metrics.clone());
     socket::tune(&stream);
@@ -87,20 +96,27 @@ async fn serve_cleartext(
     shared: Arc<Shared>,
     worker: &Arc<Worker>,
 ) -> io::Result<()> {
-    let http2 = tokio::time::timeout(shared.settings.head, begins_with_preface(&stream)).await??;
+    let http2 = tokio::select! {
+        seen = begins_with_preface(&stream) => seen?,
+        () = tokio::time::sleep(shared.settings.head) => return Err(io::ErrorKind::TimedOut.into()),
+        () = shared.has_drained_for(FIRST_REQUEST) => return Ok(()),
+    };
     serve_http(stream, http2, peer, shared, worker).await
 }
 
 /// Looks at the first three bytes without taking them.
 async fn begins_with_preface(stream: &TcpStream) -> io::Result<bool> {
     let mut start = [0; PREFACE_START.len()];
+    let mut pause = Duration::from_millis(1);
     loop {
         let seen = stream.peek(&mut start).await?;
         if seen == 0 || seen == start.len() || start[..seen] != PREFACE_START[..seen] {
             return Ok(start == PREFACE_START);
         }
-        // The rest of three bytes is a moment away; peeking tells of these two again at once.
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        // The rest of three bytes is a moment away; peeking tells of these two again at once. Whoever lets us wait for
+        // it on purpose is looked after ever more rarely.
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
 
@@ -114,19 +130,25 @@ async fn serve_http<S>(
 where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
-    let (serving, asking, worker) = (shared.clone(), peer.clone(), worker.clone());
+    let (serving, asking, by) = (shared.clone(), peer.clone(), worker.clone());
     let service = service_fn(move |request: Request<Incoming>| {
-        let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), worker.clone());
+        let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), by.clone());
         async move { Ok::<Response<Body>, Infallible>(gateway.handle(request, &peer, &worker).await) }
     });
+    let stream = ClientStream::new(stream, shared.settings.write);
     // Boxed: a connection's memory is then that of its own protocol, once, however many functions it passes through.
     let ended = if http2 {
         let connection = Box::pin(http2_builder(&shared).serve_connection(TokioIo::new(stream), service));
-        drive_http2(connection, &shared, peer).await
+        drive_http2(connection, &shared, &peer).await
     } else {
-        serve_http1(ClientStream::new(stream), service, &shared, &peer).await
+        serve_http1(stream, service, &shared, &peer).await
     };
-    ended.map_err(io::Error::other)
+    ended.map_err(|error| {
+        if error.is_parse() {
+            shared.gateway.load().note_unreadable(&peer, worker, &error);
+        }
+        io::Error::other(error)
+    })
 }
 
 /// Serves HTTP/1, one hyper connection after the other on the same stream: whenever it falls idle, hyper is ended, and its
@@ -149,6 +171,7 @@ where
             return Ok(());
         };
         tokio::select! {
+            biased;
             readable = idle.readable() => if readable.is_err() { return Ok(()) },
             // An idle client has `timeouts.head` from one request to the next, as it has with hyper.
             () = tokio::time::sleep(shared.settings.head) => return Ok(()),
@@ -171,25 +194,25 @@ where
     V: HttpService<Incoming, ResBody = Body> + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    // Each request under way, and each body and tunnel that is left of one, holds the peer too.
-    let (unused, mut seen) = (Arc::strong_count(peer), peer.requests.get());
-    let mut fresh = true;
+    let mut idle = Idle::watch(peer);
+    let begun_with = peer.requests.get();
     loop {
         tokio::select! {
+            biased;
             ended = connection.as_mut() => return ended.map(|()| None),
             () = shared.drains() => {
+                if let Some(ended) = first_request(&mut connection, peer).await {
+                    return ended.map(|()| None);
+                }
                 connection.as_mut().graceful_shutdown();
                 return connection.await.map(|()| None);
             }
             () = tokio::time::sleep(IDLE_AFTER) => {
-                let idle = Arc::strong_count(peer) <= unused && peer.requests.get() == seen;
                 // Only after a request: the time that a client has for its first head, or for one it has begun, is
                 // hyper's to measure, and must not begin again.
-                if idle && !fresh {
+                if idle.since_last_asked(peer) && peer.requests.get() > begun_with {
                     break;
                 }
-                fresh = fresh && peer.requests.get() == seen;
-                seen = peer.requests.get();
             }
         }
     }
@@ -200,12 +223,23 @@ where
     Ok(parts.map(|parts| parts.io.into_inner().taken_back(parts.read_buf)))
 }
 
+/// Drives a connection to its first request, if it has had none. Being accepted, it was promised an answer, and the request
+/// may be on its way.
+async fn first_request<C: Future>(connection: &mut Pin<Box<C>>, peer: &Peer) -> Option<C::Output> {
+    let asked = std::future::poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if peer.requests.get() > 0 => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    tokio::time::timeout(FIRST_REQUEST, asked).await.ok().flatten()
+}
+
 /// As for HTTP/1, and ends a connection on which nothing was asked for a while: HTTP/2 has no time limit of its own, neither
 /// for an idle connection nor for a header block that never ends.
 async fn drive_http2<S, V>(
     mut connection: Pin<Box<http2::Connection<TokioIo<S>, V, TokioExecutor>>>,
     shared: &Shared,
-    peer: Arc<Peer>,
+    peer: &Arc<Peer>,
 ) -> hyper::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -213,26 +247,45 @@ where
     V::Future: Send + 'static,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (unused, mut seen) = (Arc::strong_count(&peer), 0);
+    let mut idle = Idle::watch(peer);
     loop {
         tokio::select! {
+            biased;
             ended = connection.as_mut() => return ended,
             () = shared.drains() => break,
-            () = tokio::time::sleep(shared.settings.keep_alive) => {
-                // Each request under way holds the peer too.
-                let idle = Arc::strong_count(&peer) <= unused;
-                if idle && peer.requests.get() == seen {
-                    connection.as_mut().graceful_shutdown();
-                    // A client that does not answer to that has no request to lose.
-                    return tokio::time::timeout(shared.settings.head, connection).await.unwrap_or(Ok(()));
-                }
-                seen = peer.requests.get();
-            }
+            () = tokio::time::sleep(shared.settings.keep_alive) => if idle.since_last_asked(peer) { break },
         }
     }
-    drop(peer);
+    // Tells the client, and takes what it sent before it knew.
     connection.as_mut().graceful_shutdown();
-    connection.await
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            // A client that does not answer to that has no request to lose.
+            () = tokio::time::sleep(GOODBYE) => if idle.since_last_asked(peer) { return Ok(()) },
+        }
+    }
+}
+
+/// Tells whether a connection lies idle.
+struct Idle {
+    /// How often the peer is held while nothing goes on. Each request under way holds it too, and each body and tunnel
+    /// that is left of one.
+    unused: usize,
+    requests: u64,
+}
+
+impl Idle {
+    fn watch(peer: &Arc<Peer>) -> Self {
+        Idle { unused: Arc::strong_count(peer), requests: peer.requests.get() }
+    }
+
+    /// Has nothing gone on since this was asked the last time?
+    fn since_last_asked(&mut self, peer: &Arc<Peer>) -> bool {
+        let before = std::mem::replace(&mut self.requests, peer.requests.get());
+        Arc::strong_count(peer) <= self.unused && self.requests == before
+    }
 }
 
 fn http1_builder(shared: &Shared) -> http1::Builder {

@@ -36,6 +36,8 @@ pub struct ConnectionSettings {
     pub head: Duration,
     /// `timeouts.keep_alive`: an HTTP/2 connection without a request for so long is closed.
     pub keep_alive: Duration,
+    /// `timeouts.write`: a client that takes no byte of its answer for so long is cut off.
+    pub write: Duration,
     /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
     pub body_idle: Duration,
     /// `timeouts.drain`: what is still running so long after SIGTERM is cut.
@@ -77,5 +79,11 @@ impl Shared {
         let mut draining = self.draining.clone();
         // An error means that the sender is gone, and with it whoever could end us in an orderly way.
         let _ = draining.wait_for(|draining| *draining).await;
+    }
+
+    /// Returns when the process has drained for so long.
+    async fn has_drained_for(&self, time: Duration) {
+        self.drains().await;
+        tokio::time::sleep(time).await;
     }
 }

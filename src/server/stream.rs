@@ -1,18 +1,23 @@
 //! What lies between a socket and hyper: two thin wrappers, each for one purpose.
 //!
 //! [`Corked`] (below TLS) saves a write in each handshake. [`ClientStream`] (above TLS, below hyper) lets a connection be
-//! taken back from hyper while it is idle, so that an idle connection holds no buffers.
+//! taken back from hyper while it is idle, so that an idle connection holds no buffers; it does not wait for ever for a
+//! client that does not read, and parts from one that is still sending in a way that it hears the answer.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::silence::Silence;
 
 /// Tells when there is something to read, without reading.
 pub(super) trait Readable {
@@ -136,11 +141,24 @@ pub(super) struct ClientStream<S> {
     /// Bytes that an earlier hyper connection had read already.
     unread: Bytes,
     kept_open: Arc<AtomicBool>,
+    /// Runs while the client takes nothing of what is written.
+    stall: Silence,
+    farewell: Option<Farewell>,
 }
 
 impl<S> ClientStream<S> {
-    pub(super) fn new(stream: S) -> Self {
-        ClientStream { stream, unread: Bytes::new(), kept_open: Arc::default() }
+    /// A client that takes nothing for as long as `write` is cut off.
+    pub(super) fn new(stream: S, write: Duration) -> Self {
+        let stall = Silence::of_at_most(write);
+        ClientStream { stream, unread: Bytes::new(), kept_open: Arc::default(), stall, farewell: None }
+    }
+
+    fn in_time<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.stall.broken();
+            return polled;
+        }
+        self.stall.poll(context).map(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
 
     /// While this is set, closing does not close: hyper can be ended and the stream goes on.
@@ -182,9 +200,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.in_time(context, polled)
     }
 
     fn poll_write_vectored(
@@ -192,7 +211,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.in_time(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -200,13 +220,54 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.in_time(context, polled)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.kept_open.load(Ordering::Relaxed) {
+    /// Says that nothing more comes, and hears the client out. Closing while it is still sending would reset the
+    /// connection, and take the last answer from a client that has not read it yet (RFC 9112 section 9.6).
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.kept_open.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let farewell = match &mut this.farewell {
+            Some(farewell) => farewell,
+            None => {
+                let polled = Pin::new(&mut this.stream).poll_shutdown(context);
+                ready!(this.in_time(context, polled))?;
+                this.farewell.insert(Farewell::begin())
+            }
+        };
+        farewell.poll(&mut this.stream, context).map(Ok)
+    }
+}
+
+/// Reads what a client still sends, and throws it away.
+struct Farewell {
+    quiet: Silence,
+    end: Instant,
+}
+
+impl Farewell {
+    /// A client that sends nothing for so long has stopped.
+    const QUIET: Duration = Duration::from_millis(500);
+    /// Nobody is listened to for longer.
+    const LONGEST: Duration = Duration::from_secs(10);
+
+    fn begin() -> Self {
+        Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + Self::LONGEST }
+    }
+
+    fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
+        let mut space = [MaybeUninit::uninit(); 4096];
+        loop {
+            let mut buffer = ReadBuf::uninit(&mut space);
+            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => self.quiet.broken(),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.quiet.poll(context).map(drop),
+            }
+        }
     }
 }

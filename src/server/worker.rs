@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::{Listener, Shared, connection};
@@ -64,12 +63,12 @@ async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, al
             }
         }
     }
-    // Connections that the kernel accepted before the listener closes were promised an answer.
-    while let Some((stream, address)) = accept_waiting(&socket).await {
-        serve(stream, address);
+    // Connections that the kernel accepted before the listener closes were promised an answer. The kernel is asked itself:
+    // the runtime learns of them only at its next turn.
+    let Ok(socket) = socket.into_std() else { return };
+    while let Ok((stream, address)) = socket.accept() {
+        if let Ok(stream) = socket::into_tokio_stream(stream) {
+            serve(stream, address);
+        }
     }
-}
-
-async fn accept_waiting(socket: &TcpListener) -> Option<(tokio::net::TcpStream, std::net::SocketAddr)> {
-    tokio::time::timeout(Duration::ZERO, socket.accept()).await.ok()?.ok()
 }

@@ -2,12 +2,14 @@
 
 #![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
 
+mod access_log;
 mod admin;
 mod authenticate;
 mod cli;
 mod config;
 mod demo;
 mod deploy;
+mod drain;
 mod floors;
 mod forward;
 mod framing;
@@ -15,6 +17,7 @@ mod header_hygiene;
 mod house;
 mod idle;
 mod keys;
+mod limits;
 mod paths;
 mod refresh;
 mod reload;
@@ -23,4 +26,6 @@ mod source;
 mod store;
 mod store_failure;
 mod support;
+mod tls;
 mod upstream_failures;
+mod websocket;

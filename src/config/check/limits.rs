@@ -22,6 +22,7 @@ pub(super) struct Timeouts {
     head: Duration,
     body_idle: Duration,
     keep_alive: Duration,
+    write: Duration,
     drain: Duration,
     /// Unless the upstream says otherwise.
     pub(super) upstream_connect: Duration,
@@ -35,6 +36,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         head: timeout("head", 30),
         body_idle: timeout("body_idle", 60),
         keep_alive: timeout("keep_alive", 60),
+        write: timeout("write", 30),
         upstream_connect: timeout("upstream_connect", 5),
         upstream_response: timeout("upstream_response", 60),
         // The one that may be zero: then SIGTERM ends everything at once.
@@ -108,6 +110,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         tls_handshake: timeouts.tls_handshake,
         head: timeouts.head,
         keep_alive: timeouts.keep_alive,
+        write: timeouts.write,
         body_idle: timeouts.body_idle,
         drain: timeouts.drain,
         connections: limits.connections,

@@ -89,11 +89,11 @@ impl Client {
     pub async fn try_send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, hyper::Error> {
         let stream = TcpStream::connect(self.address).await.expect("the gateway listens");
         match &self.tls {
-            None => self.exchange(stream, method, path, body).await,
+            None => Box::pin(self.exchange(stream, method, path, body)).await,
             Some(certificate) => {
                 let alpn = if self.version == Version::HTTP_2 { "h2" } else { "http/1.1" };
                 let stream = tls_connect(stream, certificate.clone(), alpn).await.expect("a TLS handshake");
-                self.exchange(stream, method, path, body).await
+                Box::pin(self.exchange(stream, method, path, body)).await
             }
         }
     }

@@ -85,6 +85,12 @@ impl Gateway {
         Self::text(&upstream.to_string(), &format!("{more}\n{public}"))
     }
 
+    /// As [`Gateway::open`], with an access log of this format.
+    pub fn open_logging(upstream: SocketAddr, format: &str) -> Gateway {
+        let file = "file = \"access.log\"";
+        Self::from_text(Self::open_text(upstream, "").replace(file, &format!("{file}\nformat = \"{format}\"")))
+    }
+
     pub fn from_text(text: String) -> Gateway {
         Self::in_folder(text, Arc::new(TempDir::new().expect("a temporary folder")), Arc::new(ManualClock::new()))
     }
@@ -220,16 +226,34 @@ impl Gateway {
         self.secrets.assert_absent_from("the access log", &self.file("access.log"));
     }
 
+    /// Waits until a counter of `/metrics` stands at `count`: it may be moved a moment after a client has seen why.
+    pub async fn counts(&self, name: &str, count: u64) {
+        let expected = format!("bearward_{name} {count}");
+        let mut page = String::new();
+        for _ in 0..500 {
+            page = self.admin_client().get("/metrics").await.text();
+            if page.lines().any(|line| line == expected) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{expected} is not in {page}");
+    }
+
     /// The lines of the access log, once it has at least `count`. The writer is asked by draining or by waiting for it.
     pub async fn log_lines(&self, count: usize) -> Vec<Value> {
+        let text = self.log_text(count).await;
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+
+    /// As [`Gateway::log_lines`], as it was written.
+    pub async fn log_text(&self, count: usize) -> String {
         for _ in 0..500 {
-            let lines: Vec<Value> = std::fs::read_to_string(self.folder.path().join("access.log"))
-                .unwrap_or_default()
-                .lines()
-                .filter_map(|line| serde_json::from_str(line).ok())
-                .collect();
-            if lines.len() >= count {
-                return lines;
+            let mut text = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+            // The writer may be in the middle of a line.
+            text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+            if text.lines().count() >= count {
+                return text;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod clock;
+pub mod frames;
 pub mod gateway;
 pub mod jwks;
 pub mod program;

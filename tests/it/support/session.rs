@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
 use super::wire::PATIENCE;
@@ -22,29 +23,38 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub struct Session {
     sender: Sender,
     connection: JoinHandle<()>,
+    /// The same socket once more, to end it whatever hyper would still like to do.
+    socket: std::net::TcpStream,
 }
 
 #[derive(Clone)]
 pub enum Sender {
-    Http1(std::sync::Arc<tokio::sync::Mutex<http1::SendRequest<Body>>>),
+    Http1(Arc<Mutex<http1::SendRequest<Body>>>),
     Http2(http2::SendRequest<Body>),
+}
+
+fn open(address: SocketAddr) -> (TcpStream, std::net::TcpStream) {
+    let socket = std::net::TcpStream::connect(address).expect("the gateway listens");
+    socket.set_nonblocking(true).expect("nonblocking");
+    let stream = TcpStream::from_std(socket.try_clone().expect("a second handle"));
+    (stream.expect("a stream"), socket)
 }
 
 impl Session {
     pub async fn http1(address: SocketAddr) -> Session {
-        let stream = TcpStream::connect(address).await.expect("the gateway listens");
+        let (stream, socket) = open(address);
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
         let connection = tokio::spawn(async move { drop(connection.await) });
-        Session { sender: Sender::Http1(std::sync::Arc::new(tokio::sync::Mutex::new(sender))), connection }
+        Session { sender: Sender::Http1(Arc::new(Mutex::new(sender))), connection, socket }
     }
 
     /// HTTP/2 by prior knowledge.
     pub async fn http2(address: SocketAddr) -> Session {
-        let stream = TcpStream::connect(address).await.expect("the gateway listens");
+        let (stream, socket) = open(address);
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = handshake.expect("a connection");
         let connection = tokio::spawn(async move { drop(connection.await) });
-        Session { sender: Sender::Http2(sender), connection }
+        Session { sender: Sender::Http2(sender), connection, socket }
     }
 
     pub async fn of(version: Version, address: SocketAddr) -> Session {
@@ -71,11 +81,11 @@ impl Session {
 
     /// Ends the connection, whatever is still on it.
     pub fn cut(self) {
-        self.connection.abort();
+        self.socket.shutdown(std::net::Shutdown::Both).expect("it is open");
     }
 
     /// Asserts that the gateway ends the connection.
-    pub async fn is_closed(self) {
+    pub async fn ends(self) {
         // A client that still holds its sender would like to send more.
         tokio::time::timeout(PATIENCE, self.connection).await.expect("the connection ends").expect("no panic");
     }
@@ -134,11 +144,6 @@ impl Pieces {
         let mut trailers = HeaderMap::new();
         trailers.insert(name, http::HeaderValue::from_static(value));
         self.0.send(Ok(Frame::trailers(trailers))).await.expect("somebody reads the body");
-    }
-
-    /// Returns when nobody wants the rest of the body.
-    pub async fn is_unwanted(&self) {
-        tokio::time::timeout(PATIENCE, self.0.closed()).await.expect("the body is given up");
     }
 }
 

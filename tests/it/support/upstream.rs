@@ -17,20 +17,23 @@
 //! | `/ws` | a WebSocket that echoes |
 //! | anything else | 200 `hello`, or the request's body if it had one |
 
+mod answers;
+
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use http::{HeaderMap, Method, Request, Response, Version};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
+
+use answers::Body;
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
@@ -63,12 +66,16 @@ impl Seen {
 
 pub struct Upstream {
     pub address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    connections: Arc<Mutex<usize>>,
+    memory: Arc<Memory>,
     _stop: tokio::sync::oneshot::Sender<()>,
 }
 
-type Body = UnsyncBoxBody<Bytes, hyper::Error>;
+#[derive(Default)]
+struct Memory {
+    seen: Mutex<Vec<Seen>>,
+    connections: AtomicUsize,
+    in_flight: AtomicUsize,
+}
 
 impl Upstream {
     /// HTTP/1.1.
@@ -91,10 +98,9 @@ impl Upstream {
     }
 
     fn launch(address: &str, http2: bool) -> Upstream {
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
-        let connections: Arc<Mutex<usize>> = Arc::default();
+        let memory: Arc<Memory> = Arc::default();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let (record, count) = (seen.clone(), connections.clone());
+        let remembers = memory.clone();
         let socket = std::net::TcpListener::bind(address).expect("a free port");
         let address = socket.local_addr().expect("an address");
         socket.set_nonblocking(true).expect("nonblocking");
@@ -102,15 +108,15 @@ impl Upstream {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let listener = TcpListener::from_std(socket).expect("a listener");
-                tokio::select! { _ = stopped => {}, () = accept(listener, http2, record, count) => {} }
+                tokio::select! { _ = stopped => {}, () = accept(listener, http2, remembers) => {} }
             });
         });
-        Upstream { address, seen, connections, _stop: stop }
+        Upstream { address, memory, _stop: stop }
     }
 
     /// Everything that reached it so far.
     pub fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().expect("unpoisoned").clone()
+        self.memory.seen.lock().expect("unpoisoned").clone()
     }
 
     /// The only request that reached it.
@@ -122,25 +128,30 @@ impl Upstream {
 
     /// Connections that were opened to it.
     pub fn connections(&self) -> usize {
-        *self.connections.lock().expect("unpoisoned")
+        self.memory.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests that it is about to answer.
+    pub fn in_flight(&self) -> usize {
+        self.memory.in_flight.load(Ordering::SeqCst)
     }
 }
 
-async fn accept(listener: TcpListener, http2: bool, seen: Arc<Mutex<Vec<Seen>>>, connections: Arc<Mutex<usize>>) {
+async fn accept(listener: TcpListener, http2: bool, memory: Arc<Memory>) {
     while let Ok((stream, _)) = listener.accept().await {
-        *connections.lock().expect("unpoisoned") += 1;
-        tokio::spawn(serve(stream, http2, seen.clone()));
+        memory.connections.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(serve(stream, http2, memory.clone()));
     }
 }
 
-async fn serve(stream: TcpStream, http2: bool, seen: Arc<Mutex<Vec<Seen>>>) {
+async fn serve(stream: TcpStream, http2: bool, memory: Arc<Memory>) {
     let goodbye = Arc::new(Notify::new());
     let asked = goodbye.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         if request.uri().path() == "/goaway" {
             asked.notify_one();
         }
-        answer(request, seen.clone())
+        answer(request, memory.clone())
     });
     let io = TokioIo::new(stream);
     // A test that ends leaves its connections as they are.
@@ -158,12 +169,13 @@ async fn serve(stream: TcpStream, http2: bool, seen: Arc<Mutex<Vec<Seen>>>) {
 }
 
 /// The error closes the connection without an answer.
-async fn answer(mut request: Request<Incoming>, seen: Arc<Mutex<Vec<Seen>>>) -> Result<Response<Body>, String> {
+async fn answer(mut request: Request<Incoming>, memory: Arc<Memory>) -> Result<Response<Body>, String> {
+    let _in_flight = InFlight::begin(memory.clone());
     let upgrade = request.headers().contains_key("upgrade").then(|| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
     let remember = |body: Bytes, trailers| {
-        seen.lock().expect("unpoisoned").push(Seen {
+        memory.seen.lock().expect("unpoisoned").push(Seen {
             method: head.method.clone(),
             uri: head.uri.to_string(),
             version: head.version,
@@ -174,91 +186,22 @@ async fn answer(mut request: Request<Incoming>, seen: Arc<Mutex<Vec<Seen>>>) -> 
     };
     if let Some(upgrade) = upgrade {
         remember(Bytes::new(), None);
-        tokio::spawn(async move { websocket_echo(upgrade.await.expect("an upgrade")).await });
-        return Ok(switch_to_websocket(&head.headers));
+        tokio::spawn(async move { answers::websocket_echo(upgrade.await.expect("an upgrade")).await });
+        return Ok(answers::switch_to_websocket(&head.headers));
     }
     if let "/early" | "/mirror" | "/swallow" = path.as_str() {
         remember(Bytes::new(), None);
         return Ok(Response::new(match path.as_str() {
-            "/early" => full("early"),
+            "/early" => answers::full("early"),
             "/mirror" => body.boxed_unsync(),
-            _ => full(swallow(body).await?.to_string()),
+            _ => answers::full(swallow(body).await?.to_string()),
         }));
     }
     let collected = body.collect().await.map_err(|error| error.to_string())?;
     let trailers = collected.trailers().cloned();
     let body = collected.to_bytes();
     remember(body.clone(), trailers);
-    respond(&path, body).await
-}
-
-fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
-}
-
-async fn respond(path: &str, body: Bytes) -> Result<Response<Body>, String> {
-    let body_or_hello = if body.is_empty() { Bytes::from_static(b"hello") } else { body };
-    let mut response = Response::new(full(body_or_hello.clone()));
-    match path {
-        "/close" => return Err("asked to close".into()),
-        "/hang" => std::future::pending().await,
-        "/slow" => tokio::time::sleep(Duration::from_secs(1)).await,
-        "/drip" => *response.body_mut() = drip(),
-        "/trailers" => {
-            response.headers_mut().insert("trailer", "x-checksum".parse().expect("a header value"));
-            let trailers =
-                HeaderMap::from_iter([("x-checksum".parse().expect("a name"), "7".parse().expect("a value"))]);
-            let frames = [Frame::data(body_or_hello), Frame::trailers(trailers)].map(Ok::<_, hyper::Error>);
-            *response.body_mut() = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-        }
-        "/headers" => {
-            for (name, value) in [
-                ("connection", "x-nominated"),
-                ("x-nominated", "1"),
-                ("keep-alive", "timeout=5"),
-                ("proxy-authenticate", "Basic"),
-                ("set-cookie", "a=1"),
-                ("set-cookie", "b=2"),
-            ] {
-                response.headers_mut().append(name, value.parse().expect("a header value"));
-            }
-        }
-        _ => {
-            if let Some(len) = path.strip_prefix("/large/") {
-                *response.body_mut() = large(len.parse().expect("a length"));
-            }
-            if let Some(status) = path.strip_prefix("/status/") {
-                *response.status_mut() = status.parse().expect("a status");
-                *response.body_mut() = full(Bytes::new());
-            }
-        }
-    }
-    Ok(response)
-}
-
-fn drip() -> Body {
-    let (chunks, mut received) = mpsc::channel(1);
-    tokio::spawn(async move {
-        for chunk in ["one ", "two ", "three"] {
-            if chunks.send(Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(chunk.as_bytes())))).await.is_err() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    let frames = futures_util::stream::poll_fn(move |context| received.poll_recv(context));
-    StreamBody::new(frames).boxed_unsync()
-}
-
-fn large(len: usize) -> Body {
-    const PIECE: Bytes = Bytes::from_static(&[b'x'; 64 * 1024]);
-    let mut left = len;
-    let frames = futures_util::stream::poll_fn(move |_| {
-        let piece = PIECE.slice(..left.min(PIECE.len()));
-        left -= piece.len();
-        std::task::Poll::Ready((!piece.is_empty()).then(|| Ok::<_, hyper::Error>(Frame::data(piece))))
-    });
-    StreamBody::new(frames).boxed_unsync()
+    answers::respond(&path, body).await
 }
 
 async fn swallow(mut body: Incoming) -> Result<usize, String> {
@@ -269,28 +212,18 @@ async fn swallow(mut body: Incoming) -> Result<usize, String> {
     Ok(swallowed)
 }
 
-fn switch_to_websocket(headers: &HeaderMap) -> Response<Body> {
-    let key = headers.get("sec-websocket-key").expect("a WebSocket handshake").as_bytes();
-    let mut response = Response::new(full(Bytes::new()));
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let accept = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key);
-    let fields = [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-accept", accept.as_str())];
-    for (name, value) in fields {
-        response.headers_mut().insert(name, value.parse().expect("a header value"));
+/// Counts a request until it is answered or given up.
+struct InFlight(Arc<Memory>);
+
+impl InFlight {
+    fn begin(memory: Arc<Memory>) -> InFlight {
+        memory.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight(memory)
     }
-    if let Some(protocol) = headers.get("sec-websocket-protocol") {
-        response.headers_mut().insert("sec-websocket-protocol", protocol.clone());
-    }
-    response
 }
 
-async fn websocket_echo(upgraded: hyper::upgrade::Upgraded) {
-    use futures_util::{SinkExt, StreamExt};
-    let role = tokio_tungstenite::tungstenite::protocol::Role::Server;
-    let mut socket = tokio_tungstenite::WebSocketStream::from_raw_socket(TokioIo::new(upgraded), role, None).await;
-    while let Some(Ok(message)) = socket.next().await {
-        if message.is_close() || socket.send(message).await.is_err() {
-            return;
-        }
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -42,7 +42,11 @@ impl Wire {
     }
 
     pub async fn say(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).await.expect("the other side takes it");
+        self.try_say(bytes).await.expect("the other side takes it");
+    }
+
+    pub async fn try_say(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.stream.write_all(bytes.as_ref()).await
     }
 
     /// Everything up to and with `end`.
@@ -75,19 +79,19 @@ impl Wire {
             return heard;
         }
         heard.body = match heard.header("content-length").map(|length| length.parse().expect("a number")) {
-            Some(length) => self.hear_bytes(length).await,
+            Some(length) => String::from_utf8_lossy(&self.hear_bytes(length).await).into_owned(),
             None if heard.header("transfer-encoding").is_some() => self.hear_until("0\r\n\r\n").await,
             None => self.hear_to_the_end().await,
         };
         heard
     }
 
-    pub async fn hear_bytes(&mut self, count: usize) -> String {
+    pub async fn hear_bytes(&mut self, count: usize) -> Vec<u8> {
         while self.heard.len() < count {
             assert!(self.hear_more().await, "closed before {count} bytes; heard: {}", self.heard_so_far());
         }
         let rest = self.heard.split_off(count);
-        String::from_utf8_lossy(&std::mem::replace(&mut self.heard, rest)).into_owned()
+        std::mem::replace(&mut self.heard, rest)
     }
 
     /// Everything that comes before the other side closes, as it must.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::{logged, told};
 use crate::support::session::{self, Session, eventually};
-use crate::support::{Gateway, Scripted, Upstream};
+use crate::support::{Gateway, Scripted, Upstream, Wire};
 
 fn get(path: &str) -> Request<session::Body> {
     Request::get(path).body(session::empty()).expect("a request")
@@ -147,6 +147,25 @@ async fn a_body_may_be_so_large_and_no_larger() {
         let refused = refused.iter().filter(|line| line["reason"] == "body_too_large").count();
         assert_eq!(refused, 6);
         assert_eq!(upstream.seen().len(), 4);
+    }
+}
+
+/// The refusal has to be heard by a client that is still sending, not lost in a reset.
+#[tokio::test]
+async fn a_client_that_is_still_sending_hears_why_it_is_refused() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    for _ in 0..5 {
+        let mut client = Wire::connect(gateway.address()).await;
+        let length = 4 << 20;
+        client.say(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")).await;
+        let piece = vec![b'x'; 64 << 10];
+        for _ in 0..length / piece.len() {
+            client.say(&piece).await;
+        }
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.header("connection")), (401, Some("close")), "{answer:?}");
+        client.is_closed().await;
     }
 }
 

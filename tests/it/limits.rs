@@ -1,0 +1,4 @@
+//! Nobody is waited for without end, and nobody takes more than a share.
+
+mod connections;
+mod silence;

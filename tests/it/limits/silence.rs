@@ -1,0 +1,135 @@
+//! Clients that say nothing, or not enough, or never listen.
+
+use std::time::{Duration, Instant};
+
+use http::Request;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::support::client::tls_connect;
+use crate::support::frames::{self, END_STREAM, HEADERS};
+use crate::support::session::{self, Session};
+use crate::support::wire::PATIENCE;
+use crate::support::{Gateway, Upstream, Wire};
+
+fn impatient(upstream: &Upstream) -> Gateway {
+    Gateway::open(
+        upstream.address,
+        "[timeouts]\nhead = \"300ms\"\nkeep_alive = \"300ms\"\nbody_idle = \"300ms\"\nwrite = \"300ms\"",
+    )
+}
+
+fn certificate(gateway: &Gateway) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate")
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_its_head_is_closed() {
+    let upstream = Upstream::start();
+    let gateway = impatient(&upstream);
+    let half_a_block = frames::frame(HEADERS, END_STREAM, 1, &frames::header_block("GET", "/"));
+    for said in [
+        b"".as_slice(),
+        b"P",
+        b"PR",
+        b"PRI",
+        b"GET / HT",
+        b"GET / HTTP/1.1\r\nHost: a\r\n",
+        frames::PREFACE.as_bytes(),
+        &frames::hello(),
+        &[frames::hello(), half_a_block].concat(),
+    ] {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.say(said).await;
+        client.hear_to_the_end().await;
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+/// The limit is for the whole head: a byte now and then does not extend it.
+#[tokio::test]
+async fn a_client_that_drips_its_head_is_closed() {
+    let upstream = Upstream::start();
+    let gateway = impatient(&upstream);
+    let mut client = Wire::connect(gateway.address()).await;
+    let began = Instant::now();
+    for byte in "GET / HTTP/1.1\r\nHost: a\r\nX: ".bytes().chain(std::iter::repeat(b'x')) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if client.try_say([byte]).await.is_err() {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "a drip is enough to stay");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_that_is_silent_after_its_handshake_is_closed() {
+    let upstream = Upstream::start();
+    let gateway = impatient(&upstream);
+    for alpn in ["h2", "http/1.1"] {
+        let stream = Wire::connect(gateway.tls_address()).await.stream;
+        let mut stream = tls_connect(stream, certificate(&gateway), alpn).await.expect("a handshake");
+        let mut said = Vec::new();
+        // How it ends does not matter here, but that it does.
+        let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("it ends");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stops_is_answered_with_408_and_the_connection_ends() {
+    let upstream = Upstream::start();
+    let gateway = impatient(&upstream);
+    for framing in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.say(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n5\r\nhel")).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
+        client.is_closed().await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
+    let upstream = Upstream::start();
+    let gateway = impatient(&upstream);
+    let mut busy = Session::http2(gateway.address()).await;
+    let (pieces, body) = session::streamed();
+    pieces.send("first").await;
+    let mut answer = busy.send(Request::post("/mirror").body(body).expect("a request")).await.into_body();
+
+    let mut idle = Session::http2(gateway.address()).await;
+    idle.send(Request::get("/").body(session::empty()).expect("a request")).await;
+    let uploading = async {
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            pieces.send("more").await;
+            session::next_piece(&mut answer).await.expect("a piece");
+        }
+    };
+    tokio::join!(idle.ends(), uploading);
+    assert!(!busy.has_ended());
+}
+
+/// A gateway that waits for ever for clients to read can be filled up with them.
+#[tokio::test]
+async fn a_client_that_never_reads_its_answer_is_cut_off() {
+    const LARGE: &str = "/large/100000000";
+    let upstream = Upstream::start();
+    let get = format!("GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
+    let http2 = [frames::hello_with_wide_windows(), frames::get(1, LARGE)].concat();
+    for (said, tls) in [(&get, false), (&get, true), (&http2, false)] {
+        let gateway = impatient(&upstream);
+        let address = if tls { gateway.tls_address() } else { gateway.address() };
+        let stream = Wire::connect(address).await.stream;
+        let mut client: Box<dyn AsyncWrite + Unpin> = match tls {
+            true => Box::new(tls_connect(stream, certificate(&gateway), "http/1.1").await.expect("a handshake")),
+            false => Box::new(stream),
+        };
+        client.write_all(said).await.expect("written");
+        let line = gateway.log_lines(1).await.remove(0);
+        assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
+        drop(client);
+    }
+}
