@@ -10,12 +10,12 @@ use crate::bearer::{self, BearerToken};
 use crate::clock::UnixTime;
 use crate::confirmations::Confirmations;
 use crate::headers::Hygiene;
-use crate::keyring::Keyring;
+use crate::keyring::{Asked, Keyring};
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
-use crate::token::verify::verify;
+use crate::token::verify::{named_issuer, verify};
 use crate::token::{Validity, VerifiedToken};
 use crate::verified::{Known, VerifiedTokens};
 
@@ -54,12 +54,10 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Exactly one token, and a good one.
-    pub fn authenticate(&self, headers: &HeaderMap, asker: Asker<'_>, now: UnixTime) -> Result<Caller, Reject> {
+    /// Exactly one token, and a good one. Waits only if the token's key is unknown and its issuer is being asked for it.
+    pub async fn authenticate(&self, headers: &HeaderMap, asker: Asker<'_>, now: UnixTime) -> Result<Caller, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
-        // Before the look-up: if keys are swapped meanwhile, the entry is of the past.
-        let generation = self.keyring.generation();
-        let known = match self.verified.find(bearer, generation) {
+        let known = match self.verified.find(bearer, self.keyring.generation()) {
             Some(known) => {
                 asker.metrics.token_cache_hits.one();
                 // Time and revocation are asked again: the cache remembers a signature, not a verdict.
@@ -68,20 +66,22 @@ impl Authenticator {
             }
             None => {
                 asker.metrics.token_cache_misses.one();
-                self.get_to_know(bearer, generation, asker, now)?
+                match self.get_to_know(bearer, asker, now) {
+                    // Boxed, as the rare case: every request's future is as large as the largest step in it.
+                    Err(unknown) if unknown.reason == Reason::UnknownKey => {
+                        Box::pin(self.ask_for_key(bearer, asker, now, unknown)).await?
+                    }
+                    verdict => verdict?,
+                }
             }
         };
         known.check_revocation(&self.revocations)?;
         Ok(Caller { known })
     }
 
-    fn get_to_know(
-        &self,
-        bearer: BearerToken<'_>,
-        generation: u64,
-        asker: Asker<'_>,
-        now: UnixTime,
-    ) -> Result<Arc<Known>, Reject> {
+    fn get_to_know(&self, bearer: BearerToken<'_>, asker: Asker<'_>, now: UnixTime) -> Result<Arc<Known>, Reject> {
+        // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
+        let generation = self.keyring.generation();
         let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
         let identity = self.hygiene.identity_of(&token);
         let known = Arc::new(Known::new(token, identity, generation));
@@ -103,6 +103,7 @@ impl Authenticator {
         now: UnixTime,
         validity: Validity,
     ) -> Result<VerifiedToken, Reject> {
+        bearer.check_shape()?;
         if self.verified.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
@@ -118,6 +119,31 @@ impl Authenticator {
             self.verified.insert_forged(bearer, generation);
         }
         checked
+    }
+
+    /// The token's key is not among those in force: it may be newer than they are. Nobody is told that a token is bad whose
+    /// key could not be looked for.
+    async fn ask_for_key(
+        &self,
+        bearer: BearerToken<'_>,
+        asker: Asker<'_>,
+        now: UnixTime,
+        unknown: Reject,
+    ) -> Result<Arc<Known>, Reject> {
+        let issuer = named_issuer(bearer.as_str()).unwrap_or_default();
+        let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
+        let unavailable = |why: &'static str| Err(Reject::new(Reason::KeysUnavailable, why));
+        match source.ask(now).await {
+            // Lately may mean a moment ago: after the first look.
+            Asked::Anew | Asked::Lately => {}
+            Asked::NoAnswer => return unavailable("the key is unknown, and its issuer has not answered in time"),
+        }
+        match self.get_to_know(bearer, asker, now) {
+            Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
+                unavailable("the key is unknown, and its issuer cannot be asked for it")
+            }
+            verdict => verdict,
+        }
     }
 
     /// The Bearer of a refresh: as everywhere, but it may have expired up to `idle` ago, as this is when people refresh.

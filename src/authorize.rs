@@ -42,11 +42,17 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The permit of a caller who has every scope that the route asks for.
+/// The permit of a caller whose issuer is accepted here and who has every scope that the route asks for.
 pub fn authorize(route: Arc<Route>, caller: Caller) -> Result<Permit, Reject> {
-    if let Access::Token { scopes } = &route.access
-        && let Some(missing) = scopes.iter().find(|scope| !caller.token().has_scope(scope))
-    {
+    let Access::Token { issuers, scopes } = &route.access else {
+        return Ok(Permit { route, caller: Some(caller) });
+    };
+    let token = caller.token();
+    if !issuers.is_empty() && !issuers.iter().any(|issuer| **issuer == *token.issuer) {
+        let detail = format!("{} is not among the issuers of route {}", token.issuer, route.name);
+        return Err(Reject::new(Reason::IssuerNotAllowed, detail));
+    }
+    if let Some(missing) = scopes.iter().find(|scope| !token.has_scope(scope)) {
         let detail = format!("the scope {missing} is missing");
         return Err(Reject::new(Reason::InsufficientScope, detail).needs_scope(&scopes.join(" ")));
     }

@@ -227,6 +227,9 @@ pub async fn read(body: Body, limit: u64) -> Result<Bytes, Reject> {
     if body.is_known_to_exceed(limit) {
         return Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes by its Content-Length")));
     }
-    let collected = body.at_most(limit).collect().await.map_err(|error| error.reject())?;
-    Ok(collected.to_bytes())
+    match body.at_most(limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(BodyError::TooLarge) => Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes"))),
+        Err(error) => Err(error.reject()),
+    }
 }

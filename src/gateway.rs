@@ -140,7 +140,8 @@ impl Gateway {
                 let permit = match without_token(route, request.method(), request.headers()) {
                     Ok(permit) => permit,
                     Err(route) => {
-                        let caller = self.authenticator.authenticate(request.headers(), asker(worker, peer), now)?;
+                        let caller =
+                            self.authenticator.authenticate(request.headers(), asker(worker, peer), now).await?;
                         record.caller = Some(caller.token().clone());
                         authorize(route, caller)?
                     }
@@ -190,7 +191,7 @@ impl Gateway {
     ) -> Result<Response<Body>, Reject> {
         let family = revoke::named_family(parameter);
         record.token_id = family;
-        let caller = self.authenticator.authenticate(headers, asker, now)?;
+        let caller = self.authenticator.authenticate(headers, asker, now).await?;
         record.caller = Some(caller.token().clone());
         self.broker.revoke(&caller, family, now).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))

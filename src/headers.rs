@@ -117,7 +117,7 @@ impl Hygiene {
     pub fn identity_of(&self, token: &VerifiedToken) -> Vec<(HeaderName, HeaderValue)> {
         let token_id = token.family.map(|id| id.to_string()).or_else(|| token.jti.clone());
         let values = [
-            (&self.identity.subject, Some(token.subject.clone())),
+            (&self.identity.subject, Some(token.subject.clone()).filter(|subject| !subject.is_empty())),
             (&self.identity.scope, Some(token.scope.join(" "))),
             (&self.identity.token_id, token_id),
             (&self.identity.issuer, Some(token.issuer.to_string())),
@@ -126,8 +126,13 @@ impl Hygiene {
     }
 }
 
+/// Fields that the gateway adds to a request: four about its origin, four about its caller, and its id.
+const MOST_SET: usize = 9;
+
 /// Says where the request came from. After [`Hygiene::clean_request`], never before: `Connection` could nominate it.
 pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&HeaderValue>) {
+    // At once for all that follows, or the map would grow twice, moving everything each time.
+    headers.reserve(MOST_SET);
     headers.insert(HeaderName::from_static("x-forwarded-for"), origin.forwarded_for.clone());
     headers.insert(HeaderName::from_static("x-forwarded-proto"), origin.scheme.clone());
     headers.insert(header::FORWARDED, origin.forwarded.clone());

@@ -23,7 +23,7 @@
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
-//! | 3 | `confirmations`, `headers`, `keyring`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
+//! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
 //! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
@@ -62,6 +62,7 @@
 //! | **confirmed** | an access token of the child was seen in use, so the client has the answer of its refresh |
 //! | **watermark** | a time: everything of a subject, or of everyone, that was issued at or before it is void |
 //! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
+//! | **source** | where the keys of another issuer come from: the issuer itself, or a file |
 //! | **worker** | one thread with its own runtime, listening socket and upstream connections; one a core |
 //!
 //! # Invariants

@@ -94,15 +94,28 @@ impl WorkerMetrics {
 
 type Gauge = Box<dyn Fn() -> f64 + Send + Sync>;
 
+/// A value with the labels that tell it from its siblings.
+pub type Labelled = (Vec<(&'static str, String)>, f64);
+
+/// Values that are known by labels, read when somebody looks.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    read: Box<dyn Fn() -> Vec<Labelled> + Send + Sync>,
+}
+
 /// Everything that `/metrics` shows.
 pub struct Metrics {
     workers: Vec<Arc<WorkerMetrics>>,
     gauges: Vec<(&'static str, &'static str, Gauge)>,
+    families: Vec<Family>,
 }
 
 impl Metrics {
     pub fn new(workers: usize) -> Self {
-        Metrics { workers: (0..workers).map(|_| Arc::new(WorkerMetrics::new())).collect(), gauges: Vec::new() }
+        let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::new())).collect();
+        Metrics { workers, gauges: Vec::new(), families: Vec::new() }
     }
 
     pub fn worker(&self, number: usize) -> Arc<WorkerMetrics> {
@@ -112,6 +125,26 @@ impl Metrics {
     /// Adds a value that is read when somebody looks.
     pub fn gauge(&mut self, name: &'static str, help: &'static str, read: impl Fn() -> f64 + Send + Sync + 'static) {
         self.gauges.push((name, help, Box::new(read)));
+    }
+
+    /// As [`Metrics::gauge`], a value for each of a closed set of labels.
+    pub fn gauges(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<Labelled> + Send + Sync + 'static,
+    ) {
+        self.families.push(Family { name, help, kind: MetricType::Gauge, read: Box::new(read) });
+    }
+
+    /// As [`Metrics::gauges`], of values that only grow.
+    pub fn counters(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<Labelled> + Send + Sync + 'static,
+    ) {
+        self.families.push(Family { name, help, kind: MetricType::Counter, read: Box::new(read) });
     }
 
     /// The exposition text, in the OpenMetrics format that Prometheus reads.
@@ -163,8 +196,20 @@ impl Collector for Shown {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(read()).encode(encoder)?;
         }
-        Ok(())
+        metrics.families.iter().try_for_each(|family| encode_family(&mut encoder, family))
     }
+}
+
+fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &Family) -> fmt::Result {
+    let mut encoder = encoder.encode_descriptor(family.name, family.help, None, family.kind)?;
+    for (labels, value) in (family.read)() {
+        let encoder = encoder.encode_family(&labels)?;
+        match family.kind {
+            MetricType::Counter => ConstCounter::new(value).encode(encoder)?,
+            _ => ConstGauge::new(value).encode(encoder)?,
+        }
+    }
+    Ok(())
 }
 
 impl Shown {

@@ -69,6 +69,7 @@ reasons! {
     ForbiddenHeader = "forbidden_header", UNAUTHORIZED, "invalid_token", "the token is malformed";
     AlgorithmRefused = "algorithm_refused", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
     UnknownIssuer = "unknown_issuer", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted";
+    IssuerNotAllowed = "issuer_not_allowed", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted here";
     UnknownKey = "unknown_key", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
     BadSignature = "bad_signature", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
     BadClaims = "bad_claims", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";

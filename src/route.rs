@@ -33,8 +33,8 @@ pub struct Route {
 pub enum Access {
     /// Said outright: no token is asked for.
     Public,
-    /// A valid token that carries every one of these scopes.
-    Token { scopes: Vec<String> },
+    /// A valid token of one of these issuers, or of any if there are none, that carries every one of these scopes.
+    Token { issuers: Vec<String>, scopes: Vec<String> },
 }
 
 /// What becomes of a request.

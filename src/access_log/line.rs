@@ -56,7 +56,7 @@ impl Lines {
         optional(page, "route", record.route.as_ref().map(|route| &*route.name));
         optional(page, "upstream", record.upstream.as_deref());
         optional(page, "issuer", caller.map(|caller| &*caller.issuer));
-        optional(page, "subject", caller.map(|caller| &*caller.subject));
+        optional(page, "subject", caller.map(|caller| &*caller.subject).filter(|subject| !subject.is_empty()));
         if let Some(token_id) = record.token_id.or(caller.and_then(|caller| caller.family)) {
             text(page, "token_id", &token_id.to_string());
         }

@@ -148,6 +148,8 @@ impl Admin {
     async fn readiness(&self) -> Response<Body> {
         let fault = if !self.serving.load(Ordering::Acquire) {
             Some("starting or draining".to_owned())
+        } else if let Some(fault) = self.broker.keyring.unready(self.clock.now()) {
+            Some(fault)
         } else {
             match tokio::time::timeout(PATIENCE, self.broker.store.check()).await {
                 Ok(Ok(())) => None,

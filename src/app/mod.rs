@@ -4,6 +4,7 @@
 //! connection is accepted when all of that stands. Every thread and task has its owner here, who can stop it.
 
 mod chores;
+mod keys;
 mod prepare;
 mod reload;
 mod secrets;
@@ -122,7 +123,11 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     let (kept, admin_socket, ticking) = (foundation.clone(), sockets.admin, clock.clone());
     let control = std::thread::Builder::new()
         .name("control".into())
-        .spawn(move || runtime.block_on(chores::run(kept, ticking, admin, admin_socket, stopped)))
+        .spawn(move || {
+            runtime.block_on(chores::run(kept, ticking, admin, admin_socket, stopped));
+            // A look-up of a name that hangs must not hold up the end.
+            runtime.shutdown_background();
+        })
         .map_err(|error| format!("the control thread cannot start: {error}"))?;
     Ok(Running {
         addresses: sockets.addresses,

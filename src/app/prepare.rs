@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::keys::KeyWatch;
 use super::secrets::read_roots;
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
-use crate::config::{Config, ForeignIssuer, TokenSettings};
+use crate::config::{Config, TokenSettings};
 use crate::confirmations::Confirmations;
 use crate::family::Lifetimes;
 use crate::family::refresh_token::Roots;
@@ -27,7 +28,7 @@ use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
 use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::verify::TrustedIssuer;
-use crate::token::{Issuer, algorithm_name, algorithm_named};
+use crate::token::{Audience, Issuer, algorithm_name, algorithm_named};
 use crate::upstream::Upstream;
 use crate::verified::VerifiedTokens;
 
@@ -38,6 +39,7 @@ pub(super) struct Foundation {
     pub(super) confirmations: Arc<Confirmations>,
     pub(super) broker: Arc<Broker>,
     keyring: Arc<Keyring>,
+    key_watch: KeyWatch,
     /// The cache of the gateway in force. Each gets its own: entries hold headers that its configuration decided.
     verified: Arc<ArcSwap<VerifiedTokens>>,
     /// No issuer's tokens may live longer: revocations are remembered so long.
@@ -49,9 +51,11 @@ impl Foundation {
         let now = clock.now();
         let roots = Arc::new(read_roots(&config.store.secret)?);
         let revocations = Arc::new(Revocations::new());
-        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock)?);
+        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock.clone())?);
         load_revocations(&*store, &revocations, now).await?;
-        let keyring = Arc::new(Keyring::new(read_keys(config, &*store, &roots, now).await?));
+        let keyring = Arc::new(Keyring::new(read_own_keys(config, &*store, &roots, now).await?));
+        let key_watch = KeyWatch::new(keyring.clone(), clock);
+        key_watch.start(&config.issuers).await?;
         let confirmations = Arc::new(Confirmations::default());
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
@@ -62,7 +66,7 @@ impl Foundation {
         });
         let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
         let longest_life = longest_life(config);
-        Ok(Foundation { store, revocations, confirmations, broker, keyring, verified, longest_life })
+        Ok(Foundation { store, revocations, confirmations, broker, keyring, key_watch, verified, longest_life })
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
@@ -102,12 +106,12 @@ impl Foundation {
         if longest_life(config) > self.longest_life {
             return Err("an issuer's max_lifetime is longer than any at the start: that takes a restart".into());
         }
-        self.keyring.swap(self.keyring.keys().with_others(read_issuers(config)?));
-        Ok(())
+        self.key_watch.restart(&config.issuers)
     }
 
     /// What of this can be measured.
     pub(super) fn show(&self, metrics: &mut Metrics) {
+        self.key_watch.show(metrics);
         let revocations = self.revocations.clone();
         metrics.gauge("revocations", "Entries in the revocation set", move || revocations.len() as f64);
         let revocations = self.revocations.clone();
@@ -161,31 +165,24 @@ async fn load_revocations(store: &dyn Store, revocations: &Revocations, now: Uni
     Ok(())
 }
 
-async fn read_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
+/// The gateway's own, before those of other issuers.
+async fn read_own_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
     let tokens = &config.tokens;
     let (signing, retired) = own_keys(tokens, store, roots, now).await?;
     let all_own = || [&signing].into_iter().chain(&retired);
     let own = Issuer {
         issuer: tokens.issuer.as_str().into(),
-        audience: tokens.audience.clone(),
+        audience: Audience::OneOf(tokens.audience.clone()),
         algorithms: all_own().map(|key| key.algorithm).collect(),
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
         // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
         max_lifetime: Lifetimes::MOST_ACCESS,
+        require_subject: true,
         own: true,
     };
-    let mut issuers = vec![TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) }];
-    issuers.extend(read_issuers(config)?);
-    Ok(Keys::new(issuers, signing, &retired))
-}
-
-fn read_issuers(config: &Config) -> Result<Vec<TrustedIssuer>, String> {
-    let read = |issuer: &ForeignIssuer| {
-        let keys = issuer.keys.read(&issuer.policy)?;
-        Ok(TrustedIssuer { policy: Arc::new(issuer.policy.clone()), keys: Arc::new(keys) })
-    };
-    config.issuers.iter().map(read).collect()
+    let own = TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) };
+    Ok(Keys::new(own, signing, &retired))
 }
 
 /// The key that signs, and those that did. The operator's own key stands alone; those in the store stay good after

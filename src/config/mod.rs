@@ -19,8 +19,8 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::family::Lifetimes;
+use crate::keyring::KeySource;
 use crate::limiter::Rate;
-use crate::token::keys::KeySet;
 use crate::token::{Algorithm, Issuer};
 use crate::{access_log, admin, headers, route, server, upstream};
 
@@ -74,42 +74,7 @@ pub struct TokenSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignIssuer {
     pub policy: Issuer,
-    pub keys: KeyFile,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyFile {
-    Jwks(PathBuf),
-    Pem(PathBuf),
-    /// The bytes of the file, without a final line break, are the HMAC secret.
-    Secret(PathBuf),
-}
-
-impl KeyFile {
-    pub fn path(&self) -> &PathBuf {
-        match self {
-            KeyFile::Jwks(path) | KeyFile::Pem(path) | KeyFile::Secret(path) => path,
-        }
-    }
-
-    /// The keys in the file's content, admitted on the issuer's terms.
-    fn admit(&self, content: &[u8], issuer: &Issuer) -> Result<KeySet, String> {
-        match self {
-            KeyFile::Jwks(_) => match std::str::from_utf8(content) {
-                Ok(text) => KeySet::from_jwks(text, &issuer.algorithms),
-                Err(_) => Err("this is not UTF-8".into()),
-            },
-            KeyFile::Pem(_) => KeySet::from_pem(content, &issuer.algorithms),
-            KeyFile::Secret(_) => KeySet::from_secret(content.trim_ascii_end(), &issuer.algorithms),
-        }
-    }
-
-    /// Reads the keys, once the configuration is checked.
-    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, String> {
-        let path = self.path().display();
-        let content = std::fs::read(self.path()).map_err(|error| format!("{path}: {error}"))?;
-        self.admit(&content, issuer).map_err(|fault| format!("{path}: {fault}"))
-    }
+    pub keys: KeySource,
 }
 
 /// `[limits]` that are not about one connection.

@@ -1,32 +1,58 @@
 //! Keys, admitted and not just loaded: what a key may do is decided here, once, and never by a token.
 //!
-//! Each key has exactly one algorithm. Refused outright: RSA below 2,048 bits, HMAC secrets shorter than the hash, two keys
-//! of one `kid`, keys for encryption, public keys mixed with secrets, curves we do not know.
+//! Each key has exactly one algorithm. What a single key has to be is in [`admission`](super::admission); this is about
+//! sets: no two keys of one `kid`, no secrets among public keys, and at least one key that can be used. A file is the
+//! operator's own, so anything dangerous in it is an error. A set from elsewhere is somebody else's: what is dangerous
+//! is left out of it, as one odd key there must not stop all the others, and it never holds a secret.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 
-use super::{algorithm_name, algorithm_named};
-
-const RSA_MIN_BITS: usize = 2048;
-/// RSA keys above this make a verification cost more than a denial of service needs.
-const RSA_MAX_BITS: usize = 8192;
+use super::admission::{Admitted, Material, admit_jwk, names, one_algorithm};
+use super::{algorithm_name, json, pem};
+use crate::secret::{self, Secret};
 
 /// One key that verifies.
 pub struct Key {
     pub kid: Option<String>,
     pub algorithm: Algorithm,
     pub(super) decoding: DecodingKey,
+    /// Of all that it is: two keys with one fingerprint are the same.
+    fingerprint: [u8; 32],
 }
 
 /// No key material, though public keys would do no harm: an HMAC secret is a key too.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({:?}, {})", self.kid, algorithm_name(self.algorithm))
+    }
+}
+
+impl Key {
+    pub(super) fn new(
+        kid: Option<String>,
+        algorithm: Algorithm,
+        decoding: DecodingKey,
+        material: &[impl AsRef<[u8]>],
+    ) -> Self {
+        let mut parts = vec![algorithm_name(algorithm).as_bytes(), if kid.is_some() { b"kid" } else { b"" }];
+        parts.push(kid.as_deref().unwrap_or_default().as_bytes());
+        parts.extend(material.iter().map(AsRef::as_ref));
+        // Each part with its length, so that none can run into the next.
+        let lens: Vec<_> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
+        let framed: Vec<&[u8]> = lens.iter().zip(&parts).flat_map(|(len, part)| [&len[..], part]).collect();
+        Key { fingerprint: secret::digest(&framed), kid, algorithm, decoding }
+    }
+
+    /// From one JSON Web Key that has to be fit.
+    pub(super) fn from_jwk(jwk: &Value, allowed: &[Algorithm]) -> Result<Self, String> {
+        match admit_entry(jwk, allowed)? {
+            Admitted::Key(key) => Ok(key),
+            Admitted::LeftOut(why) => Err(format!("the key {why}")),
+        }
     }
 }
 
@@ -51,210 +77,181 @@ impl KeySet {
         &self.keys
     }
 
-    /// From a JSON Web Key Set (RFC 7517). `allowed` are the issuer's algorithms; keys that none of them can use are left
-    /// out, keys that are dangerous are an error. At least one key must remain.
+    /// Before the first set of an issuer has come.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Is every key of `other` one of these?
+    pub fn has_all(&self, other: &KeySet) -> bool {
+        other.keys.iter().all(|key| self.keys.iter().any(|own| own.fingerprint == key.fingerprint))
+    }
+
+    /// The operator's own JSON Web Key Set (RFC 7517). `allowed` are the issuer's algorithms; keys that none of them can
+    /// use are left out, keys that are dangerous are an error. At least one key must remain.
     pub fn from_jwks(text: &str, allowed: &[Algorithm]) -> Result<Self, String> {
-        let set: Value = serde_json::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
-        let entries = set.get("keys").and_then(Value::as_array).ok_or("a JWKS is an object with the array \"keys\"")?;
-        let mut keys = Vec::new();
+        let entries = entries(text)?;
+        refuse_mixture(&entries)?;
+        let mut set = Gathering::default();
         for (place, entry) in entries.iter().enumerate() {
-            let key = admit_jwk(entry, allowed).map_err(|fault| format!("key {place}: {fault}"))?;
-            keys.extend(key);
+            set.add(place, entry, admit_entry(entry, allowed).map_err(|fault| at(place, entry, &fault))?);
         }
-        Self::from_keys(keys)
+        set.refuse_doubtful()?;
+        set.finish(allowed)
+    }
+
+    /// A JWKS that was fetched, and what is wrong in it. Dangerous keys are left out, and so is every `kty: oct`: a secret
+    /// that is published is none.
+    pub fn from_remote_jwks(text: &str, allowed: &[Algorithm]) -> Result<(Self, Vec<String>), String> {
+        let mut set = Gathering::default();
+        for (place, entry) in entries(text)?.iter().enumerate() {
+            match admit_entry(entry, allowed) {
+                _ if is_secret(entry) => set.warnings.push(at(place, entry, "a published secret is nobody's")),
+                Ok(admitted) => set.add(place, entry, admitted),
+                Err(fault) => set.warnings.push(at(place, entry, &fault)),
+            }
+        }
+        set.drop_doubtful();
+        let warnings = std::mem::take(&mut set.warnings);
+        match set.finish(allowed) {
+            Ok(keys) => Ok((keys, warnings)),
+            Err(fault) if warnings.is_empty() => Err(fault),
+            Err(fault) => Err(format!("{fault}; {}", some_of(&warnings))),
+        }
+    }
+
+    pub(super) fn from_keys(keys: Vec<Key>) -> Result<Self, String> {
+        let set = Gathering { keys, ..Gathering::default() };
+        set.refuse_doubtful()?;
+        set.finish(&[])
     }
 
     /// From one PEM public key (`PUBLIC KEY`, `RSA PUBLIC KEY`) or certificate.
-    pub fn from_pem(pem: &[u8], allowed: &[Algorithm]) -> Result<Self, String> {
-        let (decoding, algorithms) = read_pem(pem)?;
-        let algorithm = one_algorithm(&algorithms, allowed)?;
-        if is_rsa(algorithm) {
-            let der = decoding.try_get_as_bytes().map_err(|error| error.to_string())?;
-            admit_rsa_bits(rsa_der_bits(der).ok_or("the RSA key cannot be read")?)?;
-        }
-        Self::from_keys(vec![Key { kid: None, algorithm, decoding }])
+    pub fn from_pem(text: &[u8], allowed: &[Algorithm]) -> Result<Self, String> {
+        let material = pem::read(text)?;
+        let algorithm = one_algorithm(material.algorithms(), allowed)?;
+        Ok(KeySet { keys: vec![material.admit(None, algorithm)?] })
     }
 
     /// From a shared secret. Anybody who can check such a token can also forge it.
     pub fn from_secret(secret: &[u8], allowed: &[Algorithm]) -> Result<Self, String> {
-        let algorithm = one_algorithm(&[Algorithm::HS256, Algorithm::HS384, Algorithm::HS512], allowed)?;
-        admit_secret_len(secret.len(), algorithm)?;
-        Self::from_keys(vec![Key { kid: None, algorithm, decoding: DecodingKey::from_secret(secret) }])
+        let material = Material::Secret(Secret::new(secret.to_vec()));
+        let algorithm = one_algorithm(material.algorithms(), allowed)?;
+        Ok(KeySet { keys: vec![material.admit(None, algorithm)?] })
     }
+}
 
-    pub(super) fn from_keys(keys: Vec<Key>) -> Result<Self, String> {
-        let mut kids = HashSet::new();
-        for key in &keys {
-            if let Some(kid) = &key.kid
-                && !kids.insert(kid)
-            {
-                return Err(format!("two keys have the kid {kid:?}"));
-            }
+fn entries(text: &str) -> Result<Vec<Value>, String> {
+    let set = json::object(text.as_bytes()).map_err(|error| format!("this is not JSON: {error}"))?;
+    match set.get("keys") {
+        Some(Value::Array(entries)) => Ok(entries.clone()),
+        _ => Err("a JWKS is an object with the array \"keys\"".into()),
+    }
+}
+
+fn admit_entry(entry: &Value, allowed: &[Algorithm]) -> Result<Admitted, String> {
+    admit_jwk(entry.as_object().ok_or("this is not an object")?, allowed)
+}
+
+/// "key 2 (kid "a"): …"
+fn at(place: usize, entry: &Value, what: &str) -> String {
+    match entry.get("kid").and_then(Value::as_str) {
+        Some(kid) => format!("key {place} (kid {:?}): {what}", kid.chars().take(64).collect::<String>()),
+        None => format!("key {place}: {what}"),
+    }
+}
+
+fn is_secret(entry: &Value) -> bool {
+    entry.get("kty").is_some_and(|kty| kty == "oct")
+}
+
+/// A secret among public keys was published, or is about to be.
+fn refuse_mixture(entries: &[Value]) -> Result<(), String> {
+    match entries.iter().any(is_secret) && !entries.iter().all(is_secret) {
+        true => Err("shared secrets (kty oct) and public keys are mixed".into()),
+        false => Ok(()),
+    }
+}
+
+/// A set in the making.
+#[derive(Default)]
+struct Gathering {
+    keys: Vec<Key>,
+    /// Harmless, and of interest only if nothing else is there.
+    left_out: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Gathering {
+    fn add(&mut self, place: usize, entry: &Value, admitted: Admitted) {
+        match admitted {
+            Admitted::Key(key) => self.keys.push(key),
+            Admitted::LeftOut(why) => self.left_out.push(at(place, entry, &format!("it {why}"))),
         }
-        if keys.is_empty() {
-            return Err("there is no key that the issuer's algorithms can use".into());
+    }
+
+    /// How many keys share the `kid` of each.
+    fn namesakes(&self) -> HashMap<&str, usize> {
+        let mut count = HashMap::new();
+        for kid in self.keys.iter().filter_map(|key| key.kid.as_deref()) {
+            *count.entry(kid).or_default() += 1;
         }
-        if keys.len() > 1 && keys.iter().any(|key| key.kid.is_none()) {
-            return Err("with several keys, each needs a kid".into());
+        count
+    }
+
+    fn refuse_doubtful(&self) -> Result<(), String> {
+        if let Some((kid, _)) = self.namesakes().into_iter().find(|(_, count)| *count > 1) {
+            return Err(format!("two keys have the kid {kid:?}"));
         }
-        if keys.iter().any(|key| is_hmac(key.algorithm)) && !keys.iter().all(|key| is_hmac(key.algorithm)) {
-            return Err("shared secrets (kty oct) and public keys are mixed".into());
+        match self.keys.len() > 1 && self.keys.iter().any(|key| key.kid.is_none()) {
+            true => Err("with several keys, each needs a kid".into()),
+            false => Ok(()),
         }
-        Ok(KeySet { keys })
     }
-}
 
-/// `None` for a key that is meant for something else; an error for one that is dangerous.
-fn admit_jwk(entry: &Value, allowed: &[Algorithm]) -> Result<Option<Key>, String> {
-    // `use` and `key_ops` are checked before the rest is read: an encryption key may be of a kind we do not know.
-    if entry.get("use").is_some_and(|usage| usage != "sig") {
-        return Ok(None);
-    }
-    let operations = entry.get("key_ops").and_then(Value::as_array);
-    if operations.is_some_and(|ops| !ops.iter().any(|op| op == "verify")) {
-        return Ok(None);
-    }
-    let jwk: Jwk = serde_json::from_value(entry.clone()).map_err(|error| format!("not a JSON Web Key: {error}"))?;
-    let possible = possible_algorithms(&jwk);
-    let said = match entry.get("alg") {
-        None => possible,
-        Some(name) => {
-            let name = name.as_str().ok_or("alg is not a string")?;
-            let Some(said) = algorithm_named(name) else { return Ok(None) };
-            if !possible.is_empty() && !possible.contains(&said) {
-                return Err(format!("alg {name} does not fit its key"));
-            }
-            vec![said]
+    /// Nobody can tell which key is meant by a `kid` that two of them have. The same key twice is no doubt.
+    fn drop_doubtful(&mut self) {
+        let mut seen = HashSet::new();
+        self.keys.retain(|key| seen.insert(key.fingerprint));
+        let several = self.keys.len() > 1;
+        let doubtful: Vec<String> =
+            self.namesakes().into_iter().filter(|(_, count)| *count > 1).map(|(kid, _)| kid.to_owned()).collect();
+        self.warnings.extend(doubtful.iter().map(|kid| format!("two keys have the kid {kid:?}")));
+        if several && self.keys.iter().any(|key| key.kid.is_none()) {
+            self.warnings.push("a key among several has no kid".into());
         }
-    };
-    if !said.iter().any(|algorithm| allowed.contains(algorithm)) {
-        return Ok(None);
+        self.keys.retain(|key| match &key.kid {
+            Some(kid) => !doubtful.contains(kid),
+            None => !several,
+        });
     }
-    let algorithm = one_algorithm(&said, allowed)?;
-    admit_jwk_strength(&jwk, algorithm)?;
-    let decoding = DecodingKey::from_jwk(&jwk).map_err(|error| format!("the key cannot be used: {error}"))?;
-    Ok(Some(Key { kid: jwk.common.key_id, algorithm, decoding }))
-}
 
-fn possible_algorithms(jwk: &Jwk) -> Vec<Algorithm> {
-    use Algorithm::*;
-    match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => vec![RS256, RS384, RS512, PS256, PS384, PS512],
-        AlgorithmParameters::OctetKey(_) => vec![HS256, HS384, HS512],
-        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => vec![ES256],
-        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P384 => vec![ES384],
-        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => vec![EdDSA],
-        // P-521, Ed448 and whatever comes: not ours to use, and no harm in a set.
-        _ => vec![],
-    }
-}
-
-/// The algorithm of a key that does not name one is the only one that configuration leaves; the token never chooses.
-fn one_algorithm(possible: &[Algorithm], allowed: &[Algorithm]) -> Result<Algorithm, String> {
-    let mut fitting = allowed.iter().filter(|algorithm| possible.contains(algorithm));
-    match (fitting.next(), fitting.next()) {
-        (Some(algorithm), None) => Ok(*algorithm),
-        (None, _) => Err("none of the issuer's algorithms fits this key".into()),
-        (Some(a), Some(b)) => Err(format!(
-            "the key names no alg, and both {} and {} are possible; give it an alg or allow one of them only",
-            algorithm_name(*a),
-            algorithm_name(*b)
-        )),
-    }
-}
-
-fn admit_jwk_strength(jwk: &Jwk, algorithm: Algorithm) -> Result<(), String> {
-    match &jwk.algorithm {
-        AlgorithmParameters::RSA(key) => {
-            let modulus = super::decode_segment(&key.n).ok_or("n is not base64url")?;
-            admit_rsa_bits(bits(&modulus))
+    fn finish(self, allowed: &[Algorithm]) -> Result<KeySet, String> {
+        if !self.keys.is_empty() {
+            return Ok(KeySet { keys: self.keys });
         }
-        AlgorithmParameters::OctetKey(key) => {
-            let secret = super::decode_segment(&key.value).ok_or("k is not base64url")?;
-            admit_secret_len(secret.len(), algorithm)
+        let none = format!("there is no key that can be used with {}", names(allowed));
+        match self.left_out.is_empty() {
+            true => Err(none),
+            false => Err(format!("{none}: {}", some_of(&self.left_out))),
         }
-        _ => Ok(()),
     }
 }
 
-fn admit_rsa_bits(bits: usize) -> Result<(), String> {
-    if bits < RSA_MIN_BITS {
-        return Err(format!("an RSA key of {bits} bits is too weak; at least {RSA_MIN_BITS} are needed"));
+/// Enough of them to see what is wrong.
+fn some_of(messages: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = messages.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match messages.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
     }
-    if bits > RSA_MAX_BITS {
-        return Err(format!("an RSA key of {bits} bits is too slow; at most {RSA_MAX_BITS} are taken"));
-    }
-    Ok(())
-}
-
-/// RFC 7518 section 3.2: a secret at least as long as the hash.
-fn admit_secret_len(len: usize, algorithm: Algorithm) -> Result<(), String> {
-    let least = match algorithm {
-        Algorithm::HS384 => 48,
-        Algorithm::HS512 => 64,
-        _ => 32,
-    };
-    if len < least {
-        let name = algorithm_name(algorithm);
-        return Err(format!("a secret of {len} bytes is too short for {name}; at least {least} are needed"));
-    }
-    Ok(())
-}
-
-fn read_pem(pem: &[u8]) -> Result<(DecodingKey, Vec<Algorithm>), String> {
-    use Algorithm::*;
-    if pem.windows(12).any(|window| window == b"PRIVATE KEY-") {
-        return Err("this is a private key, which has no business here; expected its public key".into());
-    }
-    if let Ok(key) = DecodingKey::from_ed_pem(pem) {
-        return Ok((key, vec![EdDSA]));
-    }
-    if let Ok(key) = DecodingKey::from_ec_pem(pem) {
-        // An uncompressed point: 04 and two coordinates.
-        let curve = match key.try_get_as_bytes().map(<[u8]>::len) {
-            Ok(65) => vec![ES256],
-            Ok(97) => vec![ES384],
-            _ => return Err("the curve is neither P-256 nor P-384".into()),
-        };
-        return Ok((key, curve));
-    }
-    match DecodingKey::from_rsa_pem(pem) {
-        Ok(key) => Ok((key, vec![RS256, RS384, RS512, PS256, PS384, PS512])),
-        Err(_) => Err("this is not a PEM public key (BEGIN PUBLIC KEY)".into()),
-    }
-}
-
-/// Bits of the modulus of a PKCS#1 `RSAPublicKey`: the first INTEGER of the SEQUENCE.
-fn rsa_der_bits(der: &[u8]) -> Option<usize> {
-    let sequence = der_element(der, 0x30)?;
-    Some(bits(der_element(sequence, 0x02)?))
-}
-
-/// The content of the DER element that `der` begins with, if it has this tag.
-fn der_element(der: &[u8], tag: u8) -> Option<&[u8]> {
-    let (&[found, len], rest) = der.split_first_chunk::<2>()?;
-    if found != tag {
-        return None;
-    }
-    if len < 0x80 {
-        return rest.get(..usize::from(len));
-    }
-    let (len_bytes, rest) = rest.split_at_checked(usize::from(len & 0x7f))?;
-    let len = len_bytes.iter().try_fold(0usize, |len, byte| len.checked_mul(256)?.checked_add(usize::from(*byte)))?;
-    rest.get(..len)
-}
-
-fn bits(number: &[u8]) -> usize {
-    let significant = number.iter().position(|byte| *byte != 0).map_or(&[][..], |first| &number[first..]);
-    significant.first().map_or(0, |top| significant.len() * 8 - top.leading_zeros() as usize)
-}
-
-fn is_rsa(algorithm: Algorithm) -> bool {
-    use Algorithm::*;
-    matches!(algorithm, RS256 | RS384 | RS512 | PS256 | PS384 | PS512)
 }
 
 /// HMAC: whoever verifies can sign.
 pub fn is_hmac(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512)
 }
+
+#[cfg(test)]
+mod tests;

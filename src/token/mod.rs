@@ -2,13 +2,16 @@
 //!
 //! The life of a token in one page: `bearer.rs` finds exactly one; [`verify`] splits it, reads header and claims strictly
 //! ([`json`]), applies the issuer's policy, finds the issuer's own key ([`keys`]) and checks the signature last, as it
-//! costs fifty times all the rest. [`sign`] is the other direction, for the tokens this gateway issues.
+//! costs fifty times all the rest. [`sign`] is the other direction, for the tokens this gateway issues. Which keys are
+//! fit at all is decided when they are loaded (`admission`).
 //!
 //! jsonwebtoken is used for keys and signatures only. Its claim checks are lax by default (no `nbf`, no `typ`, no
 //! `crit`, 60 s leeway, absent `iss` and `aud` pass), and it reads the clock by itself.
 
+mod admission;
 pub mod json;
 pub mod keys;
+mod pem;
 pub mod sign;
 pub mod verify;
 
@@ -53,16 +56,26 @@ pub fn algorithm_name(algorithm: Algorithm) -> &'static str {
 pub struct Issuer {
     /// Equal to the token's `iss`, byte for byte.
     pub issuer: Arc<str>,
-    /// The token's `aud` must hold at least one of these.
-    pub audience: Vec<String>,
+    pub audience: Audience,
     pub algorithms: Vec<Algorithm>,
     /// Accepted `typ`, compared without case; `at+jwt` also matches `application/at+jwt` (RFC 7515 section 4.1.9).
     pub types: Vec<String>,
     pub leeway: Duration,
     /// The most that `exp - iat` may be. It bounds how long a revocation has to be remembered.
     pub max_lifetime: Duration,
+    /// A token has to say whose it is. Without, the subject of one that does not is empty.
+    pub require_subject: bool,
     /// The gateway itself: its tokens belong to a family.
     pub own: bool,
+}
+
+/// For whom a token has to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Audience {
+    /// `aud` must hold at least one of these.
+    OneOf(Vec<String>),
+    /// Said outright: `aud` may be anything, or missing.
+    Any,
 }
 
 /// A token whose signature, issuer, audience and types hold. Whether its time has come or passed, and whether it is
@@ -72,6 +85,7 @@ pub struct VerifiedToken {
     pub issuer: Arc<str>,
     /// Issued by this gateway: it belongs to a family.
     pub own: bool,
+    /// Empty if the token has none, where its issuer may leave it out.
     pub subject: String,
     pub scope: Vec<String>,
     pub jti: Option<String>,

@@ -9,7 +9,7 @@ use jsonwebtoken::jwk::{Jwk, PublicKeyUse, ThumbprintHash};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Map, Value};
 
-use super::keys::KeySet;
+use super::keys::{Key, KeySet};
 use crate::secret::Secret;
 
 /// The algorithms that `tokens.algorithm` may name.
@@ -62,8 +62,8 @@ impl SigningKey {
 
 /// The keys that verify what any of these signs.
 pub fn verifying_keys<'k>(keys: impl IntoIterator<Item = &'k SigningKey>) -> Result<KeySet, String> {
-    let (public, algorithms): (Vec<_>, Vec<_>) = keys.into_iter().map(|key| (key.public_jwk(), key.algorithm)).unzip();
-    KeySet::from_jwks(&serde_json::json!({ "keys": public }).to_string(), &algorithms)
+    let keys = keys.into_iter().map(|key| Key::from_jwk(&key.public_jwk(), &[key.algorithm]));
+    KeySet::from_keys(keys.collect::<Result<_, _>>()?)
 }
 
 /// A new private key in PKCS#8 PEM.

@@ -2,6 +2,7 @@
 
 mod broken;
 mod files;
+mod keys;
 mod reference;
 mod report;
 mod sections;

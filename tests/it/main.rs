@@ -16,6 +16,7 @@ mod framing;
 mod header_hygiene;
 mod house;
 mod idle;
+mod keys;
 mod limits;
 mod paths;
 mod refresh;

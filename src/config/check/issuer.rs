@@ -1,14 +1,15 @@
-//! `[[issuer]]`: others whose tokens are accepted, by which keys and on which terms.
+//! `[[issuer]]`: others whose tokens are accepted, and on which terms. Their keys are the subject of `keys.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::check::{Placed, files};
+use crate::config::ForeignIssuer;
+use crate::config::check::{Placed, keys};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::value::{Value, choose};
-use crate::config::{ForeignIssuer, KeyFile};
-use crate::token::{ALGORITHMS, Algorithm, Issuer};
+use crate::keyring::{KeyFile, KeySource};
+use crate::token::{ALGORITHMS, Algorithm, Audience, Issuer};
 
 /// More than clocks can honestly differ: beyond, leeway is a longer lifetime by another name.
 pub(super) const MOST_LEEWAY: Duration = Duration::from_mins(5);
@@ -16,9 +17,21 @@ pub(super) const MOST_LEEWAY: Duration = Duration::from_mins(5);
 const DAY: Duration = Duration::from_hours(24);
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Vec<ForeignIssuer> {
+pub(super) struct Issuers {
+    pub(super) accepted: Vec<ForeignIssuer>,
+    /// Of those with faults as well: what names them is not wrong.
+    pub(super) names: Vec<String>,
+}
+
+pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Issuers {
     let own_place = root.place("tokens");
-    let issuers: Vec<_> = root.tables("issuer", issuer).into_iter().flatten().collect();
+    let mut names = vec![own.to_owned()];
+    let read = root.tables("issuer", |table| {
+        let name = table.required("issuer", "\"https://login.example\"").and_then(|value| value.parse(name));
+        names.extend(name.map(str::to_owned));
+        issuer(table, name)
+    });
+    let issuers: Vec<_> = read.into_iter().flatten().collect();
     for (index, issuer) in issuers.iter().enumerate() {
         let name = &issuer.value.policy.issuer;
         let first = issuers[..index].iter().find(|first| first.value.policy.issuer == *name);
@@ -35,29 +48,33 @@ pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Vec<ForeignIssuer> {
         };
         root.reading().record(fault.at(&issuer.place));
     }
-    issuers.into_iter().map(|issuer| issuer.value).collect()
+    Issuers { accepted: issuers.into_iter().map(|issuer| issuer.value).collect(), names }
 }
 
 /// `None` if it has no name or no keys to go by; the rest was checked all the same.
-fn issuer(table: &mut Table<'_>) -> Option<Placed<ForeignIssuer>> {
-    let name = table.required("issuer", "\"https://login.example\"").and_then(|value| value.parse(name));
-    let audience = table.required("audience", "[\"https://api.example\"]").and_then(|value| self::audience(&value));
-    let keys = key_file(table);
-    let algorithms = algorithms(table, keys.as_ref().map(|(_, keys)| keys));
+fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIssuer>> {
+    let audience = table.required("audience", "[\"https://api.example\"]").and_then(|value| audience_or_any(&value));
+    let keys = keys::source(table, name);
+    let algorithms = algorithms(table, keys.as_ref());
     let types = table.take("types").and_then(|value| types(&value));
     let policy = Issuer {
         issuer: Arc::from(name.unwrap_or_default()),
-        audience: audience.unwrap_or_default(),
+        audience: audience.unwrap_or(Audience::OneOf(Vec::new())),
         algorithms: algorithms.unwrap_or_default(),
         types: types.unwrap_or_else(|| vec!["at+jwt".to_owned()]),
         leeway: table.duration("leeway", Duration::from_secs(30), Duration::ZERO..=MOST_LEEWAY),
         max_lifetime: table.duration("max_lifetime", DAY, ONE_SECOND..=366 * DAY),
+        require_subject: table.flag("require_subject", true),
         own: false,
     };
-    let (key, keys) = keys?;
-    table.accept(key, fits(&keys, &policy));
+    let keys = keys?;
+    if let KeySource::File(file) = &keys.value
+        && let Err(fault) = keys::fit(file, &policy)
+    {
+        table.reading().record(fault.at(&keys.place));
+    }
     let place = table.place("issuer");
-    (!policy.issuer.is_empty()).then_some(Placed { value: ForeignIssuer { policy, keys }, place })
+    (!policy.issuer.is_empty()).then_some(Placed { value: ForeignIssuer { policy, keys: keys.value }, place })
 }
 
 /// Compared with `iss` byte for byte, so nothing is normalised and little is refused.
@@ -71,6 +88,13 @@ fn name(text: &str) -> Result<&str, Fault> {
 /// Of `tokens` and of `issuer` alike: a token is for somebody, or it is for everybody.
 pub(super) fn audience(value: &Value<'_>) -> Option<Vec<String>> {
     some_of(value, "[\"https://api.example\"]", "the `aud` of the tokens")
+}
+
+fn audience_or_any(value: &Value<'_>) -> Option<Audience> {
+    match value.is_text().then(|| value.text()).flatten() {
+        Some("any") => Some(Audience::Any),
+        _ => audience(value).map(Audience::OneOf),
+    }
 }
 
 fn types(value: &Value<'_>) -> Option<Vec<String>> {
@@ -88,28 +112,7 @@ fn some_of(value: &Value<'_>, example: &str, what: &str) -> Option<Vec<String>> 
     Some(list)
 }
 
-/// The one key of three that says where the issuer's keys are, and its name.
-fn key_file(table: &mut Table<'_>) -> Option<(&'static str, KeyFile)> {
-    // All three are asked for, also when the first is there: each is a known key.
-    let files = [
-        ("jwks_file", table.path("jwks_file").map(KeyFile::Jwks)),
-        ("pem_file", table.path("pem_file").map(KeyFile::Pem)),
-        ("secret_file", table.path("secret_file").map(KeyFile::Secret)),
-    ];
-    let mut named = files.into_iter().filter(|(key, _)| table.has(key));
-    let Some((key, keys)) = named.next() else {
-        let fault = Fault::new("this issuer has no keys", "expected `jwks_file`, `pem_file` or `secret_file`");
-        table.wrong("jwks_file", fault.of_absence());
-        return None;
-    };
-    for (other, _) in named {
-        let fault = Fault::new("the keys come from two places", "expected one file of keys");
-        table.wrong(other, fault.related(&table.place(key), "the first one is here"));
-    }
-    keys.map(|keys| (key, keys))
-}
-
-fn algorithms(table: &mut Table<'_>, keys: Option<&KeyFile>) -> Option<Vec<Algorithm>> {
+fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option<Vec<Algorithm>> {
     let example = "[\"ES256\"]";
     let value = table.required("algorithms", example)?;
     let algorithms = value.list_of(example, algorithm)?;
@@ -119,13 +122,17 @@ fn algorithms(table: &mut Table<'_>, keys: Option<&KeyFile>) -> Option<Vec<Algor
     }
     let hmac = algorithms.iter().any(|algorithm| is_hmac(*algorithm));
     let public = algorithms.iter().any(|algorithm| !is_hmac(*algorithm));
+    let keys = keys.map(|keys| &keys.value);
     // CVE-2016-10555 and its kin: a public key, which everybody has, taken as the secret of an HMAC.
     let fault = if hmac && public {
         Fault::new("HMAC and public-key algorithms are mixed", "expected HS… alone, or none of them")
             .help("with both, a public key could be used as the secret that signs a token")
-    } else if hmac && matches!(keys, Some(KeyFile::Pem(_))) {
+    } else if hmac && matches!(keys, Some(KeySource::File(KeyFile::Pem(_)))) {
         Fault::new("HMAC has no public key", "expected algorithms of public keys with `pem_file`")
-    } else if public && matches!(keys, Some(KeyFile::Secret(_))) {
+    } else if hmac && matches!(keys, Some(KeySource::Remote(_))) {
+        Fault::new("a secret that can be fetched is none", "expected algorithms of public keys")
+            .help("for HMAC, share a secret with the issuer and name it with `secret_file`")
+    } else if public && matches!(keys, Some(KeySource::File(KeyFile::Secret(_)))) {
         Fault::new("a secret serves HMAC alone", "expected HS256, HS384 or HS512 with `secret_file`")
     } else {
         return Some(algorithms);
@@ -144,22 +151,4 @@ fn algorithm(text: &str) -> Result<Algorithm, Fault> {
 
 fn is_hmac(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512)
-}
-
-fn key_file_form(keys: &KeyFile) -> &'static str {
-    match keys {
-        KeyFile::Jwks(_) => "expected a JWKS: { \"keys\": [ … ] }",
-        KeyFile::Pem(_) => "expected PEM with BEGIN PUBLIC KEY or BEGIN CERTIFICATE",
-        KeyFile::Secret(_) => "expected a file with the HMAC secret",
-    }
-}
-
-fn fits(keys: &KeyFile, policy: &Issuer) -> Result<(), Fault> {
-    let content = files::contents(keys.path())?;
-    // Without algorithms, whose fault is reported already, no key can be judged.
-    if policy.algorithms.is_empty() {
-        return Ok(());
-    }
-    let named = |fault| format!("{}: {fault}", keys.path().display());
-    keys.admit(&content, policy).map(drop).map_err(|fault| Fault::new(named(fault), key_file_form(keys)))
 }

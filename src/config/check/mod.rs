@@ -8,6 +8,7 @@ mod files;
 mod host;
 mod identity;
 mod issuer;
+mod keys;
 mod limits;
 mod listener;
 mod pem;
@@ -42,7 +43,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
-    let routes = route::routes(root, &upstreams);
+    let routes = route::routes(root, &upstreams, &issuers.names);
     let identity = root.table("identity", identity::read);
     let access_log = root.table("access_log", access_log);
 
@@ -53,7 +54,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         admin: admin.value,
         store,
         tokens,
-        issuers,
+        issuers: issuers.accepted,
         upstreams: upstreams.into_iter().map(|upstream| upstream.value).collect(),
         routes,
         identity,

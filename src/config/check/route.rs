@@ -14,8 +14,9 @@ type Upstreams = [Placed<upstream::Settings>];
 /// What the gateway answers itself, on every host.
 const OWN_PATHS: &[&str] = &["/user/refresh", "/token", "/.well-known/jwks.json"];
 
-pub(super) fn routes(root: &mut Table<'_>, upstreams: &Upstreams) -> Vec<Route> {
-    let routes = root.tables("route", |table| route(table, upstreams));
+/// `issuers` are all whose tokens are accepted, the gateway's own among them.
+pub(super) fn routes(root: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Vec<Route> {
+    let routes = root.tables("route", |table| route(table, upstreams, issuers));
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_collisions(root, &routes);
@@ -36,19 +37,19 @@ fn everything() -> Route {
         methods: Vec::new(),
         path: "/".to_owned(),
         upstream: 0,
-        access: Access::Token { scopes: Vec::new() },
+        access: Access::Token { issuers: Vec::new(), scopes: Vec::new() },
         preflight: false,
     }
 }
 
 /// `None` if the path is missing or wrong: the rest was checked, but nothing can be compared with it.
-fn route(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<Placed<Route>> {
+fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Option<Placed<Route>> {
     let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
     let host = table.take("host").and_then(|value| value.parse(host_of_route));
     let methods = table.take("methods").and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
     let name = table.take("name").and_then(|value| value.parse(name));
     let upstream = upstream_index(table, upstreams);
-    let access = access(table);
+    let access = access(table, issuers);
     let preflight = table.flag("preflight", false);
     let path = path?;
     let route = Route {
@@ -88,18 +89,43 @@ fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<usize>
     found
 }
 
-fn access(table: &mut Table<'_>) -> Access {
+fn access(table: &mut Table<'_>, known_issuers: &[String]) -> Access {
     let scopes = table.take("scopes").and_then(|value| value.list_of("[\"orders:read\"]", scope)).unwrap_or_default();
+    let issuers = table
+        .take("issuers")
+        .and_then(|value| value.list_of("[\"https://login.example\"]", |text| known_issuer(text, known_issuers)));
+    let issuers = issuers.unwrap_or_default();
     let public = table.flag("public", false);
     if !public {
-        return Access::Token { scopes };
+        return Access::Token { issuers, scopes };
     }
-    if !scopes.is_empty() {
-        let fault = Fault::new("a public route asks for scopes", "expected no scopes, as no token is asked for");
-        let fault = fault.related(&table.place("public"), "public is said here");
-        table.wrong("scopes", fault.help("remove `scopes` if everybody may pass, or `public` if not"));
+    for (key, asked) in [("scopes", !scopes.is_empty()), ("issuers", !issuers.is_empty())] {
+        if asked {
+            let fault = Fault::new(
+                format!("a public route asks for {key}"),
+                format!("expected no {key}, as no token is asked for"),
+            );
+            let fault = fault.related(&table.place("public"), "public is said here");
+            table.wrong(key, fault.help(format!("remove `{key}` if everybody may pass, or `public` if not")));
+        }
     }
     Access::Public
+}
+
+/// Byte for byte, as everywhere: a route for an issuer that is spelled otherwise would refuse everybody.
+fn known_issuer(text: &str, known: &[String]) -> Result<String, Fault> {
+    if known.iter().any(|name| name == text) {
+        return Ok(text.to_owned());
+    }
+    let fault = Fault::new(
+        format!("there is no issuer \"{text}\""),
+        format!("expected one of {}", known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")),
+    );
+    // It may stand in a part of the file that is torn.
+    Err(match spelling::nearest(text, known.iter().map(String::as_str)) {
+        Some(near) => fault.help(format!("did you mean \"{near}\"?")).of_absence(),
+        None => fault.help("add [[issuer]] with this name, or name the gateway's own, tokens.issuer").of_absence(),
+    })
 }
 
 /// What is matched is what is forwarded, byte for byte: a route's path has to be what a canonical request path can be.

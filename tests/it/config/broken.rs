@@ -30,8 +30,8 @@ fn unknown_keys_are_named_with_what_was_meant() {
         ("[timeouts]\nbody_size = \"1MiB\"", "timeouts.body_size", (2, 1), "under [limits]"),
         ("address = \"0.0.0.0:1\"", "address", (1, 1), "under [admin] or under [[listener]]"),
         (
-            "[[issuer]]\nissuer = \"a\"\naudience = [\"a\"]\nalgorithms = [\"HS256\"]\njwks_url = \"x\"\nsecret_file = \"Cargo.toml\"",
-            "issuer[0].jwks_url",
+            "[[issuer]]\nissuer = \"a\"\naudience = [\"a\"]\nalgorithms = [\"HS256\"]\nkeys_at = \"x\"\nsecret_file = \"Cargo.toml\"",
+            "issuer[0].keys_at",
             (5, 1),
             "[[issuer]] has issuer, audience, jwks_file, pem_file",
         ),

@@ -5,6 +5,7 @@ pub mod client;
 pub mod clock;
 pub mod frames;
 pub mod gateway;
+pub mod jwks;
 pub mod program;
 pub mod scripted;
 pub mod secrets;
@@ -15,6 +16,7 @@ pub mod wire;
 
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
+pub use jwks::KeyServer;
 pub use scripted::Scripted;
 pub use secrets::Secrets;
 pub use upstream::Upstream;

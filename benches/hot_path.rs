@@ -1,0 +1,189 @@
+//! A request through the whole pipeline without a socket, and each of its steps by itself.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{fs, iter, slice, thread};
+
+use bearward::access_log::{AccessLog, Format, Record, Settings, Target};
+use bearward::authorize::authorize;
+use bearward::clock::{Clock, SystemClock};
+use bearward::headers::set_origin;
+use bearward::ids::{RequestIds, TokenId};
+use bearward::metrics::Metrics;
+use bearward::path::CanonicalPath;
+use bearward::reject::{Reason, Reject};
+use bearward::respond;
+use bearward::route::Action;
+use bearward::target;
+use bearward::token::Algorithm;
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use http::{HeaderValue, Method, Request};
+
+use setup::Mint;
+use setup::steps::{Sent, Steps};
+
+mod setup;
+
+/// Requests are consumed, so each iteration needs a fresh one. Few at a time: hyper hands over a request that is still in
+/// the processor's cache.
+const FEW: BatchSize = BatchSize::NumIterations(8);
+
+fn pipeline(c: &mut Criterion) {
+    let mut group = c.benchmark_group("pipeline");
+    let mint = Mint::new(Algorithm::ES256);
+    let steps = Steps::new(&mint);
+    let count = if setup::in_brief() { 100 } else { 10_000 };
+    let tokens: Vec<String> = setup::shuffled(count).into_iter().map(|number| mint.token(number)).collect();
+    for (name, send) in [("plain", Sent::plain as fn(&str) -> Sent), ("browser", Sent::browser)] {
+        for (known, tokens) in [("one token", &tokens[..1]), ("10,000 tokens", &tokens[..])] {
+            let requests: Vec<_> = tokens.iter().map(|token| send(token)).collect();
+            for sent in &requests {
+                assert!(steps.run(&mut sent.arrives()).is_ok(), "it is let through");
+            }
+            let mut next = requests.iter().cycle();
+            group.bench_function(format!("{name} request, {known}"), |b| {
+                b.iter_batched(
+                    || next.next().expect("endless").arrives(),
+                    |mut request| (steps.run(&mut request), request),
+                    FEW,
+                );
+            });
+        }
+    }
+}
+
+fn each_step(c: &mut Criterion) {
+    let mut group = c.benchmark_group("step");
+    let mint = Mint::new(Algorithm::ES256);
+    let steps = Steps::new(&mint);
+    let (plain, browser) = (Sent::plain(&mint.token(0)), Sent::browser(&mint.token(0)));
+    let request = browser.arrives();
+    let (headers, method, uri) = (request.headers(), request.method(), request.uri());
+    let host = target::host(&request, 8 << 10).expect("a host");
+    let path = CanonicalPath::parse(uri.path()).expect("one reading");
+    let Ok(Action::Forward(route)) = steps.routes.find("gateway.example", method, &path) else { panic!("a route") };
+    let mut record = Record::default();
+    let permit = steps.permit(&request, &mut record).expect("it is let through");
+
+    group.bench_function("clock", |b| b.iter(|| (SystemClock.now(), Instant::now())));
+    group.bench_function("does it want a problem", |b| b.iter(|| respond::wants_problem(headers)));
+    group.bench_function("host", |b| b.iter(|| target::host(&request, 8 << 10)));
+    group.bench_function("path", |b| b.iter(|| CanonicalPath::parse(uri.path())));
+    group.bench_function("route", |b| b.iter(|| steps.routes.find("gateway.example", &Method::GET, &path)));
+    group.bench_function("authenticate", |b| {
+        b.iter(|| steps.door.authenticate(&steps.authenticator, headers));
+    });
+    group.bench_function("authorize", |b| {
+        b.iter_batched(
+            || (route.clone(), steps.door.authenticate(&steps.authenticator, headers).expect("known")),
+            |(route, caller)| authorize(route, caller),
+            FEW,
+        );
+    });
+    for (name, sent) in [("plain", &plain), ("browser", &browser)] {
+        group.bench_function(format!("clean the headers, {name} request"), |b| {
+            b.iter_batched_ref(|| sent.arrives(), |request| steps.hygiene.clean_request(request.headers_mut()), FEW);
+        });
+        group.bench_function(format!("all headers, {name} request"), |b| {
+            b.iter_batched_ref(|| sent.arrives(), |request| steps.prepare(request, &permit, &record), FEW);
+        });
+    }
+    group.bench_function("origin headers", |b| {
+        let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
+        b.iter_batched_ref(|| plain.arrives(), set, FEW);
+    });
+    group.bench_function("count", |b| b.iter(|| steps.door.metrics.request_over(200, Duration::from_micros(300))));
+}
+
+fn names(c: &mut Criterion) {
+    let mut group = c.benchmark_group("name");
+    let (ids, token_id) = (RequestIds::new(), setup::family(1));
+    let text = token_id.to_string();
+    group.bench_function("request id as hex", |b| b.iter(|| HeaderValue::from_bytes(&ids.next().as_hex())));
+    group.bench_function("token id written", |b| b.iter(|| token_id.to_string()));
+    group.bench_function("token id read", |b| b.iter(|| TokenId::parse(&text)));
+    let body = [0xa7; 41];
+    let written = bearward::ids::to_base62(&body, 56);
+    group.bench_function("refresh token's body written", |b| b.iter(|| bearward::ids::to_base62(&body, 56)));
+    group.bench_function("refresh token's body read", |b| b.iter(|| bearward::ids::from_base62::<41>(&written)));
+}
+
+fn refusals(c: &mut Criterion) {
+    let mut group = c.benchmark_group("refusal");
+    let id = RequestIds::new().next();
+    for (name, refusal) in [
+        ("no token", Reject::from(Reason::NoToken)),
+        ("expired", Reject::from(Reason::Expired)),
+        ("scope missing", Reject::from(Reason::InsufficientScope).needs_scope("orders:read orders:write")),
+    ] {
+        group.bench_function(name, |b| b.iter(|| respond::reject(&refusal, id, false)));
+        group.bench_function(format!("{name}, as a problem"), |b| b.iter(|| respond::reject(&refusal, id, true)));
+    }
+}
+
+/// What the worker pays to leave a record, and what the writer's thread pays to write it.
+fn access_log(c: &mut Criterion) {
+    let mut group = c.benchmark_group("access_log");
+    group.sample_size(20).warm_up_time(Duration::from_millis(10)).measurement_time(Duration::from_millis(100));
+    let mint = Mint::new(Algorithm::ES256);
+    let steps = Steps::new(&mint);
+    let sent = Sent::browser(&mint.token(0));
+    for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
+        let metrics = Metrics::new(1).worker(0);
+        let settings = Settings { target: Target::File("/dev/null".into()), format };
+        let log = AccessLog::open(&settings, slice::from_ref(&metrics)).expect("opens").expect("is on");
+        let (buffer, writer) = (log.buffer(0), Writer::find());
+        let push = |count: u64| {
+            // Fewer than a buffer takes, however many are asked for: the time is scaled.
+            let pushed = count.min(10_000);
+            let record = || *steps.run(&mut sent.arrives()).expect("it is let through");
+            let records: Vec<_> = (0..pushed).map(|_| record()).collect();
+            let before = writer.time();
+            let start = Instant::now();
+            records.into_iter().for_each(|record| buffer.push(record));
+            let pushing = start.elapsed();
+            let writing = writer.time_when_idle() - before;
+            let scaled = |time: Duration| time.mul_f64(count as f64 / pushed as f64);
+            (scaled(pushing), scaled(writing))
+        };
+        group.bench_function(format!("{name}/push a record"), |b| b.iter_custom(|count| push(count).0));
+        group.bench_function(format!("{name}/write a line"), |b| b.iter_custom(|count| push(count).1));
+        assert_eq!(metrics.access_log_dropped.get(), 0, "nothing was lost");
+    }
+}
+
+/// The log's thread, as the kernel shows it.
+struct Writer(PathBuf);
+
+impl Writer {
+    /// A thread names itself, so it may take a moment until it can be found.
+    fn find() -> Writer {
+        let is_writer =
+            |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "access-log");
+        let tasks = || fs::read_dir("/proc/self/task").expect("Linux").flatten().map(|task| task.path());
+        Writer(iter::repeat_with(|| tasks().find(is_writer)).flatten().next().expect("endless"))
+    }
+
+    /// Its CPU time so far.
+    fn time(&self) -> Duration {
+        let schedstat = fs::read_to_string(self.0.join("schedstat")).expect("the kernel keeps statistics");
+        Duration::from_nanos(schedstat.split(' ').next().expect("three numbers").parse().expect("a number"))
+    }
+
+    /// The same, once nothing is left to write. It begins 20 ms after the first record.
+    fn time_when_idle(&self) -> Duration {
+        thread::sleep(Duration::from_millis(30));
+        let mut before = self.time();
+        loop {
+            thread::sleep(Duration::from_millis(10));
+            let now = self.time();
+            if now == before {
+                return now;
+            }
+            before = now;
+        }
+    }
+}
+
+criterion_group!(benches, pipeline, each_step, names, refusals, access_log);
+criterion_main!(benches);

@@ -1,0 +1,45 @@
+//! Finding a route, and the path check before it.
+
+use bearward::path::CanonicalPath;
+use bearward::route::RouteTable;
+use criterion::{Criterion, criterion_group, criterion_main};
+use http::Method;
+
+use setup::steps::routes;
+
+mod setup;
+
+fn find(c: &mut Criterion) {
+    let mut group = c.benchmark_group("route");
+    for count in [10, 1_000] {
+        let table = RouteTable::new(&routes(count));
+        for (name, path) in [
+            ("short path", "/api/orders/8731".to_owned()),
+            ("deep path", format!("/api/service-{}/v1/customers/4711/orders/8731/lines/12", count - 1)),
+            ("encoded path", "/%61pi/orders/caf%C3%A9".to_owned()),
+            ("no route", "/nothing/leads/here".to_owned()),
+        ] {
+            let path = CanonicalPath::parse(&path).expect("one reading");
+            assert_eq!(table.find("gateway.example", &Method::GET, &path).is_ok(), name != "no route");
+            group.bench_function(format!("{count} routes/{name}"), |b| {
+                b.iter(|| table.find("gateway.example", &Method::GET, &path));
+            });
+        }
+    }
+}
+
+fn check(c: &mut Criterion) {
+    let mut group = c.benchmark_group("path");
+    for (name, path) in [
+        ("short", "/api/orders/8731"),
+        ("deep", "/api/service-9/v1/customers/4711/orders/8731/lines/12"),
+        ("encoded", "/%61pi/orders/caf%C3%A9"),
+        ("refused", "/api/orders/..%2f..%2fadmin"),
+    ] {
+        assert_eq!(CanonicalPath::parse(path).is_ok(), name != "refused");
+        group.bench_function(name, |b| b.iter(|| CanonicalPath::parse(path)));
+    }
+}
+
+criterion_group!(benches, find, check);
+criterion_main!(benches);

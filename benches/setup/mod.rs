@@ -1,0 +1,201 @@
+//! What the benches start from: issuers and their tokens, and the gateway's steps as they are wired when it runs. Nothing in
+//! here is timed.
+
+#![allow(dead_code, reason = "each bench takes what it needs")]
+#![allow(unreachable_pub, reason = "`pub` means `for the benches` here; nothing is exported")]
+
+pub mod steps;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bearward::authenticate::{Asker, Authenticator, Caller};
+use bearward::clock::UnixTime;
+use bearward::family::revocation::{Revocation, Revoked};
+use bearward::headers::{Hygiene, Identity};
+use bearward::ids::{TokenId, to_base62};
+use bearward::keyring::{Keyring, Keys};
+use bearward::limiter::{Limiter, Rate};
+use bearward::metrics::{Metrics, WorkerMetrics};
+use bearward::reject::Reject;
+use bearward::revocations::Revocations;
+use bearward::token::keys::KeySet;
+use bearward::token::sign::{SigningKey, generate_pem};
+use bearward::token::verify::TrustedIssuer;
+use bearward::token::{Algorithm, Audience, Issuer, algorithm_name};
+use bearward::verified::VerifiedTokens;
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use jsonwebtoken::EncodingKey;
+use serde_json::{Value, json};
+
+pub const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
+const ISSUER: &str = "https://gateway.example";
+const AUDIENCE: &str = "https://api.example";
+
+/// Was each bench asked for once only, to see that it works (`cargo bench -- --test`)? Large sets are small then.
+pub fn in_brief() -> bool {
+    std::env::args().any(|argument| argument == "--test")
+}
+
+/// One issuer that signs with one algorithm: tokens like the gateway's own, by any algorithm that it verifies.
+pub struct Mint {
+    algorithm: Algorithm,
+    key: EncodingKey,
+    jwk: Value,
+}
+
+impl Mint {
+    pub fn new(algorithm: Algorithm) -> Mint {
+        use Algorithm::*;
+        if algorithm == HS256 {
+            let secret = b"a secret of exactly thirty-two b";
+            let jwk = json!({ "kty": "oct", "kid": "shared", "alg": "HS256", "k": URL_SAFE_NO_PAD.encode(secret) });
+            return Mint { algorithm, key: EncodingKey::from_secret(secret), jwk };
+        }
+        // The same RSA keys sign RS256 and PS256; only what the key is said to be for differs.
+        let kind = if algorithm == PS256 { RS256 } else { algorithm };
+        let pem = generate_pem(kind).expect("a key");
+        let mut jwk = SigningKey::from_pem(pem.expose(), kind).expect("reads its own key").public_jwk();
+        jwk["alg"] = json!(algorithm_name(algorithm));
+        let key = match algorithm {
+            ES256 | ES384 => EncodingKey::from_ec_pem(pem.expose()),
+            EdDSA => EncodingKey::from_ed_pem(pem.expose()),
+            _ => EncodingKey::from_rsa_pem(pem.expose()),
+        };
+        Mint { algorithm, key: key.expect("reads its own key"), jwk }
+    }
+
+    pub fn trusted(&self) -> TrustedIssuer {
+        let algorithms = vec![self.algorithm];
+        let keys = KeySet::from_jwks(&json!({ "keys": [self.jwk] }).to_string(), &algorithms).expect("a strong key");
+        let policy = Issuer {
+            issuer: ISSUER.into(),
+            audience: Audience::OneOf(vec![AUDIENCE.into()]),
+            algorithms,
+            types: vec!["at+jwt".into()],
+            leeway: Duration::from_secs(30),
+            max_lifetime: Duration::from_secs(3600),
+            require_subject: true,
+            own: true,
+        };
+        TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }
+    }
+
+    /// A good token of user `number`.
+    pub fn token(&self, number: u32) -> String {
+        self.sign(&claims(number))
+    }
+
+    /// A token with one claim changed.
+    pub fn token_with(&self, claim: &str, value: Value) -> String {
+        let mut claims = claims(0);
+        claims[claim] = value;
+        self.sign(&claims)
+    }
+
+    /// A token whose signature is another token's: well formed, and wrong.
+    pub fn forged(&self) -> String {
+        let (good, other) = (self.token(0), self.token(1));
+        let (message, signature) = (good.rsplit_once('.'), other.rsplit_once('.'));
+        format!("{}.{}", message.expect("three segments").0, signature.expect("three segments").1)
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        let header = json!({ "typ": "at+jwt", "alg": algorithm_name(self.algorithm), "kid": self.jwk["kid"] });
+        let segment = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", segment(&header), segment(claims));
+        let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
+        format!("{message}.{}", signature.expect("a signature"))
+    }
+}
+
+/// The claims that the gateway gives its own tokens, and two that a login brought.
+fn claims(number: u32) -> Value {
+    let issued = NOW.as_secs() - 60;
+    json!({
+        "iss": ISSUER,
+        "sub": format!("user-{number:06}@example.com"),
+        "aud": AUDIENCE,
+        "client_id": "web",
+        "iat": issued,
+        "exp": issued + 900,
+        "jti": to_base62(&(u128::from(number) << 64).to_be_bytes(), 22),
+        "scope": "openid profile orders:read orders:write",
+        "sid": family(number),
+        "rgn": 7,
+        "name": "A User of the Example",
+        "tenant": "c5d9e0a4-6f7b-4f0e-9a39-0f6cf3f2b1de",
+    })
+}
+
+/// The family of user `number`: spread over all bits, as real ones are.
+pub fn family(number: u32) -> TokenId {
+    TokenId::from_bytes((u128::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes())
+}
+
+/// Ends that family, for as long as any access token of it may live.
+pub fn revocation(number: u32) -> Revocation {
+    let until = NOW + Duration::from_secs(930);
+    Revocation { sequence: u64::from(number), what: Revoked::Family(family(number)), at: NOW, until }
+}
+
+/// Step 1 as it is when the gateway runs with its default limits, and the hygiene that goes with it.
+pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
+    let pem = generate_pem(Algorithm::ES256).expect("a key");
+    let signing = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("reads its own key");
+    let name = |name| Some(HeaderName::from_static(name));
+    let hygiene = Arc::new(Hygiene::new(Identity {
+        subject: name("x-auth-subject"),
+        scope: name("x-auth-scope"),
+        token_id: name("x-auth-token-id"),
+        issuer: name("x-auth-issuer"),
+    }));
+    let authenticator = Authenticator {
+        keyring: Arc::new(Keyring::new(Keys::new(mint.trusted(), signing, &[]))),
+        revocations: Arc::new(Revocations::new()),
+        verified: Arc::new(VerifiedTokens::new(64 << 20)),
+        confirmations: Arc::default(),
+        hygiene: hygiene.clone(),
+        token_size: 8 << 10,
+    };
+    (authenticator, hygiene)
+}
+
+/// A worker's part in authentication.
+pub struct Door {
+    pub failures: Limiter,
+    pub metrics: Arc<WorkerMetrics>,
+}
+
+impl Door {
+    pub fn new() -> Door {
+        // Forged tokens are refused for being forged here, however many.
+        let rate = Rate { burst: u32::MAX, every: Duration::ZERO };
+        Door { failures: Limiter::new(rate), metrics: Metrics::new(1).worker(0) }
+    }
+
+    /// Step 1. Only an unknown key is waited for, and every key is known here.
+    pub fn authenticate(&self, authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller, Reject> {
+        let asker = Asker { address: [192, 0, 2, 7].into(), failures: &self.failures, metrics: &self.metrics };
+        authenticator.authenticate(headers, asker, NOW).now_or_never().expect("nothing to wait for")
+    }
+}
+
+/// Headers with this token and nothing else.
+pub fn bearer(token: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let value = HeaderValue::from_str(&format!("Bearer {token}")).expect("a token is ASCII");
+    headers.insert(header::AUTHORIZATION, value);
+    headers
+}
+
+/// The numbers below `count` in an order without a pattern that a prefetcher could follow, the same each time.
+pub fn shuffled(count: u32) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..count).collect();
+    // By a hash of the number: Knuth's multiplier is odd, so that no two numbers share a place.
+    numbers.sort_by_key(|number| number.wrapping_mul(2_654_435_761));
+    numbers
+}

@@ -1,0 +1,186 @@
+//! What `Gateway::handle` and `Gateway::answer` do with a request short of the upstream, in their order.
+//!
+//! A request's body type exists only on a connection, so neither can be called without a socket. These are the same public
+//! functions they call, one line a step; what they do in between (the request's own fields for the record) is done alike.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bearward::access_log::Record;
+use bearward::authenticate::Authenticator;
+use bearward::authorize::{Permit, authorize, without_token};
+use bearward::clock::{Clock, SystemClock};
+use bearward::headers::{Hygiene, Origin, set_origin};
+use bearward::ids::RequestIds;
+use bearward::path::CanonicalPath;
+use bearward::reject::Reject;
+use bearward::respond;
+use bearward::route::{Access, Action, Route, RouteTable};
+use bearward::target;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+
+use super::{Door, Mint, authenticator};
+
+pub struct Steps {
+    pub authenticator: Authenticator,
+    pub hygiene: Arc<Hygiene>,
+    pub routes: RouteTable,
+    pub origin: Origin,
+    pub door: Door,
+    pub request_ids: RequestIds,
+    upstream: (Arc<str>, HeaderValue),
+}
+
+impl Steps {
+    pub fn new(mint: &Mint) -> Steps {
+        let (authenticator, hygiene) = authenticator(mint);
+        Steps {
+            authenticator,
+            hygiene,
+            routes: RouteTable::new(&routes(10)),
+            origin: Origin::new([192, 0, 2, 7].into(), true),
+            door: Door::new(),
+            request_ids: RequestIds::new(),
+            upstream: ("orders".into(), HeaderValue::from_static("10.0.0.1:3000")),
+        }
+    }
+
+    /// From the request as hyper hands it over to the request that the upstream would get, and its record.
+    pub fn run(&self, request: &mut Request<()>) -> Result<Box<Record>, Reject> {
+        // The clock is read as the gateway reads it; the tokens' time stands still.
+        let time = SystemClock.now();
+        let started = Instant::now();
+        let wants_problem = respond::wants_problem(request.headers());
+        let mut record = Box::new(Record {
+            request_id: self.request_ids.next(),
+            time,
+            client: Some([192, 0, 2, 7].into()),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            user_agent: request.headers().get(header::USER_AGENT).cloned(),
+            ..Record::default()
+        });
+        let permit = self.permit(request, &mut record)?;
+        self.prepare(request, &permit, &record);
+        record.status = if wants_problem { 201 } else { 200 };
+        record.complete = true;
+        record.duration = started.elapsed();
+        self.door.metrics.request_over(record.status, record.duration);
+        Ok(record)
+    }
+
+    /// Is the request let through?
+    pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
+        let host = target::host(request, 8 << 10)?;
+        record.host = Some(host.clone());
+        let uri = request.uri().clone();
+        let path = CanonicalPath::parse(uri.path())?;
+        let found = self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)?;
+        let Action::Forward(route) = found else { panic!("a route, not a call of the gateway's own") };
+        record.route = Some(route.clone());
+        match without_token(route, request.method(), request.headers()) {
+            Ok(permit) => Ok(permit),
+            Err(route) => {
+                let caller = self.door.authenticate(&self.authenticator, request.headers())?;
+                record.caller = Some(caller.token().clone());
+                authorize(route, caller)
+            }
+        }
+    }
+
+    /// What the upstream is told, and no longer told.
+    pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
+        self.hygiene.clean_request(request.headers_mut());
+        set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
+        let headers = request.headers_mut();
+        for (name, value) in permit.caller().iter().flat_map(|caller| &caller.known().identity) {
+            headers.insert(name.clone(), value.clone());
+        }
+        if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
+            headers.insert(HeaderName::from_static("x-request-id"), id);
+        }
+        headers.remove(header::EXPECT);
+        headers.insert(header::HOST, self.upstream.1.clone());
+        *request.uri_mut() = target::origin_form(request.uri());
+    }
+}
+
+/// So many routes of an API, each with a token; the first is that of the requests below.
+pub fn routes(count: usize) -> Vec<Route> {
+    let route = |number| Route {
+        name: format!("service {number}"),
+        host: None,
+        methods: vec![Method::GET, Method::POST],
+        path: if number == 0 { "/api/orders/".into() } else { format!("/api/service-{number}/v1/") },
+        upstream: 0,
+        access: Access::Token { issuers: vec![], scopes: vec!["orders:read".into()] },
+        preflight: false,
+    };
+    (0..count).map(route).collect()
+}
+
+/// A request on its way, to arrive as often as it is needed.
+pub struct Sent {
+    names: Vec<HeaderName>,
+    values: Vec<String>,
+}
+
+impl Sent {
+    /// As another service sends it.
+    pub fn plain(token: &str) -> Sent {
+        Sent::of(&[
+            ("host", "gateway.example"),
+            ("user-agent", "orders-client/2.1"),
+            ("accept", "application/json"),
+            ("authorization", &format!("Bearer {token}")),
+        ])
+    }
+
+    /// As a page in a browser sends it.
+    pub fn browser(token: &str) -> Sent {
+        Sent::of(&[
+            ("host", "gateway.example"),
+            ("connection", "keep-alive"),
+            ("sec-ch-ua-platform", "\"Linux\""),
+            ("authorization", &format!("Bearer {token}")),
+            ("user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0"),
+            ("accept", "application/json"),
+            ("sec-ch-ua", "\"Chromium\";v=\"138\", \"Not)A;Brand\";v=\"8\""),
+            ("sec-ch-ua-mobile", "?0"),
+            ("origin", "https://shop.example"),
+            ("sec-fetch-site", "same-site"),
+            ("sec-fetch-mode", "cors"),
+            ("sec-fetch-dest", "empty"),
+            ("referer", "https://shop.example/orders"),
+            ("accept-encoding", "gzip, deflate, br, zstd"),
+            ("accept-language", "en-GB,en;q=0.9"),
+            ("cookie", "consent=all; theme=dark"),
+        ])
+    }
+
+    fn of(headers: &[(&str, &str)]) -> Sent {
+        let name = |name: &str| HeaderName::from_bytes(name.as_bytes()).expect("a name");
+        let (names, values) = headers.iter().map(|(key, value)| (name(key), (*value).to_owned())).unzip();
+        Sent { names, values }
+    }
+
+    /// As hyper hands it over: every value is a part of the one buffer that was just read, and the map has room for as many
+    /// headers as were sent.
+    pub fn arrives(&self) -> Request<()> {
+        let target = "/api/orders/8731?expand=lines";
+        let read = Bytes::from([target, &self.values.concat()].concat());
+        let mut request = Request::new(());
+        *request.uri_mut() = Uri::from_maybe_shared(read.slice(..target.len())).expect("a target");
+        let mut headers = HeaderMap::with_capacity(self.names.len());
+        let mut from = target.len();
+        for (name, value) in self.names.iter().zip(&self.values) {
+            let part = read.slice(from..from + value.len());
+            headers.append(name.clone(), HeaderValue::from_maybe_shared(part).expect("a value"));
+            from += value.len();
+        }
+        *request.headers_mut() = headers;
+        request
+    }
+}

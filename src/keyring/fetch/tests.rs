@@ -1,0 +1,186 @@
+//! A server that does everything wrong, one thing at a time.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Serves these bytes to whoever asks, in pieces with a pause after each, and then closes or falls silent.
+async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> KeyUrl {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let pieces = pieces.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                for piece in pieces {
+                    // The client may have had enough.
+                    if stream.write_all(&piece).await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+                if !closes {
+                    std::future::pending::<()>().await;
+                }
+            });
+        }
+    });
+    KeyUrl::parse(&format!("http://{address}/keys"), false).expect("a good URL")
+}
+
+async fn answer_to(text: impl AsRef<[u8]>) -> Result<Answer, String> {
+    let url = server(vec![text.as_ref().to_vec()], Duration::ZERO, true).await;
+    get(&url, None, None, PATIENCE).await
+}
+
+fn page(answer: Result<Answer, String>) -> Page {
+    match answer {
+        Ok(Answer::Page(page)) => page,
+        Ok(Answer::NotModified { .. }) => panic!("not modified"),
+        Err(fault) => panic!("{fault}"),
+    }
+}
+
+fn ok(head: &str, body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[tokio::test]
+async fn a_good_answer_is_read_in_every_framing() {
+    let sized = page(answer_to(ok("ETag: \"7\"\r\nCache-Control: max-age=60\r\n", "{}")).await);
+    assert_eq!((sized.text.as_str(), sized.max_age), ("{}", Some(Duration::from_secs(60))));
+    assert_eq!(sized.etag, Some(HeaderValue::from_static("\"7\"")));
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n";
+    assert_eq!(page(answer_to(chunked).await).text, "{}");
+    assert_eq!(page(answer_to("HTTP/1.1 200 OK\r\n\r\n{}").await).text, "{}", "until the connection closes");
+    assert_eq!(page(answer_to("HTTP/1.0 200 OK\r\n\r\n{}").await).text, "{}");
+    assert_eq!(page(answer_to(ok("Content-Encoding: identity\r\n", "{}")).await).text, "{}");
+    let full = "x".repeat(SIZE_LIMIT as usize);
+    assert_eq!(page(answer_to(ok("", &full)).await).text.len(), full.len());
+}
+
+#[tokio::test]
+async fn everything_else_is_an_error_that_says_what_is_wrong() {
+    let huge = "x".repeat(SIZE_LIMIT as usize + 1);
+    let chunk = format!("{:x}\r\n{huge}\r\n0\r\n\r\n", huge.len());
+    let rows: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("500", b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".to_vec(), "the answer is 500"),
+        ("404", b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(), "404"),
+        ("204", b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(), "204"),
+        ("304 that nobody asked for", b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(), "304"),
+        (
+            "a redirect",
+            b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            "not followed; it leads to http://169.254.169.254/",
+        ),
+        ("a redirect to nowhere", b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n\r\n".to_vec(), "it leads to nowhere"),
+        ("huge by its length", ok("", &huge).into(), "over 262144 bytes"),
+        (
+            "huge in a chunk",
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}").into(),
+            "over 262144 bytes",
+        ),
+        ("huge without a length", format!("HTTP/1.1 200 OK\r\n\r\n{huge}").into(), "over 262144 bytes"),
+        ("a huge head", format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(2 * HEAD_LIMIT)).into(), "too large"),
+        ("endless heads", "HTTP/1.1 100 Continue\r\n\r\n".repeat(9999).into(), "connection"),
+        ("cut off", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}".to_vec(), "cannot be read"),
+        (
+            "cut off in a chunk",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}".to_vec(),
+            "cannot be read",
+        ),
+        (
+            "a chunk that is none",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}".to_vec(),
+            "cannot be read",
+        ),
+        ("gzip", ok("Content-Encoding: gzip\r\n", "{}").into(), "encoded"),
+        ("not UTF-8", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\xff".to_vec(), "not UTF-8"),
+        ("no HTTP", b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(), "invalid HTTP"),
+        ("two lengths", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}".to_vec(), "invalid"),
+        ("nothing", Vec::new(), "connection closed"),
+    ];
+    for (name, bytes, says) in rows {
+        match answer_to(bytes).await {
+            Ok(_) => panic!("{name} was taken"),
+            Err(fault) => assert!(fault.contains(says) && fault.starts_with("http://127.0.0.1:"), "{name}: {fault}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn slowness_ends_at_the_limit_wherever_it_is() {
+    let drip = |text: &str| text.bytes().map(|byte| vec![byte]).collect::<Vec<_>>();
+    let slow = Duration::from_millis(50);
+    for (name, pieces) in [
+        ("no answer", vec![]),
+        ("a head that never ends", vec![b"HTTP/1.1 200 OK\r\nX: ".to_vec()]),
+        ("a dripping head", drip("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
+        (
+            "a dripping body",
+            [vec![b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n".to_vec()], drip(&" ".repeat(20))].concat(),
+        ),
+        ("a body that never ends", vec![b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{".to_vec()]),
+    ] {
+        let url = server(pieces, slow, false).await;
+        let began = std::time::Instant::now();
+        let fault = get(&url, None, None, PATIENCE).await.err().expect(name);
+        assert!(fault.contains("no complete answer within 300ms"), "{name}: {fault}");
+        assert!(began.elapsed() >= PATIENCE, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_port_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let url = KeyUrl::parse(&format!("http://{address}/"), false).expect("a good URL");
+    let fault = get(&url, None, None, PATIENCE).await.err().expect("nobody is there");
+    assert!(fault.contains("no connection"), "{fault}");
+}
+
+#[tokio::test]
+async fn not_modified_is_an_answer_to_an_etag() {
+    let etag = HeaderValue::from_static("\"7\"");
+    let text = "HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=5\r\n\r\n";
+    let url = server(vec![text.into()], Duration::ZERO, true).await;
+    match get(&url, None, Some(&etag), PATIENCE).await {
+        Ok(Answer::NotModified { max_age }) => assert_eq!(max_age, Some(Duration::from_secs(5))),
+        _ => panic!("304 is what it said"),
+    }
+}
+
+#[test]
+fn cache_control_is_read_as_it_is_written() {
+    let rows: &[(&[&str], Option<&str>, Option<u64>)] = &[
+        (&["max-age=300"], None, Some(300)),
+        (&["public, Max-Age=300, must-revalidate"], None, Some(300)),
+        (&["max-age=\"300\""], None, Some(300)),
+        (&["public", "max-age=300"], None, Some(300)),
+        (&["max-age=300"], Some("100"), Some(200)),
+        (&["max-age=300"], Some("400"), Some(0)),
+        (&["max-age=300"], Some("soon"), Some(300)),
+        (&["no-store"], None, Some(0)),
+        (&["max-age=300, no-cache"], None, Some(0)),
+        (&["max-age=-1"], None, None),
+        (&["max-age=99999999999999999999"], None, None),
+        (&["private"], None, None),
+        (&[], Some("5"), None),
+    ];
+    for (values, age, expected) in rows {
+        let mut headers = HeaderMap::new();
+        for value in *values {
+            headers.append(header::CACHE_CONTROL, HeaderValue::from_static(value));
+        }
+        if let Some(age) = age {
+            headers.insert(header::AGE, HeaderValue::from_static(age));
+        }
+        assert_eq!(max_age(&headers), expected.map(Duration::from_secs), "{values:?} {age:?}");
+    }
+}

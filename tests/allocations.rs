@@ -1,0 +1,71 @@
+//! A known token costs no allocation, and a whole request few.
+//!
+//! A test binary of its own: it counts by replacing the allocator, which is one for a whole program.
+
+#![allow(clippy::print_stdout, reason = "the figures are part of the answer")]
+
+#[path = "../benches/setup/mod.rs"]
+mod setup;
+
+use bearward::access_log::Record;
+use bearward::token::Algorithm;
+
+use setup::steps::{Sent, Steps};
+use setup::{Door, Mint, NOW};
+
+const REQUESTS: u64 = 10_000;
+
+#[test]
+fn authenticating_a_known_token_allocates_nothing() {
+    let mint = Mint::new(Algorithm::ES256);
+    let (authenticator, _) = setup::authenticator(&mint);
+    let door = Door::new();
+    let headers = setup::bearer(&mint.token(0));
+    assert!(door.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..REQUESTS {
+            assert!(door.authenticate(&authenticator, &headers).is_ok());
+        }
+    });
+    assert_eq!(door.metrics.token_cache_hits.get(), REQUESTS);
+    assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
+}
+
+/// A revocation of somebody else moves the epoch, so that the next request of each known token looks itself up.
+#[test]
+fn looking_a_token_up_again_allocates_nothing() {
+    let mint = Mint::new(Algorithm::ES256);
+    let (authenticator, _) = setup::authenticator(&mint);
+    let door = Door::new();
+    let headers = setup::bearer(&mint.token(0));
+    assert!(door.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+
+    let mut allocations = 0;
+    for other in 1..=1_000 {
+        authenticator.revocations.enforce(&setup::revocation(other), NOW);
+        let authenticate = || assert!(door.authenticate(&authenticator, &headers).is_ok());
+        allocations += allocation_counter::measure(authenticate).count_total;
+    }
+    assert_eq!(allocations, 0);
+}
+
+/// The record, the request id, and room for the fields that the gateway adds (two). A browser's `Connection` header costs three
+/// more: the list of what it nominates, a name on it, and the list of what is taken out.
+#[test]
+fn a_whole_request_allocates_little() {
+    let mint = Mint::new(Algorithm::ES256);
+    let steps = Steps::new(&mint);
+    let token = mint.token(0);
+    for (name, sent, most) in [("plain", Sent::plain(&token), 4.0), ("browser", Sent::browser(&token), 7.0)] {
+        assert!(steps.run(&mut sent.arrives()).is_ok(), "it gets to know the token");
+        let mut sum = allocation_counter::AllocationInfo::default();
+        for _ in 0..REQUESTS {
+            let mut request = sent.arrives();
+            sum += allocation_counter::measure(|| assert!(steps.run(&mut request).is_ok()));
+        }
+        let (count, bytes) = (sum.count_total as f64 / REQUESTS as f64, sum.bytes_total / REQUESTS);
+        println!("{name} request: {count} allocations, {bytes} bytes; a record has {} bytes", size_of::<Record>());
+        assert!(count <= most, "{name}: {count}");
+    }
+}

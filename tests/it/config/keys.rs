@@ -1,0 +1,157 @@
+//! `[[issuer]]`: where its keys are and how they are kept; and routes that are for some issuers only.
+
+use std::time::Duration;
+
+use bearward::keyring::{KeySource, Location, OnStale, Remote, Start};
+use bearward::route::Access;
+use bearward::token::Audience;
+
+use super::{check, parse, with_upstream};
+
+/// The rest of an issuer whose keys are fetched; it begins at line 5.
+macro_rules! issuer {
+    ($rest:literal) => {
+        concat!("[[issuer]]\nissuer = \"https://a\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n", $rest)
+    };
+}
+
+macro_rules! fetched {
+    ($rest:literal) => {
+        concat!(issuer!("jwks_url = \"https://a/k\"\n"), $rest)
+    };
+}
+
+#[test]
+fn where_keys_are_is_said_once_and_is_safe() {
+    check(&[
+        (issuer!("jwks_url = \"a/k\""), "issuer[0].jwks_url", (5, 12), "write it in full"),
+        (issuer!("jwks_url = \"ftp://a/k\""), "issuer[0].jwks_url", (5, 12), "not a URL"),
+        (issuer!("jwks_url = \"http://a/k\""), "issuer[0].jwks_url", (5, 12), "allow_http = true"),
+        (issuer!("jwks_url = \"https://me:pw@a/k\""), "issuer[0].jwks_url", (5, 12), "need no password"),
+        (issuer!("jwks_url = \"https://a/k#1\""), "issuer[0].jwks_url", (5, 12), "leave out what follows `#`"),
+        (issuer!("jwks_url = 1"), "issuer[0].jwks_url", (5, 12), "this is a number"),
+        (issuer!("discover = false"), "issuer[0].jwks_file", (1, 1), "expected `jwks_url`, `discover = true`"),
+        (issuer!("discover = \"yes\""), "issuer[0].discover", (5, 12), "expected true or false"),
+        (fetched!("discover = true"), "issuer[0].discover", (6, 12), "two places"),
+        (
+            "[[issuer]]\nissuer = \"accounts\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\ndiscover = true",
+            "issuer[0].discover",
+            (5, 12),
+            "expected `issuer` to be a URL",
+        ),
+        (
+            "[[issuer]]\nissuer = \"http://a\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\ndiscover = true",
+            "issuer[0].discover",
+            (5, 12),
+            "in cleartext",
+        ),
+        (
+            "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\njwks_url = \"https://a/k\"",
+            "issuer[0].algorithms",
+            (4, 14),
+            "a secret that can be fetched is none",
+        ),
+        (
+            "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"\nmax_age = \"1h\"",
+            "issuer[0].max_age",
+            (6, 11),
+            "`max_age` is about keys that are fetched",
+        ),
+    ]);
+}
+
+#[test]
+fn how_keys_are_kept_is_within_bounds() {
+    check(&[
+        (fetched!("ca_file = \"no.pem\""), "issuer[0].ca_file", (6, 11), "does not exist"),
+        (fetched!("ca_file = \"Cargo.toml\""), "issuer[0].ca_file", (6, 11), "no certificate"),
+        (fetched!("refresh_min = \"500ms\""), "issuer[0].refresh_min", (6, 15), "expected 1s to 1d"),
+        (fetched!("refresh_min = \"16m\""), "issuer[0].refresh_min", (6, 15), "at most 15m, which is refresh_max"),
+        (fetched!("refresh_max = \"59s\""), "issuer[0].refresh_max", (6, 15), "at least 1m, which is refresh_min"),
+        (fetched!("refresh_max = \"25h\""), "issuer[0].refresh_max", (6, 15), "expected 1s to 1d"),
+        (fetched!("max_age = \"14m\""), "issuer[0].max_age", (6, 11), "at least 15m, which is refresh_max"),
+        (fetched!("refetch_cool_down = \"0s\""), "issuer[0].refetch_cool_down", (6, 21), "expected 1s to 1h"),
+        (fetched!("on_stale = \"drop\""), "issuer[0].on_stale", (6, 12), "expected \"keep\", \"refuse\""),
+        (fetched!("start = \"open\""), "issuer[0].start", (6, 9), "expected \"wait\", \"closed\""),
+        (fetched!("allow_http = 1"), "issuer[0].allow_http", (6, 14), "expected true or false"),
+        (fetched!("require_subject = \"no\""), "issuer[0].require_subject", (6, 19), "expected true or false"),
+        (fetched!("max_lifetime = \"0s\""), "issuer[0].max_lifetime", (6, 16), "expected 1s to 366d"),
+        (
+            "[[issuer]]\nissuer = \"a\"\naudience = \"all\"\nalgorithms = [\"ES256\"]\njwks_url = \"https://a/k\"",
+            "issuer[0].audience",
+            (3, 12),
+            "write it in brackets",
+        ),
+    ]);
+}
+
+#[test]
+fn a_route_names_issuers_that_there_are() {
+    check(&[
+        (
+            "[[route]]\npath = \"/\"\nissuers = [\"https://localhost:8444\"]",
+            "route[0].issuers[0]",
+            (3, 12),
+            "did you mean \"https://localhost:8443\"?",
+        ),
+        ("[[route]]\npath = \"/\"\nissuers = [\"x\"]", "route[0].issuers[0]", (3, 12), "add [[issuer]]"),
+        ("[[route]]\npath = \"/\"\nissuers = \"x\"", "route[0].issuers", (3, 11), "write it in brackets"),
+        (
+            "[[route]]\npath = \"/\"\npublic = true\nissuers = [\"https://localhost:8443\"]",
+            "route[0].issuers",
+            (4, 11),
+            "a public route asks for issuers",
+        ),
+        // An issuer with a fault is there all the same.
+        (
+            "[[issuer]]\nissuer = \"x\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n[[route]]\npath = \"/\"\nissuers = [\"x\"]",
+            "issuer[0].jwks_file",
+            (1, 1),
+            "this issuer has no keys",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_said_is_understood() {
+    let text = with_upstream(concat!(
+        issuer!("discover = true\n"),
+        "[[issuer]]\nissuer = \"http://b/realm/\"\naudience = \"any\"\nalgorithms = [\"RS256\"]\ndiscover = true\n",
+        "allow_http = true\nrefresh_min = \"5s\"\nrefresh_max = \"5s\"\nrefetch_cool_down = \"1s\"\nmax_age = \"1m\"\n",
+        "on_stale = \"refuse\"\nstart = \"closed\"\nrequire_subject = false\n",
+        "[[issuer]]\nissuer = \"c\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\njwks_url = \"http://127.0.0.1:1/k?v=1\"\n",
+        "[[route]]\npath = \"/\"\nissuers = [\"https://localhost:8443\", \"c\"]\n",
+    ));
+    let config = parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
+    let remote = |place: usize| match &config.issuers[place].keys {
+        KeySource::Remote(remote) => &**remote,
+        KeySource::File(file) => panic!("{file:?}"),
+    };
+    let urls = |location: &Location| match location {
+        Location::Jwks(url) => vec![url.to_string()],
+        Location::Discovery(places) => places.iter().map(ToString::to_string).collect(),
+    };
+    let Remote { location, refresh, refetch_cool_down, max_age, on_stale, start, allow_http, ca_file } = remote(0);
+    assert_eq!(
+        urls(location),
+        ["https://a/.well-known/openid-configuration", "https://a/.well-known/oauth-authorization-server"]
+    );
+    assert_eq!(*refresh, Duration::from_mins(1)..=Duration::from_mins(15));
+    assert_eq!((*refetch_cool_down, *max_age), (Duration::from_secs(30), Duration::from_hours(24)));
+    assert_eq!((*on_stale, *start, *allow_http, ca_file), (OnStale::Keep, Start::Wait, false, &None));
+    let policy = &config.issuers[0].policy;
+    assert_eq!((policy.require_subject, &policy.audience), (true, &Audience::OneOf(vec!["b".into()])));
+
+    let second = remote(1);
+    assert_eq!(
+        urls(&second.location),
+        ["http://b/realm/.well-known/openid-configuration", "http://b/.well-known/oauth-authorization-server/realm"]
+    );
+    assert_eq!(second.refresh, Duration::from_secs(5)..=Duration::from_secs(5));
+    assert_eq!((second.on_stale, second.start, second.allow_http), (OnStale::Refuse, Start::Closed, true));
+    let policy = &config.issuers[1].policy;
+    assert_eq!((policy.require_subject, &policy.audience), (false, &Audience::Any));
+    assert_eq!(urls(&remote(2).location), ["http://127.0.0.1:1/k?v=1"]);
+    let Access::Token { issuers, .. } = &config.routes[0].access else { panic!("{:?}", config.routes) };
+    assert_eq!(*issuers, ["https://localhost:8443", "c"]);
+}

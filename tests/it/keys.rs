@@ -1,0 +1,94 @@
+//! Keys of other issuers: fetched, discovered, read from files; rotated, lost and found again.
+
+mod rotation;
+mod sources;
+mod terms;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bearward::token::Algorithm;
+use tempfile::TempDir;
+
+use crate::support::clock::ManualClock;
+use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::{Client, Gateway, Upstream};
+
+fn mint() -> Mint {
+    Mint::new(Algorithm::ES256)
+}
+
+/// An `[[issuer]]`; `keys` says where its keys are, and whatever else there is to say.
+fn issuer(name: &str, keys: &str) -> String {
+    format!("[[issuer]]\nissuer = \"{name}\"\naudience = [\"https://api.example\"]\nalgorithms = [\"ES256\"]\n{keys}\n")
+}
+
+fn fetched_from(url: &str, more: &str) -> String {
+    issuer(FOREIGN, &format!("jwks_url = \"{url}\"\n{more}"))
+}
+
+fn folder() -> Arc<TempDir> {
+    Arc::new(TempDir::new().expect("a temporary folder"))
+}
+
+fn start_in(folder: Arc<TempDir>, upstream: &Upstream, more: &str) -> Gateway {
+    let text = Gateway::text(&upstream.address.to_string(), more);
+    Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
+}
+
+async fn status(gateway: &Gateway, token: &str) -> u16 {
+    gateway.client().bearer(token).get("/").await.status.as_u16()
+}
+
+/// A new token at each call: none is known from before.
+fn fresh(gateway: &Gateway, mint: &Mint) -> String {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let jti = format!("fresh-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    mint.with_claims(gateway.now_secs(), serde_json::json!({ "jti": jti }))
+}
+
+/// Waits for something that comes about by itself.
+#[track_caller]
+fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// As [`soon`], of what a request tells.
+async fn soon_status(gateway: &Gateway, mint: &Mint, expected: u16) {
+    let began = Instant::now();
+    loop {
+        let status = status(gateway, &fresh(gateway, mint)).await;
+        if status == expected {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "still {status}, expected {expected}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// One value of `/metrics`, by the beginning of its line.
+async fn metric(gateway: &Gateway, name: &str) -> f64 {
+    let page = Client::http1(gateway.admin_address()).get("/metrics").await.text();
+    let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{page}"));
+    line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+}
+
+async fn age(gateway: &Gateway) -> f64 {
+    metric(gateway, &format!("bearward_issuer_keys_age_seconds{{issuer=\"{FOREIGN}\"}}")).await
+}
+
+async fn visits(gateway: &Gateway, outcome: &str) -> f64 {
+    let labels = format!("{{issuer=\"{FOREIGN}\",outcome=\"{outcome}\"}}");
+    metric(gateway, &format!("bearward_issuer_key_visits_total{labels}")).await
+}
+
+/// Status and reason of `/readyz`.
+async fn readiness(gateway: &Gateway) -> (u16, String) {
+    let answer = Client::http1(gateway.admin_address()).get("/readyz").await;
+    (answer.status.as_u16(), answer.json()["reason"].as_str().unwrap_or_default().to_owned())
+}

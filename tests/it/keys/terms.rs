@@ -1,0 +1,102 @@
+//! On which terms an issuer's tokens are accepted, and where.
+
+use serde_json::{Value, json};
+
+use super::{folder, issuer, mint, start_in, status};
+use crate::support::Upstream;
+use crate::support::tokens::FOREIGN;
+
+const OTHER: &str = "https://other.example";
+
+#[tokio::test]
+async fn a_route_can_be_for_some_issuers_only() {
+    let upstream = Upstream::start();
+    let (one, two) = (mint(), mint());
+    let folder = folder();
+    std::fs::write(folder.path().join("one.json"), one.jwks()).expect("written");
+    std::fs::write(folder.path().join("two.json"), two.jwks()).expect("written");
+    let text = [
+        issuer(FOREIGN, "jwks_file = \"one.json\""),
+        issuer(OTHER, "jwks_file = \"two.json\""),
+        "[[route]]\npath = \"/\"\n".into(),
+        format!("[[route]]\npath = \"/partner/\"\nissuers = [\"{FOREIGN}\"]\n"),
+        "[[route]]\npath = \"/own/\"\nissuers = [\"https://gateway.example\"]\n".into(),
+        format!(
+            "[[route]]\npath = \"/both/\"\nissuers = [\"{OTHER}\", \"https://gateway.example\"]\nscopes = [\"x\"]\n"
+        ),
+    ];
+    let gateway = start_in(folder, &upstream, &text.concat());
+    let now = gateway.now_secs();
+    let foreign = one.good(now);
+    let other = two.with_claims(now, json!({ "iss": OTHER }));
+    let own = gateway.issue("alice", "x").await.access;
+    // Twice: a token that is known from one route is not accepted on another for that.
+    for _ in 0..2 {
+        for (token, path, expected) in [
+            (&foreign, "/", 200),
+            (&other, "/", 200),
+            (&own, "/", 200),
+            (&foreign, "/partner/1", 200),
+            (&other, "/partner/1", 401),
+            (&own, "/partner/1", 401),
+            (&foreign, "/own/1", 401),
+            (&other, "/own/1", 401),
+            (&own, "/own/1", 200),
+            (&foreign, "/both/1", 401),
+            (&other, "/both/1", 403),
+            (&own, "/both/1", 200),
+        ] {
+            let answer = gateway.client().bearer(token).get(path).await;
+            assert_eq!(answer.status, expected, "{path}: {answer:?}");
+            if expected == 401 {
+                answer.refused(401, "invalid_token");
+            }
+        }
+    }
+    let passed = upstream.seen().len();
+    assert_eq!(passed, 12, "the others were not forwarded");
+    let lines = gateway.log_lines(24).await;
+    let refused: Vec<&Value> = lines.iter().filter(|line| line["reason"] == "issuer_not_allowed").collect();
+    assert_eq!(refused.len(), 10);
+    assert!(refused.iter().all(|line| line["path"] != "/"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_is_required_is_let_go_only_where_that_was_said() {
+    let upstream = Upstream::start();
+    let (strict, lenient) = (mint(), mint());
+    let folder = folder();
+    std::fs::write(folder.path().join("strict.json"), strict.jwks()).expect("written");
+    std::fs::write(folder.path().join("lenient.json"), lenient.jwks()).expect("written");
+    let text = [
+        issuer(FOREIGN, "jwks_file = \"strict.json\""),
+        format!(
+            "[[issuer]]\nissuer = \"{OTHER}\"\naudience = \"any\"\nalgorithms = [\"ES256\"]\n\
+             jwks_file = \"lenient.json\"\nrequire_subject = false\n"
+        ),
+    ];
+    let gateway = start_in(folder, &upstream, &text.concat());
+    let now = gateway.now_secs();
+    for (changes, by_strict, by_lenient) in [
+        (json!({}), 200, 200),
+        (json!({ "sub": null }), 401, 200),
+        (json!({ "sub": "" }), 401, 200),
+        (json!({ "sub": 5 }), 401, 401),
+        (json!({ "aud": null }), 401, 200),
+        (json!({ "aud": "https://elsewhere.example" }), 401, 200),
+        (json!({ "aud": 5 }), 401, 200),
+        (json!({ "exp": null }), 401, 401),
+        (json!({ "nbf": now + 60 }), 401, 401),
+    ] {
+        assert_eq!(status(&gateway, &strict.with_claims(now, changes.clone())).await, by_strict, "{changes}");
+        let mut changes = changes;
+        changes["iss"] = json!(OTHER);
+        assert_eq!(status(&gateway, &lenient.with_claims(now, changes.clone())).await, by_lenient, "{changes}");
+    }
+    // Who is nobody in particular is nobody to the upstream as well, whatever the client says.
+    let nobody = lenient.with_claims(now, json!({ "iss": OTHER, "sub": null, "jti": "nobody" }));
+    let answer = gateway.client().bearer(&nobody).header("X-Auth-Subject", "root").get("/nobody").await;
+    assert_eq!(answer.status, 200);
+    let seen = upstream.seen().pop().expect("it arrived");
+    assert_eq!((seen.header("x-auth-subject"), seen.header("x-auth-issuer")), (None, Some(OTHER)));
+}
