@@ -9,20 +9,43 @@ use serde::{Serialize, Serializer};
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
+/// What each byte is worth as a digit; [`NO_DIGIT`] for those that are none.
+static VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        values[ALPHABET[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+const NO_DIGIT: u8 = u8::MAX;
+
+/// Long numbers are calculated with in limbs of 32 bits, the least one first, and digits are taken five at a time: 62^5 fits
+/// in a limb, so that every step is one multiplication, or one division by a constant, of 64 bits.
+const GROUP: usize = 5;
+const GROUP_BASE: u64 = 62u64.pow(GROUP as u32);
+
 /// Writes `bytes`, read as one big-endian number, as exactly `width` base62 digits.
 ///
 /// `width` must be large enough for the number (22 for 16 bytes, 56 for 41, 6 for 4); digits beyond it are lost.
 pub fn to_base62(bytes: &[u8], width: usize) -> String {
-    let mut number = bytes.to_vec();
+    let big_endian = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let mut limbs: Vec<u64> = bytes.rchunks(4).map(big_endian).collect();
     let mut digits = vec![b'0'; width];
-    for digit in digits.iter_mut().rev() {
-        let mut remainder = 0u32;
-        for byte in &mut number {
-            let value = remainder << 8 | u32::from(*byte);
-            *byte = (value / 62) as u8;
-            remainder = value % 62;
+    for group in digits.rchunks_mut(GROUP) {
+        let mut remainder = 0;
+        for limb in limbs.iter_mut().rev() {
+            let value = remainder << 32 | *limb;
+            *limb = value / GROUP_BASE;
+            remainder = value % GROUP_BASE;
         }
-        *digit = ALPHABET[remainder as usize];
+        // The number gets shorter as it goes.
+        limbs.pop_if(|limb| *limb == 0);
+        for digit in group.iter_mut().rev() {
+            *digit = ALPHABET[(remainder % 62) as usize];
+            remainder /= 62;
+        }
     }
     digits.into_iter().map(char::from).collect()
 }
@@ -30,19 +53,35 @@ pub fn to_base62(bytes: &[u8], width: usize) -> String {
 /// Reads base62 digits as one big-endian number of exactly `N` bytes. `None` on any other character and on overflow, so
 /// that each value has one spelling only.
 pub fn from_base62<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut number = [0u8; N];
-    for character in text.bytes() {
-        let mut carry = u32::try_from(ALPHABET.iter().position(|&digit| digit == character)?).ok()?;
-        for byte in number.iter_mut().rev() {
-            let value = u32::from(*byte) * 62 + carry;
-            *byte = value as u8;
-            carry = value >> 8;
+    let mut limbs = vec![0u64; N.div_ceil(4)];
+    for group in text.as_bytes().chunks(GROUP) {
+        let (mut carry, mut factor) = (0, 1);
+        for digit in group {
+            let value = VALUES[usize::from(*digit)];
+            if value == NO_DIGIT {
+                return None;
+            }
+            carry = carry * 62 + u64::from(value);
+            factor *= 62;
+        }
+        for limb in &mut limbs {
+            let value = *limb * factor + carry;
+            *limb = value & 0xffff_ffff;
+            carry = value >> 32;
         }
         if carry != 0 {
             return None;
         }
     }
-    Some(number)
+    let mut number = [0; N];
+    for (bytes, limb) in number.rchunks_mut(4).zip(&mut limbs) {
+        for byte in bytes.iter_mut().rev() {
+            *byte = *limb as u8;
+            *limb >>= 8;
+        }
+    }
+    // What is left did not fit: the first bytes of the number may be fewer than a limb.
+    limbs.iter().all(|limb| *limb == 0).then_some(number)
 }
 
 /// The public identifier of a token family: 128 random bits, written as 22 base62 characters. It stays the same through
@@ -148,7 +187,8 @@ impl Serialize for RequestId {
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}{:016x}", self.0, self.1)
+        // Hexadecimal digits are always UTF-8.
+        f.write_str(str::from_utf8(&self.as_hex()).unwrap_or_default())
     }
 }
 
@@ -165,6 +205,24 @@ mod tests {
         assert_eq!(TokenId::parse("zzzzzzzzzzzzzzzzzzzzzz"), None, "a number over 128 bits");
         assert_eq!(TokenId::parse("000000000000000000000"), None, "too short");
         assert_eq!(TokenId::parse("00000000000000000000-0"), None, "another alphabet");
+    }
+
+    /// The format is in tokens that clients keep: whatever calculates it, these stay.
+    #[test]
+    fn numbers_of_any_length_are_written_as_ever() {
+        let counted: [u8; 41] = std::array::from_fn(|place| place as u8);
+        for (bytes, text) in [
+            (&[0xde, 0xad, 0xbe, 0xef][..], "44pZgF"),
+            (&[0xff; 16], "7n42DGM5Tflk9n8mt7Fhc7"),
+            (&counted, "0005FfjrxHBTmRumDUTSX7Tw9ULXTQQljDyemA4Pbv61G0Il6SQd7FCC"),
+            (&[0xff; 41], "1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC7"),
+        ] {
+            assert_eq!(to_base62(bytes, text.len()), text);
+        }
+        assert_eq!(from_base62("0005FfjrxHBTmRumDUTSX7Tw9ULXTQQljDyemA4Pbv61G0Il6SQd7FCC"), Some(counted));
+        assert_eq!(from_base62("1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC7"), Some([0xff; 41]));
+        assert_eq!(from_base62::<41>("1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC8"), None, "one more");
+        assert_eq!(from_base62::<4>("4gfFC4"), None, "one more than four bytes take");
     }
 
     #[test]

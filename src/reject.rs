@@ -48,7 +48,6 @@ reasons! {
     BadPath = "bad_path", BAD_REQUEST, "invalid_request", "the path contains something that could be read in two ways";
     BadHost = "bad_host", BAD_REQUEST, "invalid_request", "the Host header is missing, repeated or not a host";
     BadFraming = "bad_framing", BAD_REQUEST, "invalid_request", "the message framing is not valid";
-    BadUpgrade = "bad_upgrade", BAD_REQUEST, "invalid_request", "only WebSocket upgrades are carried";
     ConnectRefused = "connect_refused", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no route leads there";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here";
@@ -98,7 +97,6 @@ reasons! {
 
     // Load, and what stands behind.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
-    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "too many requests are under way";
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token store is not available";
     KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "no keys are available to check the token";
     UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the service behind the gateway cannot be reached";
