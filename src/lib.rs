@@ -72,7 +72,7 @@
 //! - No database type leaves `store/`.
 //! - A reason is defined once, in `reject.rs`.
 //! - No secret prints itself.
-//! - Every task has an owner in `app.rs` that can stop it.
+//! - Every task has an owner in `app/` that can stop it.
 
 pub mod access_log;
 pub mod admin;
