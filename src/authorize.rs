@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, header};
 
 use crate::authenticate::Caller;
-use crate::reject::{Reason, Reject};
+use crate::reject::Reject;
 use crate::route::{Access, Route};
 
 /// A request that may go to its route's upstream.
@@ -30,7 +30,7 @@ impl Permit {
 pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) -> Result<Permit, Arc<Route>> {
     let open = match route.access {
         Access::Public => true,
-        Access::Token { .. } => route.preflight && is_preflight(method, headers),
+        Access::Token(_) => route.preflight && is_preflight(method, headers),
     };
     if open { Ok(Permit { route, caller: None }) } else { Err(route) }
 }
@@ -42,19 +42,10 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The permit of a caller whose issuer is accepted here and who has every scope that the route asks for.
+/// The permit of a caller whose token keeps the route's rules.
 pub fn authorize(route: Arc<Route>, caller: Caller) -> Result<Permit, Reject> {
-    let Access::Token { issuers, scopes } = &route.access else {
-        return Ok(Permit { route, caller: Some(caller) });
-    };
-    let token = caller.token();
-    if !issuers.is_empty() && !issuers.iter().any(|issuer| **issuer == *token.issuer) {
-        let detail = format!("{} is not among the issuers of route {}", token.issuer, route.name);
-        return Err(Reject::new(Reason::IssuerNotAllowed, detail));
-    }
-    if let Some(missing) = scopes.iter().find(|scope| !token.has_scope(scope)) {
-        let detail = format!("the scope {missing} is missing");
-        return Err(Reject::new(Reason::InsufficientScope, detail).needs_scope(&scopes.join(" ")));
+    if let Access::Token(rules) = &route.access {
+        rules.check(caller.token())?;
     }
     Ok(Permit { route, caller: Some(caller) })
 }

@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `rules` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -54,7 +54,8 @@
 //! | **bearer** | the one token that a request carries, found but not yet believed |
 //! | **caller** | who asks: a verified token that is neither expired nor revoked, or nobody on a public route |
 //! | **permit** | proof that this caller may take this route; the only way to an upstream |
-//! | **route** | what the configuration says about a path: its upstream, its scopes, or that it is public |
+//! | **route** | what the configuration says about a path: its upstream, its rules, or that it is public |
+//! | **rules** | what a route asks of a token beyond its being valid: issuers, scopes, and what its claims say |
 //! | **upstream** | a named group of backend servers |
 //! | **family** | one login and every token that grew from it; named by its tokenId, the `sid` of its access tokens |
 //! | **generation** | how often a family's refresh token was rotated; the `rgn` of its access tokens |
@@ -100,6 +101,7 @@ pub mod reject;
 pub mod respond;
 pub mod revocations;
 pub mod route;
+pub mod rules;
 pub mod secret;
 pub mod server;
 pub mod socket;

@@ -78,6 +78,7 @@ reasons! {
     LifetimeTooLong = "lifetime_too_long", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a scope that is needed here";
+    ClaimRefused = "claim_refused", FORBIDDEN, "forbidden", "the token does not allow this";
 
     // The two calls on tokens. One public code for every dead grant: nothing tells a thief how close they came.
     GrantMalformed = "grant_malformed", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";

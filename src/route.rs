@@ -8,6 +8,7 @@ use http::Method;
 
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
+use crate::rules::Rules;
 use crate::target::without_port;
 
 /// `[[route]]`.
@@ -33,8 +34,8 @@ pub struct Route {
 pub enum Access {
     /// Said outright: no token is asked for.
     Public,
-    /// A valid token of one of these issuers, or of any if there are none, that carries every one of these scopes.
-    Token { issuers: Vec<String>, scopes: Vec<String> },
+    /// A valid token that keeps these rules.
+    Token(Rules),
 }
 
 /// What becomes of a request.

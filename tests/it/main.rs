@@ -19,6 +19,7 @@ mod paths;
 mod refresh;
 mod reload;
 mod revoke;
+mod rules;
 mod source;
 mod store;
 mod store_failure;

@@ -13,6 +13,7 @@ mod limits;
 mod listener;
 mod pem;
 mod route;
+mod rules;
 mod tokens;
 mod upstream;
 

@@ -270,6 +270,61 @@ fn routes_are_checked() {
     ]);
 }
 
+/// A route, and the line that a rule about a claim begins with.
+macro_rules! claim {
+    ($rest:literal) => {
+        concat!("[[route]]\npath = \"/\"\n[[route.claim]]\n", $rest)
+    };
+}
+
+#[test]
+fn rules_about_scopes_and_claims_are_checked() {
+    let claim = "route[0].claim[0]";
+    let at = |key: &str| -> &'static str { format!("{claim}.{key}").leak() };
+    check(&[
+        ("[[route]]\npath = \"/\"\nany_scope = [\"a\\\\\"]", "route[0].any_scope[0]", (3, 14), "is not a scope"),
+        (
+            "[[route]]\npath = \"/\"\nany_scope = [\"a\"]\npublic = true",
+            "route[0].any_scope",
+            (3, 13),
+            "asks for any_scope",
+        ),
+        (claim!("equals = 1"), at("pointer"), (3, 1), "`pointer` is missing"),
+        (claim!("pointer = \"\"\nequals = 1"), at("pointer"), (4, 11), "begins with `/`"),
+        (claim!("pointer = \"realm_access.roles\"\nequals = 1"), at("pointer"), (4, 11), "\"/realm_access/roles\""),
+        (claim!("pointer = \"#/a\"\nequals = 1"), at("pointer"), (4, 11), "write \"/a\""),
+        (
+            claim!("pointer = \"https://a.example/b\"\nequals = 1"),
+            at("pointer"),
+            (4, 11),
+            "\"/https:~1~1a.example~1b\"",
+        ),
+        (claim!("pointer = \"/a~b\"\nequals = 1"), at("pointer"), (4, 11), "`~0`"),
+        (claim!("pointer = \"/a\""), at("equals"), (3, 1), "asks for nothing"),
+        (claim!("pointer = \"/a\"\nequals = 1\npresent = true"), at("present"), (6, 11), "two things"),
+        (claim!("pointer = \"/a\"\nequals = 1.5"), at("equals"), (5, 10), "a whole number"),
+        (claim!("pointer = \"/a\"\nequals = [\"b\"]"), at("equals"), (5, 10), "this is a list"),
+        (claim!("pointer = \"/a\"\nequals = 9223372036854775808"), at("equals"), (5, 10), "64 bits"),
+        (claim!("pointer = \"/a\"\none_of = []"), at("one_of"), (5, 10), "the list is empty"),
+        (claim!("pointer = \"/a\"\none_of = \"b\""), at("one_of"), (5, 10), "write it in brackets"),
+        (claim!("pointer = \"/a\"\none_of = [\"b\", 2026-01-01]"), "route[0].claim[0].one_of[1]", (5, 16), "a date"),
+        (claim!("pointer = \"/a\"\npresent = false"), at("present"), (5, 11), "present = true"),
+        (claim!("pointer = \"/a\"\nequal = 1\ncontains = 1"), at("equal"), (5, 1), "did you mean `equals`?"),
+        (
+            "[[route]]\npath = \"/\"\npublic = true\n[[route.claim]]\npointer = \"/a\"\nequals = 1",
+            "route[0].claim",
+            (4, 1),
+            "asks for claim",
+        ),
+        (
+            "[[route]]\npath = \"/\"\nclaim = { pointer = \"/a\", equals = 1 }",
+            "route[0].claim",
+            (3, 9),
+            "several of these",
+        ),
+    ]);
+}
+
 #[test]
 fn identity_headers_and_the_access_log_are_checked() {
     check(&[
@@ -300,6 +355,7 @@ fn the_neighbours_of_faults_are_accepted() {
         "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a/\"\n[[route]]\npath = \"/a\"\nhost = \"b\"",
         "[[route]]\npath = \"/a\"\nmethods = [\"GET\"]\n[[route]]\npath = \"/a\"\nmethods = [\"POST\"]\npublic = true",
         "[[route]]\npath = \"/tokens\"\nscopes = []\npublic = true\n[[route]]\npath = \"/user/refreshed\"",
+        "[[route]]\npath = \"/\"\nany_scope = [\"a\"]\n[[route.claim]]\npointer = \"/a/0\"\none_of = [\"x\", 1, true]\n[[route.claim]]\npointer = \"/~0~1\"\npresent = true",
         "[[route]]\npath = \"/\"\nhost = \"[::1]\"\n[[route]]\npath = \"/\"\nhost = \"127.0.0.1\"",
         "[[upstream]]\nservers = [\"https://[::1]:1/\", \"http://my_service.internal\"]\nprotocol = \"h2\"",
         "[identity]\nsubject = \"X-Who\"\nscope = \"\"\ntoken_id = \"\"\nissuer = \"X-Auth-Subject\"",
