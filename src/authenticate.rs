@@ -9,7 +9,7 @@ use http::HeaderMap;
 use crate::bearer::{self, BearerToken};
 use crate::clock::UnixTime;
 use crate::confirmations::Confirmations;
-use crate::headers::Hygiene;
+use crate::identity::Identity;
 use crate::keyring::{Asked, Keyring};
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
@@ -48,7 +48,7 @@ pub struct Authenticator {
     pub revocations: Arc<Revocations>,
     pub verified: Arc<VerifiedTokens>,
     pub confirmations: Arc<Confirmations>,
-    pub hygiene: Arc<Hygiene>,
+    pub identity: Identity,
     /// `limits.token_size`
     pub token_size: usize,
 }
@@ -83,7 +83,7 @@ impl Authenticator {
         // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
         let generation = self.keyring.generation();
         let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
-        let identity = self.hygiene.identity_of(&token);
+        let identity = self.identity.of(&token);
         let known = Arc::new(Known::new(token, identity, generation));
         known.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {

@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `rules` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `identity`, `rules` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -91,6 +91,7 @@ pub mod family;
 pub mod forward;
 pub mod gateway;
 pub mod headers;
+pub mod identity;
 pub mod ids;
 pub mod keyring;
 pub mod limiter;

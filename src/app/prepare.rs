@@ -70,7 +70,7 @@ impl Foundation {
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
-        let hygiene = Arc::new(Hygiene::new(config.identity.clone()));
+        let hygiene = Arc::new(Hygiene::new(&config.identity));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());
         let upstreams = config.upstreams.iter().map(|upstream| {
@@ -85,7 +85,7 @@ impl Foundation {
                 revocations: self.revocations.clone(),
                 verified,
                 confirmations: self.confirmations.clone(),
-                hygiene: hygiene.clone(),
+                identity: config.identity.clone(),
                 token_size: config.limits.token_size,
             },
             broker: self.broker.clone(),

@@ -134,3 +134,46 @@ async fn a_refused_client_learns_the_scope_and_the_operator_the_claim() {
     assert!(!line.to_string().contains("initech"), "the value stays out of the log: {line}");
     gateway.client().bearer(&token).get("/write").await.refused(405, "invalid_request");
 }
+
+#[tokio::test]
+async fn claims_reach_the_upstream_as_headers_that_nobody_else_can_set() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let more = r#"
+[[identity.claim]]
+pointer = "/tenant/name"
+header = "X-Tenant"
+[[identity.claim]]
+pointer = "/roles"
+header = "X-Roles"
+[[route]]
+path = "/"
+[[route]]
+path = "/public"
+public = true
+"#;
+    let gateway = Gateway::trusting(&upstream, &mint, more);
+    let now = gateway.now_secs();
+    let token = mint.with_claims(now, json!({ "tenant": { "name": "Böse\r\nX-Roles: root" }, "roles": ["a", "b,c"] }));
+    let other = mint.with_claims(now, json!({ "tenant": { "name": { "is": "an object" } } }));
+    let forged = |client: crate::support::Client| {
+        ["X-Tenant", "x_tenant", "X.Roles"].iter().fold(client, |client, name| client.header(name, "forged"))
+    };
+    let get = async |client: crate::support::Client, path: &str| {
+        assert_eq!(forged(client).get(path).await.status, 200);
+        upstream.seen().pop().expect("it arrived")
+    };
+    // Twice: a token that is known brings the same.
+    for _ in 0..2 {
+        let seen = get(gateway.client().bearer(&token), "/").await;
+        assert_eq!(seen.header("x-tenant"), Some("B%C3%B6se%0D%0AX-Roles: root"));
+        assert_eq!(seen.header("x-roles"), Some("a,b%2Cc"));
+        assert_eq!(seen.headers.get_all("x-roles").iter().count(), 1);
+    }
+    for (client, path) in [(gateway.client().bearer(&other), "/"), (gateway.client(), "/public")] {
+        let seen = get(client, path).await;
+        let stray =
+            seen.headers.keys().find(|name| name.as_str().contains("tenant") || name.as_str().contains("roles"));
+        assert_eq!(stray, None, "{path}: {seen:?}");
+    }
+}

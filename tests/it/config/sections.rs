@@ -336,6 +336,29 @@ fn identity_headers_and_the_access_log_are_checked() {
         ("[identity]\nsubject = \"X-Forwarded-User\"", "identity.subject", (2, 11), "a meaning of its own"),
         ("[identity]\nscope = \"x_auth_subject\"", "identity.scope", (2, 9), "`scope` and `subject`"),
         ("[identity]\nsubject = \"X-Who\"\nissuer = \"x-WHO\"", "identity.issuer", (3, 10), "the same header"),
+        ("[identity]\nissuer = \"x.auth.scope\"", "identity.issuer", (2, 10), "the same header"),
+        ("[[identity.claim]]\nheader = \"X-A\"", "identity.claim[0].pointer", (1, 1), "`pointer` is missing"),
+        ("[[identity.claim]]\npointer = \"/a\"", "identity.claim[0].header", (1, 1), "`header` is missing"),
+        ("[[identity.claim]]\npointer = \"a.b\"\nheader = \"X-A\"", "identity.claim[0].pointer", (2, 11), "\"/a/b\""),
+        ("[[identity.claim]]\npointer = \"/a\"\nheader = \"\"", "identity.claim[0].header", (3, 10), "not the name"),
+        (
+            "[[identity.claim]]\npointer = \"/a\"\nheader = \"Cookie\"",
+            "identity.claim[0].header",
+            (3, 10),
+            "of its own",
+        ),
+        (
+            "[[identity.claim]]\npointer = \"/a\"\nheader = \"X_Auth_Scope\"",
+            "identity.claim[0].header",
+            (3, 10),
+            "`scope` has",
+        ),
+        (
+            "[[identity.claim]]\npointer = \"/a\"\nheader = \"X-A\"\n[[identity.claim]]\npointer = \"/b\"\nheader = \"x_a\"",
+            "identity.claim[1].header",
+            (6, 10),
+            "two claims",
+        ),
         ("[access_log]\nformat = \"xml\"", "access_log.format", (2, 10), "expected \"json\", \"text\""),
         ("[access_log]\nfile = \"no/such/folder/a.log\"", "access_log.file", (2, 8), "mkdir -p"),
         ("[access_log]\nfile = \"src\"", "access_log.file", (2, 8), "is a folder"),
@@ -359,6 +382,7 @@ fn the_neighbours_of_faults_are_accepted() {
         "[[route]]\npath = \"/\"\nhost = \"[::1]\"\n[[route]]\npath = \"/\"\nhost = \"127.0.0.1\"",
         "[[upstream]]\nservers = [\"https://[::1]:1/\", \"http://my_service.internal\"]\nprotocol = \"h2\"",
         "[identity]\nsubject = \"X-Who\"\nscope = \"\"\ntoken_id = \"\"\nissuer = \"X-Auth-Subject\"",
+        "[identity]\nissuer = \"\"\n[[identity.claim]]\npointer = \"/iss\"\nheader = \"X-Auth-Issuer\"",
         "[access_log]\nfile = \"off\"\n[limits]\nbody_size = \"0B\"\n[timeouts]\ndrain = \"0s\"",
     ] {
         parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
