@@ -1,4 +1,4 @@
-//! Step 1: from a request's headers to a [`Caller`].
+//! Step 1: from a request's token to a [`Caller`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -54,9 +54,14 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Exactly one token, and a good one. Waits only if the token's key is unknown and its issuer is being asked for it.
-    pub async fn authenticate(&self, headers: &HeaderMap, asker: Asker<'_>, now: UnixTime) -> Result<Caller, Reject> {
-        let bearer = bearer::find(headers, self.token_size)?;
+    /// From the one token of a request to its caller, if it is a good one. Waits only if the token's key is unknown and its
+    /// issuer is being asked for it.
+    pub async fn authenticate(
+        &self,
+        bearer: BearerToken<'_>,
+        asker: Asker<'_>,
+        now: UnixTime,
+    ) -> Result<Caller, Reject> {
         let known = match self.verified.find(bearer, self.keyring.generation()) {
             Some(known) => {
                 asker.metrics.token_cache_hits.one();

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 
 use crate::access_log::Record;
 use crate::authorize::Permit;
+use crate::bearer;
 use crate::body::{Body, BodyError, Watch};
 use crate::headers::{self, Hygiene};
 use crate::metrics::WorkerMetrics;
@@ -48,6 +49,7 @@ impl Forwarder {
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         record.upstream = Some(upstream.name.clone());
+        let asked_as_bearer = permit.route().places.take_out(&mut request, permit.route().drop_token)?;
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => tunnel::asked_for(&mut request),
@@ -76,6 +78,10 @@ impl Forwarder {
         headers::clean_response(response.headers_mut());
         if tunnel.is_some() {
             tunnel::ask(response.headers_mut());
+            if asked_as_bearer && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
+                let understood = HeaderValue::from_static(bearer::MARKER);
+                response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, understood);
+            }
         }
         *response.version_mut() = Version::HTTP_11;
         let response = response.map(|body| Body::incoming(body).silent_for_at_most(self.body_idle));

@@ -21,10 +21,10 @@
 //! | 8 | `config/` | `gateway.toml` becomes a `Config`, every fault at once; nobody below knows it exists |
 //! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
-//! | 5 | `authenticate` → `authorize` → `broker/`, `forward` | the steps, each with the proof of the one before |
+//! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `identity`, `rules` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -87,12 +87,14 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod confirmations;
+pub mod csrf;
 pub mod family;
 pub mod forward;
 pub mod gateway;
 pub mod headers;
 pub mod identity;
 pub mod ids;
+pub mod judge;
 pub mod keyring;
 pub mod limiter;
 pub mod metrics;

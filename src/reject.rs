@@ -78,6 +78,8 @@ reasons! {
     LifetimeTooLong = "lifetime_too_long", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a scope that is needed here";
+    /// A token from a cookie, and a request that another site may have caused.
+    Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing, or names a site that is not trusted here";
     ClaimRefused = "claim_refused", FORBIDDEN, "forbidden", "the token does not allow this";
 
     // The two calls on tokens. One public code for every dead grant: nothing tells a thief how close they came.

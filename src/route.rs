@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use http::Method;
 
+use crate::bearer::Places;
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
 use crate::rules::Rules;
@@ -28,6 +29,11 @@ pub struct Route {
     pub access: Access,
     /// CORS preflights (OPTIONS with Origin and Access-Control-Request-Method) pass without a token.
     pub preflight: bool,
+    pub places: Places,
+    /// `route.origins`: pages of these may use a token from a cookie, besides those of the request's own host.
+    pub origins: Vec<String>,
+    /// `token = "drop"`: the upstream does not see the token.
+    pub drop_token: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -172,6 +178,9 @@ mod tests {
             upstream: 0,
             access: Access::Public,
             preflight: false,
+            places: Places::default(),
+            origins: Vec::new(),
+            drop_token: false,
         }
     }
 

@@ -18,14 +18,18 @@ pub struct Tunnel {
     upstream: OnUpgrade,
 }
 
-/// Does this request ask for a WebSocket (RFC 6455 section 4.1)? Then takes the client's end of the tunnel.
+/// Takes the client's end of the tunnel, if this request asks for one.
 pub fn asked_for<B>(request: &mut Request<B>) -> Option<OnUpgrade> {
+    is_asked_for(request).then(|| hyper::upgrade::on(request))
+}
+
+/// Does this request ask for a WebSocket (RFC 6455 section 4.1)?
+pub fn is_asked_for<B>(request: &Request<B>) -> bool {
     let names_websocket = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket");
-    let asks = *request.method() == Method::GET
+    *request.method() == Method::GET
         && request.version() == Version::HTTP_11
         && request.headers().get(header::UPGRADE).is_some_and(names_websocket)
-        && nominates_upgrade(request.headers());
-    asks.then(|| hyper::upgrade::on(request))
+        && nominates_upgrade(request.headers())
 }
 
 fn nominates_upgrade(headers: &HeaderMap) -> bool {

@@ -19,6 +19,7 @@ use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
 use crate::gateway::Gateway;
 use crate::headers::Hygiene;
+use crate::judge::Judge;
 use crate::keyring::{Keyring, Keys};
 use crate::metrics::Metrics;
 use crate::revocations::Revocations;
@@ -79,14 +80,17 @@ impl Foundation {
         });
         Ok(Gateway {
             clock,
-            routes: RouteTable::new(&config.routes),
-            authenticator: Authenticator {
-                keyring: self.keyring.clone(),
-                revocations: self.revocations.clone(),
-                verified,
-                confirmations: self.confirmations.clone(),
-                identity: config.identity.clone(),
-                token_size: config.limits.token_size,
+            judge: Judge {
+                routes: RouteTable::new(&config.routes),
+                authenticator: Authenticator {
+                    keyring: self.keyring.clone(),
+                    revocations: self.revocations.clone(),
+                    verified,
+                    confirmations: self.confirmations.clone(),
+                    identity: config.identity.clone(),
+                    token_size: config.limits.token_size,
+                },
+                uri_size: config.connections.uri_size,
             },
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
@@ -96,7 +100,6 @@ impl Foundation {
                 body_idle: config.connections.body_idle,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
             },
-            uri_size: config.connections.uri_size,
             body_idle: config.connections.body_idle,
         })
     }

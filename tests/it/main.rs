@@ -24,4 +24,5 @@ mod source;
 mod store;
 mod store_failure;
 mod support;
+mod token_places;
 mod upstream_failures;

@@ -14,6 +14,7 @@ mod listener;
 mod pem;
 mod route;
 mod rules;
+mod token;
 mod tokens;
 mod upstream;
 

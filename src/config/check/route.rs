@@ -2,7 +2,8 @@
 
 use http::Method;
 
-use crate::config::check::{Placed, host, rules};
+use crate::bearer::Places;
+use crate::config::check::{Placed, host, rules, token};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
@@ -40,6 +41,9 @@ fn everything() -> Route {
         upstream: 0,
         access: Access::Token(Rules::default()),
         preflight: false,
+        places: Places::default(),
+        origins: Vec::new(),
+        drop_token: false,
     }
 }
 
@@ -52,6 +56,9 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
     let upstream = upstream_index(table, upstreams);
     let access = access(table, issuers);
     let preflight = table.flag("preflight", false);
+    let places = token::places(table, access == Access::Public);
+    let origins = token::origins(table, &places);
+    let drop_token = table.choice("token", false, &[("pass", false), ("drop", true)]);
     let path = path?;
     let route = Route {
         name: name.unwrap_or_else(|| path.clone()),
@@ -61,6 +68,9 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
         upstream: upstream.unwrap_or(0),
         access,
         preflight,
+        places,
+        origins,
+        drop_token,
     };
     Some(Placed { value: route, place: table.place("path") })
 }

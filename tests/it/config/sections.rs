@@ -270,6 +270,47 @@ fn routes_are_checked() {
     ]);
 }
 
+/// A route with a token in a cookie, and its origins.
+macro_rules! origins {
+    ($list:literal) => {
+        concat!("[[route]]\npath = \"/\"\ntoken_from = [\"cookie:a\"]\norigins = [", $list, "]")
+    };
+}
+
+#[test]
+fn where_a_route_takes_its_token_from_is_checked() {
+    let from = "route[0].token_from[0]";
+    check(&[
+        ("[[route]]\npath = \"/\"\ntoken_from = \"header\"", "route[0].token_from", (3, 14), "write it in brackets"),
+        ("[[route]]\npath = \"/\"\ntoken_from = []", "route[0].token_from", (3, 14), "no request could have a token"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"heade\"]", from, (3, 15), "did you mean \"header\"?"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"cooke:a\"]", from, (3, 15), "did you mean \"cookie:a\"?"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"body\"]", from, (3, 15), "\"query:NAME\""),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"cookie\"]", from, (3, 15), "\"cookie:access_token\""),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"query:\"]", from, (3, 15), "\"\" is not the name of a parameter"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"query:a b\"]", from, (3, 15), "not the name of a parameter"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"cookie:a;b\"]", from, (3, 15), "not the name of a cookie"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"header:X-Token\"]", from, (3, 15), "header has no name"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"header\", \"header\"]", "route[0].token_from[1]", (3, 25), "twice"),
+        (
+            "[[route]]\npath = \"/\"\npublic = true\ntoken_from = [\"header\"]",
+            "route[0].token_from",
+            (4, 14),
+            "no token is looked at",
+        ),
+        ("[[route]]\npath = \"/\"\norigins = [\"https://a\"]", "route[0].origins", (3, 11), "expected a cookie"),
+        (origins!("\"a.example\""), "route[0].origins[0]", (4, 12), "not an origin"),
+        (origins!("\"https://a/b\""), "route[0].origins[0]", (4, 12), "but scheme, host and port"),
+        (origins!("\"https://me@a\""), "route[0].origins[0]", (4, 12), "but scheme, host and port"),
+        (origins!("\"ftp://a\""), "route[0].origins[0]", (4, 12), "not an origin"),
+        (origins!("\"*\""), "route[0].origins[0]", (4, 12), "any page"),
+        (origins!("\"null\""), "route[0].origins[0]", (4, 12), "any page"),
+        (origins!("\"https://*.a\""), "route[0].origins[0]", (4, 12), "not the name of a host"),
+        (origins!("\"https://A\", \"https://a:443\""), "route[0].origins[1]", (4, 25), "twice"),
+        ("[[route]]\npath = \"/\"\ntoken = \"keep\"", "route[0].token", (3, 9), "\"pass\", \"drop\""),
+    ]);
+}
+
 /// A route, and the line that a rule about a claim begins with.
 macro_rules! claim {
     ($rest:literal) => {
@@ -378,6 +419,8 @@ fn the_neighbours_of_faults_are_accepted() {
         "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a/\"\n[[route]]\npath = \"/a\"\nhost = \"b\"",
         "[[route]]\npath = \"/a\"\nmethods = [\"GET\"]\n[[route]]\npath = \"/a\"\nmethods = [\"POST\"]\npublic = true",
         "[[route]]\npath = \"/tokens\"\nscopes = []\npublic = true\n[[route]]\npath = \"/user/refreshed\"",
+        "[[route]]\npath = \"/\"\ntoken_from = [\"cookie:__Host-a\"]\norigins = [\"http://[::1]:8080\", \"https://a/\"]\ntoken = \"drop\"",
+        "[[route]]\npath = \"/\"\norigins = []\n[[route]]\npath = \"/p\"\npublic = true\ntoken = \"drop\"",
         "[[route]]\npath = \"/\"\nany_scope = [\"a\"]\n[[route.claim]]\npointer = \"/a/0\"\none_of = [\"x\", 1, true]\n[[route.claim]]\npointer = \"/~0~1\"\npresent = true",
         "[[route]]\npath = \"/\"\nhost = \"[::1]\"\n[[route]]\npath = \"/\"\nhost = \"127.0.0.1\"",
         "[[upstream]]\nservers = [\"https://[::1]:1/\", \"http://my_service.internal\"]\nprotocol = \"h2\"",
