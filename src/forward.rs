@@ -13,9 +13,8 @@ use crate::access_log::Record;
 use crate::authorize::Permit;
 use crate::bearer;
 use crate::body::{Body, BodyError, Watch};
-use crate::headers::{self, Hygiene};
+use crate::headers::{self, Hygiene, Origin};
 use crate::metrics::WorkerMetrics;
-use crate::peer::Peer;
 use crate::reject::{Reason, Reject};
 use crate::target;
 use crate::tunnel::{self, Tunnel};
@@ -43,7 +42,7 @@ impl Forwarder {
         permit: Permit,
         mut request: Request<Incoming>,
         host: HeaderValue,
-        peer: &Peer,
+        origin: &Origin,
         record: &mut Record,
         (worker, metrics): (usize, &WorkerMetrics),
     ) -> Result<Forwarded, Reject> {
@@ -56,7 +55,7 @@ impl Forwarder {
             Protocol::Http2 => None,
         };
         self.hygiene.clean_request(request.headers_mut());
-        headers::set_origin(request.headers_mut(), &peer.origin, Some(&host));
+        headers::set_origin(request.headers_mut(), origin, Some(&host));
         self.set_identity(&mut request, &permit, record);
         if websocket.is_some() {
             tunnel::ask(request.headers_mut());

@@ -4,6 +4,7 @@
 //! to it that the record is closed when the last byte is out or the client has gone. `answer` is the pipeline, one line a
 //! step, and only uses `?`. The clock is read once, here.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
+use crate::forwarding::Forwarding;
 use crate::ids::RequestIds;
 use crate::judge::{Arrival, Judge, Verdict};
 use crate::keyring::Keyring;
@@ -32,6 +34,7 @@ use crate::upstream::Lease;
 pub struct Gateway {
     pub clock: Arc<dyn Clock>,
     pub judge: Judge,
+    pub forwarding: Forwarding,
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
@@ -84,10 +87,15 @@ impl Gateway {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        let arrival = Arrival { asker: asker(worker, peer), origin: &peer.origin };
+        let spoken_for = self.forwarding.origin(&peer.origin, request.headers());
+        let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
+        record.client = Some(origin.address);
+        // A proxy that is trusted brings the requests of many hosts over one connection.
+        let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
+        let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
         match self.judge.judge(&request, arrival, record, now).await? {
             Verdict::Forward { permit, host } => {
-                self.forwarder.forward(permit, request, host, peer, record, (worker.number, &worker.metrics)).await
+                self.forwarder.forward(permit, request, host, origin, record, (worker.number, &worker.metrics)).await
             }
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
             Verdict::Refresh => Box::pin(self.refresh(request, arrival.asker, record, now)).await.map(Forwarded::own),
@@ -145,8 +153,8 @@ impl Gateway {
     }
 }
 
-fn asker<'w>(worker: &'w Worker, peer: &Peer) -> Asker<'w> {
-    Asker { address: peer.address.ip(), failures: &worker.failures, metrics: &worker.metrics }
+fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
+    Asker { address, failures: &worker.failures, metrics: &worker.metrics }
 }
 
 impl Forwarded {

@@ -36,8 +36,10 @@ pub struct Hygiene {
     folded: Vec<Vec<u8>>,
 }
 
-/// What every request of one connection is told to have come from.
+/// Where requests come from, as upstreams are told it.
 pub struct Origin {
+    /// Of the client: the peer, or whom a trusted one speaks for.
+    pub address: std::net::IpAddr,
     pub forwarded_for: HeaderValue,
     pub forwarded: HeaderValue,
     pub scheme: HeaderValue,
@@ -51,6 +53,7 @@ impl Origin {
         let node = if address.is_ipv6() { format!("\"[{address}]\"") } else { address.to_string() };
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"));
         Origin {
+            address,
             forwarded_for: value(address.to_string()),
             forwarded: value(format!("for={node};proto={scheme}")),
             scheme: HeaderValue::from_static(scheme),

@@ -17,6 +17,7 @@ use crate::headers::{self, Origin};
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
 use crate::route::{Action, Route, RouteTable};
+use crate::tls::Sni;
 use crate::{target, tunnel};
 
 /// All that a judgement needs besides the request. Immutable; a reload makes a new one.
@@ -32,6 +33,8 @@ pub struct Judge {
 pub struct Arrival<'r> {
     pub asker: Asker<'r>,
     pub origin: &'r Origin,
+    /// What the connection was opened for; `None` if nobody is held to it.
+    pub sni: Option<&'r Sni>,
 }
 
 pub enum Verdict {
@@ -64,6 +67,7 @@ impl Judge {
         }
         let host = target::host(request, self.uri_size)?;
         record.host = Some(host.clone());
+        self.check_direction(host.to_str().unwrap_or_default(), arrival.sni)?;
         let path = CanonicalPath::parse(request.uri().path())?;
         match self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)? {
             Action::Forward(route) => {
@@ -75,6 +79,19 @@ impl Judge {
             Action::Revoke { token_id } => Ok(Verdict::Revoke { parameter: token_id.to_owned() }),
             Action::Keys => Ok(Verdict::Keys),
         }
+    }
+
+    /// A connection is for the host that its handshake named: another one may have another certificate, and other rules (RFC
+    /// 9110 section 7.4).
+    fn check_direction(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {
+        let (Some(sni), host) = (sni, target::without_port(host)) else { return Ok(()) };
+        if sni.name.eq_ignore_ascii_case(host) {
+            return Ok(());
+        }
+        if self.routes.serves_alike(&sni.name, host) && sni.same_certificate(host) {
+            return Ok(());
+        }
+        Err(Reject::new(Reason::Misdirected, format!("the handshake asked for {}", sni.name)))
     }
 
     async fn permit<B>(

@@ -22,7 +22,7 @@
 //! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` | the steps, each with the proof of the one before |
-//! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
+//! | 4 | `access_log/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
 //! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret` → `body`, `ids`, `metrics` | the words that everything is said in |
@@ -38,6 +38,7 @@
 //! | `aws_lc_rs` | `secret`, `token/`, `tls` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | what is typed |
 //! | `crc32fast` | `family/` | the checksum that ends a refresh token |
+//! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
 //! | `moka` | `revocations` | safe only without a capacity: a bounded one forgets revocations |
 //! | `prometheus_client` | `metrics` | names and labels are a promise to dashboards |
@@ -90,6 +91,7 @@ pub mod confirmations;
 pub mod csrf;
 pub mod family;
 pub mod forward;
+pub mod forwarding;
 pub mod gateway;
 pub mod headers;
 pub mod identity;

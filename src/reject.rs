@@ -50,6 +50,8 @@ reasons! {
     BadFraming = "bad_framing", BAD_REQUEST, "invalid_request", "the message framing is not valid";
     BadUpgrade = "bad_upgrade", BAD_REQUEST, "invalid_request", "only WebSocket upgrades are carried";
     ConnectRefused = "connect_refused", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
+    /// RFC 9110 section 15.5.20: clients try again on another connection.
+    Misdirected = "misdirected", MISDIRECTED_REQUEST, "invalid_request", "this connection was opened for another host";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no route leads there";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here";
     UriTooLong = "uri_too_long", URI_TOO_LONG, "invalid_request", "the request target is too long";

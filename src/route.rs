@@ -83,6 +83,12 @@ impl RouteTable {
         table
     }
 
+    /// Do these two hosts, without ports, have the same routes?
+    pub fn serves_alike(&self, one: &str, other: &str) -> bool {
+        let has_its_own = |host: &str| !self.hosts.is_empty() && self.hosts.contains_key(&host.to_ascii_lowercase());
+        one.eq_ignore_ascii_case(other) || !has_its_own(one) && !has_its_own(other)
+    }
+
     /// `host`: as the client sent it, perhaps with a port.
     pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
         if let Some(own) = own_action(method, path.as_bytes()) {

@@ -92,6 +92,7 @@ impl Foundation {
                 },
                 uri_size: config.connections.uri_size,
             },
+            forwarding: config.forwarding.clone(),
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
             forwarder: Forwarder {

@@ -10,6 +10,7 @@ mod demo;
 mod deploy;
 mod floors;
 mod forward;
+mod forwarding;
 mod framing;
 mod header_hygiene;
 mod house;

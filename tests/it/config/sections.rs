@@ -400,6 +400,18 @@ fn identity_headers_and_the_access_log_are_checked() {
             (6, 10),
             "two claims",
         ),
+        ("[forwarding]\ntrusted = \"10.0.0.0/8\"", "forwarding.trusted", (2, 11), "write it in brackets"),
+        ("[forwarding]\ntrusted = [\"proxy\"]", "forwarding.trusted[0]", (2, 12), "is not a network"),
+        ("[forwarding]\ntrusted = [\"10.0.0.0/33\"]", "forwarding.trusted[0]", (2, 12), "is not a network"),
+        ("[forwarding]\ntrusted = [\"0.0.0.0/0\"]", "forwarding.trusted[0]", (2, 12), "this is everybody"),
+        ("[forwarding]\ntrusted = [\"::/0\"]", "forwarding.trusted[0]", (2, 12), "this is everybody"),
+        (
+            "[forwarding]\ntrusted = [\"10.1.2.3/8\"]",
+            "forwarding.trusted[0]",
+            (2, 12),
+            "\"10.0.0.0/8\", the address alone \"10.1.2.3\"",
+        ),
+        ("[forwarding]\ntrusted = [\"10.0.0.1\", \"10.0.0.1/32\"]", "forwarding.trusted[1]", (2, 24), "twice"),
         ("[access_log]\nformat = \"xml\"", "access_log.format", (2, 10), "expected \"json\", \"text\""),
         ("[access_log]\nfile = \"no/such/folder/a.log\"", "access_log.file", (2, 8), "mkdir -p"),
         ("[access_log]\nfile = \"src\"", "access_log.file", (2, 8), "is a folder"),
@@ -426,6 +438,7 @@ fn the_neighbours_of_faults_are_accepted() {
         "[[upstream]]\nservers = [\"https://[::1]:1/\", \"http://my_service.internal\"]\nprotocol = \"h2\"",
         "[identity]\nsubject = \"X-Who\"\nscope = \"\"\ntoken_id = \"\"\nissuer = \"X-Auth-Subject\"",
         "[identity]\nissuer = \"\"\n[[identity.claim]]\npointer = \"/iss\"\nheader = \"X-Auth-Issuer\"",
+        "[forwarding]\ntrusted = [\"10.0.0.0/8\", \"fd00::/8\", \"192.0.2.1\", \"::1\"]",
         "[access_log]\nfile = \"off\"\n[limits]\nbody_size = \"0B\"\n[timeouts]\ndrain = \"0s\"",
     ] {
         parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
