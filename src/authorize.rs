@@ -12,6 +12,7 @@ use crate::route::{Access, Route};
 pub struct Permit {
     route: Arc<Route>,
     caller: Option<Caller>,
+    observed: Option<Arc<Reject>>,
 }
 
 impl Permit {
@@ -19,9 +20,14 @@ impl Permit {
         &self.route
     }
 
-    /// `None` on a public route, and for a preflight.
+    /// `None` on a public route, for a preflight, and for a request that is only observed.
     pub fn caller(&self) -> Option<&Caller> {
         self.caller.as_ref()
+    }
+
+    /// What the request would have been refused for, if its route enforced that.
+    pub fn observed(&self) -> Option<&Arc<Reject>> {
+        self.observed.as_ref()
     }
 }
 
@@ -32,7 +38,7 @@ pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) ->
         Access::Public => true,
         Access::Token(_) => route.preflight && is_preflight(method, headers),
     };
-    if open { Ok(Permit { route, caller: None }) } else { Err(route) }
+    if open { Ok(Permit { route, caller: None, observed: None }) } else { Err(route) }
 }
 
 /// A browser sends preflights without credentials, always (Fetch standard, CORS protocol).
@@ -42,10 +48,16 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The permit of a caller whose token keeps the route's rules.
-pub fn authorize(route: Arc<Route>, caller: Caller) -> Result<Permit, Reject> {
-    if let Access::Token(rules) = &route.access {
-        rules.check(caller.token())?;
+/// The permit of a caller whose token keeps the route's rules. A route that only observes gives one to everybody else as well,
+/// and says what they would have been refused for: nobody's permit, as a token that is refused says nothing about anybody.
+pub fn authorize(route: Arc<Route>, caller: Result<Caller, Reject>) -> Result<Permit, Reject> {
+    let allowed = caller.and_then(|caller| match &route.access {
+        Access::Token(rules) => rules.check(caller.token()).map(|()| caller),
+        Access::Public => Ok(caller),
+    });
+    match allowed {
+        Ok(caller) => Ok(Permit { route, caller: Some(caller), observed: None }),
+        Err(refusal) if route.enforce => Err(refusal),
+        Err(refusal) => Ok(Permit { route, caller: None, observed: Some(Arc::new(refusal)) }),
     }
-    Ok(Permit { route, caller: Some(caller) })
 }

@@ -95,6 +95,10 @@ impl Forwarder {
                 headers.insert(name.clone(), value.clone());
             }
         }
+        if let Some(observed) = permit.observed() {
+            let reason = HeaderValue::from_static(observed.reason.code());
+            headers.insert(HeaderName::from_static(headers::OBSERVED), reason);
+        }
         // Thirty-two hexadecimal digits are always a header value.
         if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
             headers.insert(HeaderName::from_static("x-request-id"), id);

@@ -212,6 +212,9 @@ impl Drop for Delivery {
         if let Some(refusal) = &self.record.refused {
             metrics.refused(refusal.reason);
         }
+        if let Some(observed) = &self.record.observed {
+            metrics.observed(observed.reason);
+        }
         if let Some(log) = &self.worker.log {
             log.push(std::mem::take(&mut self.record));
         }

@@ -9,6 +9,9 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::identity::Identity;
 
+/// Tells the upstream what a request would have been refused for, on a route that does not enforce that.
+pub const OBSERVED: &str = "x-auth-observed";
+
 /// Headers about where a request came from. Only what stands next to the client can say; here that is the gateway.
 const FORWARDING: &[&str] =
     &["forwarded", "x-real-ip", "x-original-url", "x-original-uri", "x-original-host", "x-rewrite-url", "x-request-id"];
@@ -63,7 +66,8 @@ impl Origin {
 
 impl Hygiene {
     pub fn new(identity: &Identity) -> Self {
-        Hygiene { folded: identity.names().map(|name| fold(name.as_str())).collect() }
+        let names = identity.names().map(HeaderName::as_str);
+        Hygiene { folded: names.chain([OBSERVED]).map(fold).collect() }
     }
 
     /// Removes what is hop-by-hop, nominated by `Connection`, or the gateway's to say. One pass over the names; requests
@@ -210,6 +214,7 @@ mod tests {
     #[test]
     fn what_is_the_gateways_to_say_goes_in_every_spelling() {
         for name in [
+            "x_auth_observed",
             "x-auth-subject",
             "x_auth_subject",
             "x-auth_subject",

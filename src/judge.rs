@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Request};
 
 use crate::access_log::Record;
-use crate::authenticate::{Asker, Authenticator};
+use crate::authenticate::{Asker, Authenticator, Caller};
 use crate::authorize::{Permit, authorize, without_token};
 use crate::bearer::Place;
 use crate::clock::UnixTime;
@@ -108,14 +108,27 @@ impl Judge {
             Ok(permit) => return Ok(permit),
             Err(route) => route,
         };
+        let caller = self.caller(&route, request, host, arrival, now).await;
+        record.caller = caller.as_ref().ok().map(|caller| caller.token().clone());
+        let permit = authorize(route, caller)?;
+        record.observed = permit.observed().cloned();
+        Ok(permit)
+    }
+
+    async fn caller<B>(
+        &self,
+        route: &Route,
+        request: &Request<B>,
+        host: &HeaderValue,
+        arrival: Arrival<'_>,
+        now: UnixTime,
+    ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
         if found.place == Place::Cookie {
             let websocket = tunnel::is_asked_for(request);
             let target = csrf::Target { method: request.method(), websocket, host, scheme: &arrival.origin.scheme };
             csrf::check(request.headers(), &target, &route.origins)?;
         }
-        let caller = self.authenticator.authenticate(found.token(), arrival.asker, now).await?;
-        record.caller = Some(caller.token().clone());
-        authorize(route, caller)
+        self.authenticator.authenticate(found.token(), arrival.asker, now).await
     }
 }

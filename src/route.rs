@@ -34,6 +34,8 @@ pub struct Route {
     pub origins: Vec<String>,
     /// `token = "drop"`: the upstream does not see the token.
     pub drop_token: bool,
+    /// `false`: what would be refused for its token goes on, and is only reported.
+    pub enforce: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -187,6 +189,7 @@ mod tests {
             places: Places::default(),
             origins: Vec::new(),
             drop_token: false,
+            enforce: true,
         }
     }
 

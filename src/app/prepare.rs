@@ -71,6 +71,9 @@ impl Foundation {
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
+        for route in config.routes.iter().filter(|route| !route.enforce) {
+            tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
+        }
         let hygiene = Arc::new(Hygiene::new(&config.identity));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());

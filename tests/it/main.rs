@@ -16,6 +16,7 @@ mod header_hygiene;
 mod house;
 mod idle;
 mod keys;
+mod observe;
 mod paths;
 mod refresh;
 mod reload;

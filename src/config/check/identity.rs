@@ -31,6 +31,7 @@ const TAKEN: &[&str] = &[
     "via",
     "x-real-ip",
     "x-request-id",
+    "x-auth-observed",
 ];
 
 const DEFAULTS: [(&str, HeaderName); 4] = [

@@ -44,6 +44,7 @@ fn everything() -> Route {
         places: Places::default(),
         origins: Vec::new(),
         drop_token: false,
+        enforce: true,
     }
 }
 
@@ -59,6 +60,11 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
     let places = token::places(table, access == Access::Public);
     let origins = token::origins(table, &places);
     let drop_token = table.choice("token", false, &[("pass", false), ("drop", true)]);
+    let enforce = table.flag("enforce", true);
+    if !enforce && access == Access::Public {
+        let fault = Fault::new("a public route refuses nothing", "expected no `enforce`, as no token is asked for");
+        table.wrong("enforce", fault.related(&table.place("public"), "public is said here"));
+    }
     let path = path?;
     let route = Route {
         name: name.unwrap_or_else(|| path.clone()),
@@ -71,6 +77,7 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
         places,
         origins,
         drop_token,
+        enforce,
     };
     Some(Placed { value: route, place: table.place("path") })
 }

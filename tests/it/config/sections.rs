@@ -242,6 +242,9 @@ fn routes_are_checked() {
         ("[[route]]\npath = \"/\"\nupstream = \"orders\"", "route[0].upstream", (3, 12), "expected one of backend"),
         ("[[route]]\npath = \"/\"\nscopes = [\"a b\"]", "route[0].scopes[0]", (3, 11), "[\"a\", \"b\"]"),
         ("[[route]]\npath = \"/\"\nscopes = [\"a\"]\npublic = true", "route[0].scopes", (3, 10), "asks for scopes"),
+        ("[[route]]\npath = \"/\"\npublic = true\nenforce = false", "route[0].enforce", (4, 11), "refuses nothing"),
+        ("[[route]]\npath = \"/\"\nenforce = \"no\"", "route[0].enforce", (3, 11), "true or false"),
+        ("[identity]\nsubject = \"X_Auth_Observed\"", "identity.subject", (2, 11), "a meaning of its own"),
         ("[[route]]\npath = \"/\"\nname = \"\"", "route[0].name", (3, 8), "1 to 64 characters"),
         (
             "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a\"",
