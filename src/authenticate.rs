@@ -1,4 +1,4 @@
-//! Step 1: from a request's headers to a [`Caller`].
+//! Step 1: from a request's token to a [`Caller`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use http::HeaderMap;
 use crate::bearer::{self, BearerToken};
 use crate::clock::UnixTime;
 use crate::confirmations::Confirmations;
-use crate::headers::Hygiene;
+use crate::identity::Identity;
 use crate::keyring::{Asked, Keyring};
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
@@ -48,15 +48,20 @@ pub struct Authenticator {
     pub revocations: Arc<Revocations>,
     pub verified: Arc<VerifiedTokens>,
     pub confirmations: Arc<Confirmations>,
-    pub hygiene: Arc<Hygiene>,
+    pub identity: Identity,
     /// `limits.token_size`
     pub token_size: usize,
 }
 
 impl Authenticator {
-    /// Exactly one token, and a good one. Waits only if the token's key is unknown and its issuer is being asked for it.
-    pub async fn authenticate(&self, headers: &HeaderMap, asker: Asker<'_>, now: UnixTime) -> Result<Caller, Reject> {
-        let bearer = bearer::find(headers, self.token_size)?;
+    /// From the one token of a request to its caller, if it is a good one. Waits only if the token's key is unknown and its
+    /// issuer is being asked for it.
+    pub async fn authenticate(
+        &self,
+        bearer: BearerToken<'_>,
+        asker: Asker<'_>,
+        now: UnixTime,
+    ) -> Result<Caller, Reject> {
         let known = match self.verified.find(bearer, self.keyring.generation()) {
             Some(known) => {
                 asker.metrics.token_cache_hits.one();
@@ -83,7 +88,7 @@ impl Authenticator {
         // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
         let generation = self.keyring.generation();
         let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
-        let identity = self.hygiene.identity_of(&token);
+        let identity = self.identity.of(&token);
         let known = Arc::new(Known::new(token, identity, generation));
         known.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {

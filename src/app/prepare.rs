@@ -19,6 +19,7 @@ use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
 use crate::gateway::Gateway;
 use crate::headers::Hygiene;
+use crate::judge::Judge;
 use crate::keyring::{Keyring, Keys};
 use crate::metrics::Metrics;
 use crate::revocations::Revocations;
@@ -70,7 +71,10 @@ impl Foundation {
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
-        let hygiene = Arc::new(Hygiene::new(config.identity.clone()));
+        for route in config.routes.iter().filter(|route| !route.enforce) {
+            tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
+        }
+        let hygiene = Arc::new(Hygiene::new(&config.identity));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());
         let upstreams = config.upstreams.iter().map(|upstream| {
@@ -79,15 +83,19 @@ impl Foundation {
         });
         Ok(Gateway {
             clock,
-            routes: RouteTable::new(&config.routes),
-            authenticator: Authenticator {
-                keyring: self.keyring.clone(),
-                revocations: self.revocations.clone(),
-                verified,
-                confirmations: self.confirmations.clone(),
-                hygiene: hygiene.clone(),
-                token_size: config.limits.token_size,
+            judge: Judge {
+                routes: RouteTable::new(&config.routes),
+                authenticator: Authenticator {
+                    keyring: self.keyring.clone(),
+                    revocations: self.revocations.clone(),
+                    verified,
+                    confirmations: self.confirmations.clone(),
+                    identity: config.identity.clone(),
+                    token_size: config.limits.token_size,
+                },
+                uri_size: config.connections.uri_size,
             },
+            forwarding: config.forwarding.clone(),
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
             forwarder: Forwarder {
@@ -96,7 +104,6 @@ impl Foundation {
                 body_idle: config.connections.body_idle,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
             },
-            uri_size: config.connections.uri_size,
             body_idle: config.connections.body_idle,
         })
     }

@@ -12,6 +12,7 @@ mod admission;
 pub mod json;
 pub mod keys;
 mod pem;
+pub mod pointer;
 pub mod sign;
 pub mod verify;
 

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::client::{Answer, Client};
 use super::clock::ManualClock;
 use super::secrets::Secrets;
+use super::tokens::{self, Mint};
 use super::upstream::Upstream;
 
 pub const ISSUER: &str = "https://gateway.example";
@@ -104,6 +105,19 @@ impl Gateway {
         let started = std::thread::scope(|scope| scope.spawn(|| app::start(config, clock.clone())).join());
         let running = started.expect("no panic").expect("the gateway starts");
         Gateway { running: Some(running), text, folder, clock, secrets: Arc::default() }
+    }
+
+    /// As [`Gateway::with`], and accepts the tokens of another issuer.
+    pub fn trusting(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
+        let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+        std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
+        let algorithm = tokens::name(mint.algorithm);
+        let issuer = format!(
+            "[[issuer]]\nissuer = \"{}\"\naudience = [\"{AUDIENCE}\"]\njwks_file = \"login.json\"\nalgorithms = [\"{algorithm}\"]\n",
+            tokens::FOREIGN
+        );
+        let text = Self::text(&upstream.address.to_string(), &format!("{issuer}{more}"));
+        Self::in_folder(text, folder, Arc::new(ManualClock::new()))
     }
 
     /// The configuration that [`Gateway::with`] would use.
