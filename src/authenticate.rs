@@ -15,6 +15,7 @@ use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
+use crate::story::{Step, Story};
 use crate::token::verify::{named_issuer, verify};
 use crate::token::{Validity, VerifiedToken};
 use crate::verified::{Known, VerifiedTokens};
@@ -41,6 +42,7 @@ pub struct Asker<'w> {
     /// Bad signatures of each address.
     pub failures: &'w Limiter,
     pub metrics: &'w WorkerMetrics,
+    pub story: Story<'w>,
 }
 
 pub struct Authenticator {
@@ -81,6 +83,7 @@ impl Authenticator {
             }
         };
         known.check_revocation(&self.revocations)?;
+        asker.story.tell(Step::Revocation, || "not revoked".into());
         Ok(Caller { known })
     }
 
@@ -117,7 +120,7 @@ impl Authenticator {
             reject.retry_after = Some(wait);
             return Err(reject);
         }
-        let checked = verify(bearer.as_str(), &self.keyring.keys().issuers, now, validity);
+        let checked = verify(bearer.as_str(), &self.keyring.keys().issuers, now, validity, asker.story);
         // Only what cost a signature is worth remembering; and no other verdict is final.
         if checked.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
             asker.failures.take(asker.address, now);

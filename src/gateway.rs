@@ -29,6 +29,7 @@ use crate::metrics::WorkerMetrics;
 use crate::peer::Peer;
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
+use crate::story::Story;
 use crate::upstream::Lease;
 
 /// Everything a request needs. Immutable; a reload makes a new one.
@@ -192,7 +193,7 @@ impl Gateway {
 }
 
 fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
-    Asker { address, failures: &worker.failures, metrics: &worker.metrics }
+    Asker { address, failures: &worker.failures, metrics: &worker.metrics, story: Story::UNTOLD }
 }
 
 impl Forwarded {

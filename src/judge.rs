@@ -17,6 +17,7 @@ use crate::headers::{self, Origin};
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
 use crate::route::{Action, Route, RouteTable};
+use crate::story::Step;
 use crate::tls::Sni;
 use crate::{target, tunnel};
 
@@ -68,10 +69,13 @@ impl Judge {
         let host = target::host(request, self.uri_size)?;
         record.host = Some(host.clone());
         self.check_direction(host.to_str().unwrap_or_default(), arrival.sni)?;
+        arrival.asker.story.tell(Step::Host, || host.to_str().unwrap_or_default().to_owned());
         let path = CanonicalPath::parse(request.uri().path())?;
+        arrival.asker.story.tell(Step::Path, || request.uri().path().to_owned());
         match self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)? {
             Action::Forward(route) => {
                 record.route = Some(route.clone());
+                arrival.asker.story.tell(Step::Route, || route.name.clone());
                 let permit = self.permit(route, request, &host, arrival, record, now).await?;
                 Ok(Verdict::Forward { permit, host })
             }
@@ -105,13 +109,19 @@ impl Judge {
     ) -> Result<Permit, Reject> {
         // Only a route that was said to be public skips the token; everything else ends in a verification.
         let route = match without_token(route, request.method(), request.headers()) {
-            Ok(permit) => return Ok(permit),
+            Ok(permit) => {
+                arrival.asker.story.tell(Step::Token, || "none is needed".into());
+                return Ok(permit);
+            }
             Err(route) => route,
         };
         let caller = self.caller(&route, request, host, arrival, now).await;
         record.caller = caller.as_ref().ok().map(|caller| caller.token().clone());
         let permit = authorize(route, caller)?;
         record.observed = permit.observed().cloned();
+        if permit.caller().is_some() {
+            arrival.asker.story.tell(Step::Rules, || permit.route().rules());
+        }
         Ok(permit)
     }
 
@@ -124,10 +134,12 @@ impl Judge {
         now: UnixTime,
     ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
+        arrival.asker.story.tell(Step::Token, || format!("in {}", found.place));
         if found.place == Place::Cookie {
             let websocket = tunnel::is_asked_for(request);
             let target = csrf::Target { method: request.method(), websocket, host, scheme: &arrival.origin.scheme };
             csrf::check(request.headers(), &target, &route.origins)?;
+            arrival.asker.story.tell(Step::Origin, || "nothing that another site could have caused".into());
         }
         self.authenticator.authenticate(found.token(), arrival.asker, now).await
     }

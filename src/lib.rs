@@ -25,7 +25,7 @@
 //! | 4 | `access_log/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
 //! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret`, `silence` → `body`, `ids`, `metrics` | the words that everything is said in |
+//! | 1 | `clock`, `reject`, `secret`, `silence`, `story` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -112,6 +112,7 @@ pub mod server;
 pub mod silence;
 pub mod socket;
 pub mod store;
+pub mod story;
 pub mod target;
 pub mod tls;
 pub mod token;

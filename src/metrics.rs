@@ -60,8 +60,9 @@ pub struct WorkerMetrics {
     pub access_log_dropped: Count,
 }
 
-impl WorkerMetrics {
-    fn new() -> Self {
+/// Shown to nobody, until a [`Metrics`] has it.
+impl Default for WorkerMetrics {
+    fn default() -> Self {
         WorkerMetrics {
             requests: Default::default(),
             refusals: std::array::from_fn(|_| Count::default()),
@@ -79,7 +80,9 @@ impl WorkerMetrics {
             access_log_dropped: Count::default(),
         }
     }
+}
 
+impl WorkerMetrics {
     /// One request is over. `status` is 0 if its client left before an answer.
     pub fn request_over(&self, status: u16, took: Duration) {
         let class = usize::from(status / 100).min(5);
@@ -120,7 +123,7 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn new(workers: usize) -> Self {
-        let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::new())).collect();
+        let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::default())).collect();
         Metrics { workers, gauges: Vec::new(), families: Vec::new() }
     }
 

@@ -46,6 +46,16 @@ pub enum Access {
     Token(Rules),
 }
 
+impl Route {
+    /// What it asks of a token, in words.
+    pub fn rules(&self) -> String {
+        match &self.access {
+            Access::Public => "none".to_owned(),
+            Access::Token(rules) => rules.to_string(),
+        }
+    }
+}
+
 /// What becomes of a request.
 pub enum Action<'p> {
     /// `POST /user/refresh`

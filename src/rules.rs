@@ -1,6 +1,8 @@
 //! What a route asks of a token beyond its being valid: issuers, scopes, and what its claims say. Pure; prepared when the
 //! configuration is read.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
 use crate::reject::{Reason, Reject};
@@ -60,6 +62,26 @@ impl Rules {
     fn scope_refusal(&self, detail: String) -> Reject {
         let needed: Vec<&str> = self.scopes.iter().chain(self.any_scope.first()).map(String::as_str).collect();
         Reject::new(Reason::InsufficientScope, detail).needs_scope(&needed.join(" "))
+    }
+}
+
+/// What is asked, in words.
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pointers: Vec<String> = self.claims.iter().map(|rule| rule.pointer.to_string()).collect();
+        let lists = [
+            ("one of the issuers ", &self.issuers),
+            ("the scopes ", &self.scopes),
+            ("one of the scopes ", &self.any_scope),
+            ("the claims ", &pointers),
+        ];
+        let asked: Vec<String> = lists
+            .iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(what, list)| format!("{what}{}", list.join(", ")))
+            .collect();
+        f.write_str(if asked.is_empty() { "none" } else { "" })?;
+        f.write_str(&asked.join("; "))
     }
 }
 

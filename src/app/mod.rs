@@ -4,6 +4,7 @@
 //! connection is accepted when all of that stands. Every thread and task has its owner here, who can stop it.
 
 mod chores;
+pub mod explain;
 mod keys;
 mod prepare;
 mod reload;

@@ -7,6 +7,7 @@
 mod client;
 mod demo;
 mod echo;
+mod explain;
 mod serve;
 mod token;
 
@@ -42,6 +43,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what the gateway would answer to a request, step by step, and exit with 0 if it would let it through.
+    Explain(explain::Arguments),
     /// Run a gateway in front of a small echo backend, and print what to try.
     Demo,
     /// Issue, list and revoke tokens of a running gateway.
@@ -60,6 +63,8 @@ struct ConfigArgument {
 enum Failed {
     /// Exit status 1.
     Running(String),
+    /// Exit status 1: the answer is no, and was printed.
+    Answered,
     /// Exit status 2; the text is complete as it is.
     Configuration(String),
 }
@@ -78,6 +83,7 @@ pub fn run() -> ExitCode {
     let done = match arguments.command {
         Command::Serve { config } => serve::serve(&config.file),
         Command::Check { config, json } => check(&config.file, json),
+        Command::Explain(arguments) => explain::explain(arguments),
         Command::Demo => demo::demo(),
         Command::Token(command) => token::run(command),
     };
@@ -87,6 +93,7 @@ pub fn run() -> ExitCode {
             eprintln!("error: {fault}");
             ExitCode::from(1)
         }
+        Err(Failed::Answered) => ExitCode::from(1),
         Err(Failed::Configuration(faults)) => {
             eprint!("{faults}");
             ExitCode::from(2)
@@ -118,4 +125,9 @@ fn check(file: &Path, json: bool) -> Result<(), Failed> {
         Err(faults) => return Err(Failed::Configuration(faults.render(std::io::stderr().is_terminal()))),
     }
     Ok(())
+}
+
+/// For a terminal: control characters, which could drive it, are escaped.
+fn shown(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }

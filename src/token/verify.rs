@@ -13,6 +13,7 @@ use super::{Audience, Issuer, Validity, VerifiedToken, algorithm_name, algorithm
 use crate::clock::UnixTime;
 use crate::ids::TokenId;
 use crate::reject::{Reason, Reject};
+use crate::story::{Step, Story};
 
 /// An issuer and the keys it has at the moment.
 #[derive(Clone, Debug)]
@@ -33,6 +34,7 @@ pub fn verify(
     issuers: &[TrustedIssuer],
     now: UnixTime,
     validity: Validity,
+    story: Story<'_>,
 ) -> Result<VerifiedToken, Reject> {
     let segments = Segments::split(token)?;
     let header = json_segment(segments.header, "header")?;
@@ -42,17 +44,30 @@ pub fn verify(
     let claims = json_segment(segments.claims, "claims")?;
     let issuer = find_issuer(&claims, issuers)?;
     let policy = &*issuer.policy;
+    story.tell(Step::Issuer, || policy.issuer.to_string());
 
     check_type(&header, policy)?;
     let algorithm = find_algorithm(&header, policy)?;
     let kid = optional_str(&header, "kid").map_err(|fault| Reject::new(Reason::MalformedToken, fault))?;
+    story.tell(Step::Header, || {
+        let typ = header.get("typ").and_then(Value::as_str);
+        format!("alg {}, typ {}, kid {}", algorithm_name(algorithm), show(typ), show(kid))
+    });
     check_audience(&claims, &policy.audience)?;
     let verified = read_claims(claims, policy, now)?;
+    story.tell(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
+    story.tell(Step::Time, || {
+        format!("from {} to {}, leeway included; it is {now}", verified.not_before, verified.expires)
+    });
 
     let key = find_key(&issuer.keys, kid, algorithm)?;
+    story.tell(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), show(key.kid.as_deref())));
     match jsonwebtoken::crypto::verify(segments.signature, segments.message.as_bytes(), &key.decoding, key.algorithm) {
-        Ok(true) => Ok(verified),
+        Ok(true) => {
+            story.tell(Step::Signature, || "holds".into());
+            Ok(verified)
+        }
         Ok(false) => Err(Reason::BadSignature.into()),
         Err(error) => Err(Reject::new(Reason::BadSignature, format!("the signature cannot be read: {error}"))),
     }

@@ -53,7 +53,7 @@ async fn a_client_may_pause_between_requests_and_within_one() {
     let stream = TcpStream::connect(gateway.tls_address()).await.expect("connected");
     use rustls::pki_types::pem::PemObject;
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
-    let secure = tls_connect(stream, certificate, "localhost", "http/1.1").await.expect("a handshake");
+    let secure = tls_connect(stream, certificate, "http/1.1").await.expect("a handshake");
     tokio::join!(asks_with_long_pauses(plain, &pair.access), asks_with_long_pauses(secure, &pair.access));
     assert_eq!(upstream.seen().len(), 10);
 }

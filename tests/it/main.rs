@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod deploy;
 mod drain;
+mod explain;
 mod floors;
 mod forward;
 mod forwarding;

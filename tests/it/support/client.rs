@@ -115,8 +115,9 @@ impl Client {
             None => Box::pin(self.exchange(stream, method, path, body)).await,
             Some(certificate) => {
                 let alpn = if self.version == Version::HTTP_2 { "h2" } else { "http/1.1" };
-                let stream =
-                    tls_connect(stream, certificate.clone(), &self.server_name, alpn).await.expect("a TLS handshake");
+                let stream = tls_connect_for(&self.server_name, stream, certificate.clone(), alpn)
+                    .await
+                    .expect("a TLS handshake");
                 Box::pin(self.exchange(stream, method, path, body)).await
             }
         }
@@ -227,7 +228,16 @@ impl Answer {
 pub async fn tls_connect(
     stream: TcpStream,
     certificate: rustls::pki_types::CertificateDer<'static>,
+    alpn: &str,
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    tls_connect_for("localhost", stream, certificate, alpn).await
+}
+
+/// As [`tls_connect`], and asks for this name.
+pub async fn tls_connect_for(
     server_name: &str,
+    stream: TcpStream,
+    certificate: rustls::pki_types::CertificateDer<'static>,
     alpn: &str,
 ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();

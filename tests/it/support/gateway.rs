@@ -125,6 +125,16 @@ impl Gateway {
         format!("{BASE}\n[[upstream]]\nname = \"backend\"\nservers = [\"http://{upstream}\"]\n{more}")
     }
 
+    /// The text that it was started with.
+    pub fn configuration(&self) -> &str {
+        &self.text
+    }
+
+    /// What it was started with, read again.
+    pub fn config(&self) -> config::Config {
+        config::parse(&self.text, self.folder.path(), Probe::None).expect("it was started with it")
+    }
+
     pub fn running(&self) -> &Running {
         self.running.as_ref().expect("the gateway runs")
     }
