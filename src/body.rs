@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 
 use crate::reject::{Reason, Reject, with_causes};
 use crate::silence::Silence;
+use crate::waiting;
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
 pub trait Watch: Send {
@@ -153,7 +154,7 @@ impl Body {
                 self.ended();
                 Poll::Ready(None)
             }
-            Poll::Pending => self.waits(context).map(|error| Some(Err(error))),
+            Poll::Pending => waiting::noted(self.waits(context).map(|error| Some(Err(error)))),
         }
     }
 

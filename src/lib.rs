@@ -25,7 +25,7 @@
 //! | 4 | `access_log/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
 //! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret`, `silence`, `story` → `body`, `ids`, `metrics` | the words that everything is said in |
+//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -119,3 +119,4 @@ pub mod token;
 pub mod tunnel;
 pub mod upstream;
 pub mod verified;
+pub mod waiting;

@@ -4,6 +4,8 @@
 //! a connection stays on the core that accepted it.
 
 mod connection;
+mod drive;
+mod executor;
 mod stream;
 mod worker;
 

@@ -58,9 +58,16 @@ pub struct Lease {
 impl Lease {
     /// The answer is complete: another request may have the connection.
     pub fn give_back(mut self) {
-        if let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) {
-            self.server.idle(self.worker).push(Idle { sender, since: Instant::now() });
+        let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) else { return };
+        let since = Instant::now();
+        let mut idle = self.server.idle(self.worker);
+        // The first has lain there longest. If nobody needed it all that time, nobody will.
+        let is_old = |idle: &Idle| since.duration_since(idle.since) > self.server.idle_timeout;
+        if idle.first().is_some_and(is_old) {
+            let old = idle.partition_point(is_old);
+            idle.drain(..old);
         }
+        idle.push(Idle { sender, since });
     }
 }
 

@@ -7,9 +7,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use http::{Request, Version};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::support::client::tls_connect;
 use crate::support::program::Served;
 use crate::support::session::{self, Session, eventually};
 use crate::support::wire::PATIENCE;
@@ -121,6 +125,34 @@ async fn what_hangs_is_cut_when_the_time_is_up() {
     let log = gateway.file("access.log");
     assert!(log.contains("\"path\":\"/hang\"") && log.contains("\"complete\":false"), "{log}");
     eventually("the backend is told", || upstream.in_flight() == 0).await;
+}
+
+/// Its request may be on its way while the gateway learns that it is to end.
+#[tokio::test]
+async fn whoever_was_let_in_may_still_ask() {
+    let upstream = Upstream::start();
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let mut gateway = Gateway::open(upstream.address, "");
+        let address = gateway.address();
+        let newcomer = Newcomer::arrive(version, address).await.expect("let in");
+        gateway.counts("connections_opened_total", 1).await;
+        let draining = gateway.begin_drain();
+        refuses_connections(address).await;
+        newcomer.served().await;
+        ended(draining).await;
+    }
+    let mut gateway = Gateway::open(upstream.address, "");
+    let address = gateway.tls_address();
+    let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
+    let stream = TcpStream::connect(address).await.expect("let in");
+    let mut newcomer = tls_connect(stream, certificate, "http/1.1").await.expect("a handshake");
+    let draining = gateway.begin_drain();
+    refuses_connections(address).await;
+    newcomer.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+    let mut answer = String::new();
+    newcomer.read_to_string(&mut answer).await.expect("an answer, and an orderly end");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    ended(draining).await;
 }
 
 /// One client after the other on a new connection each, and others that keep theirs, while the gateway ends: a request whose

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use http::{Method, Request};
 use tokio::sync::Notify;
 
 use crate::support::session::{self, Session};
+use crate::support::wire::PATIENCE;
 use crate::support::{Gateway, Scripted, Upstream};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -55,6 +57,41 @@ async fn no_more_connections_than_allowed_are_opened() {
         assert_eq!(session::text(answer.into_body()).await, "one two three");
     }
     assert!(upstream.connections() <= 2, "{}", upstream.connections());
+}
+
+/// Backends close what is idle for too long. The gateway does so before, and not only when it needs a connection.
+#[tokio::test]
+async fn connections_that_nobody_needs_any_more_are_closed() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counts = ended.clone();
+    let backend = Scripted::start(move |mut wire, _| {
+        let counts = counts.clone();
+        async move {
+            while wire.try_hear_until("\r\n\r\n").await.is_some() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                wire.say(OK).await;
+            }
+            counts.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let text = Gateway::open_text(backend.address, "idle_timeout = \"300ms\"");
+    let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
+    let mut session = Session::http2(gateway.address()).await;
+    let at_once: Vec<_> = (0..5)
+        .map(|_| tokio::spawn(session.sender().send(Request::get("/").body(session::empty()).expect("a request"))))
+        .collect();
+    for answer in at_once {
+        session::text(answer.await.expect("no panic").expect("an answer").into_body()).await;
+    }
+    assert_eq!((backend.connections(), ended.load(Ordering::SeqCst)), (5, 0));
+    // From now on, one at a time is enough.
+    let began = Instant::now();
+    while ended.load(Ordering::SeqCst) < 4 {
+        let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
+        session::text(answer.into_body()).await;
+        assert!(began.elapsed() < PATIENCE, "{} of 4 are closed", ended.load(Ordering::SeqCst));
+    }
+    assert_eq!(backend.connections(), 5);
 }
 
 #[tokio::test]
@@ -118,7 +155,7 @@ async fn a_get_is_sent_again_if_its_pooled_connection_dies_without_an_answer() {
         assert_eq!(answer.status(), 200);
         assert_eq!(session::text(answer.into_body()).await, "ok");
         // Only a connection that lay idle for a while is expected to be closed under a request.
-        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(600)).await;
     }
     assert_eq!(trap.gets.load(Ordering::SeqCst), 3, "the first, the lost one, and its second try");
 }
@@ -133,7 +170,7 @@ async fn a_post_is_never_sent_again() {
         let answer = session.send(Request::post("/").body(session::empty()).expect("a request")).await;
         statuses.push(answer.status().as_u16());
         session::text(answer.into_body()).await;
-        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(600)).await;
     }
     assert_eq!(statuses, [200, 502]);
     assert_eq!(trap.posts.load(Ordering::SeqCst), 2);

@@ -53,6 +53,35 @@ async fn each_side_speaks_its_own_protocol() {
     }
 }
 
+/// A second gateway plays the backend: it speaks TLS.
+#[tokio::test]
+async fn a_backend_may_speak_tls_and_has_to_show_a_certificate() {
+    let upstream = Upstream::start();
+    let backend = Gateway::open(upstream.address, "");
+    let stranger = Gateway::open(upstream.address, "");
+    for protocol in ["http1", "h2"] {
+        for (ca, status) in [(&backend, 200), (&stranger, 502)] {
+            let options = format!("protocol = \"{protocol}\"\nca_file = \"{}\"", ca.certificate().display());
+            let text =
+                Gateway::open_text(backend.tls_address(), &options).replace("http://127.0.0.1", "https://localhost");
+            let gateway = Gateway::from_text(text);
+            for client in gateway.clients() {
+                let answer = client.send(Method::PUT, "/orders", "secret".into()).await;
+                assert_eq!(answer.status, status, "{answer:?}");
+            }
+            if status == 502 {
+                let line = gateway.log_lines(1).await.remove(0);
+                assert_eq!(line["reason"], "upstream_connect");
+                assert!(line["detail"].as_str().is_some_and(|detail| detail.contains("certificate")), "{line}");
+            }
+        }
+    }
+    assert_eq!(upstream.seen().len(), 8);
+    let lines = backend.log_lines(8).await;
+    let http2 = lines.iter().filter(|line| line["protocol"] == "HTTP/2").count();
+    assert_eq!(http2, 4, "each as configured");
+}
+
 /// HTTP/1 sends trailers that a `Trailer` header announced, to those who say `TE: trailers`.
 #[tokio::test]
 async fn trailers_pass_both_ways() {

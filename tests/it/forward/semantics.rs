@@ -60,6 +60,23 @@ async fn two_cookies_are_set_and_a_range_is_answered() {
     }
 }
 
+#[tokio::test]
+async fn large_headers_pass_both_ways() {
+    let large: &'static str = "v".repeat(12_000).leak();
+    let answer: &'static str = format!("HTTP/1.1 200 OK\r\nx-large: {large}\r\ncontent-length: 0\r\n\r\n").leak();
+    let backend = Scripted::answering(answer);
+    let upstream = Upstream::start();
+    for (gateway, of_backend) in
+        [(Gateway::open(backend.address, ""), true), (Gateway::open(upstream.address, ""), false)]
+    {
+        for client in gateway.clients() {
+            let answer = client.header("x-large", large).get("/").await;
+            assert_eq!((answer.status.as_u16(), answer.header("x-large")), (200, of_backend.then_some(large)));
+        }
+    }
+    assert!(upstream.seen().iter().all(|seen| seen.header("x-large") == Some(large)));
+}
+
 /// Some search engines take their queries so.
 #[tokio::test]
 async fn a_get_may_have_a_body_of_known_and_of_unknown_length() {

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::support::client::tls_connect;
-use crate::support::frames::{self, END_STREAM, HEADERS};
+use crate::support::frames::{self, END_STREAM, GOAWAY, HEADERS, RST_STREAM};
 use crate::support::session::{self, Session};
 use crate::support::wire::PATIENCE;
 use crate::support::{Gateway, Upstream, Wire};
@@ -110,6 +110,43 @@ async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
     };
     tokio::join!(idle.ends(), uploading);
     assert!(!busy.has_ended());
+}
+
+/// Such a client reads everything, but never makes room for more: it holds answers back without holding up a socket.
+#[tokio::test]
+async fn an_answer_for_which_a_client_makes_no_room_is_given_up() {
+    let no_room = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
+        let timeouts = "[timeouts]\nwrite = \"300ms\"\nbody_idle = \"5s\"";
+        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\"\n{timeouts}"));
+        let said = [frames::hello(), no_room.clone(), frames::get(1, "/large/1000000"), frames::get(3, "/slow")];
+        let mut client = frames::connect(gateway.address(), &said).await;
+        let given_up = frames::next(&mut client, &[RST_STREAM, GOAWAY]).await;
+        assert_eq!((given_up.kind, given_up.stream), (RST_STREAM, 1), "to {protocol}");
+        let line = gateway.log_lines(1).await.remove(0);
+        assert_eq!(
+            (line["path"].as_str(), line["complete"].as_bool()),
+            (Some("/large/1000000"), Some(false)),
+            "{line}"
+        );
+        // It is not the client who keeps this one waiting, and nothing but the answer's head needs no room.
+        client.say(frames::get(5, "/status/204")).await;
+        let answered = [frames::next(&mut client, &[HEADERS]).await, frames::next(&mut client, &[HEADERS]).await];
+        assert_eq!(answered.map(|answer| answer.stream), [5, 3]);
+    }
+}
+
+/// Whom the gateway waits for makes the difference.
+#[tokio::test]
+async fn a_slow_backend_is_not_a_client_that_makes_no_room() {
+    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
+        let gateway =
+            Gateway::open(upstream.address, &format!("protocol = \"{protocol}\"\n[timeouts]\nwrite = \"20ms\""));
+        for client in gateway.clients() {
+            assert_eq!(client.get("/drip").await.text(), "one two three");
+            assert_eq!(client.get("/slow").await.text(), "hello");
+        }
+    }
 }
 
 /// A gateway that waits for ever for clients to read can be filled up with them.

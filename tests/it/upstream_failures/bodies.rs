@@ -172,7 +172,9 @@ async fn a_client_that_is_still_sending_hears_why_it_is_refused() {
 #[tokio::test]
 async fn an_answer_may_come_before_the_upload_is_finished() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        // One worker has one pool.
+        let text = Gateway::open_text(upstream.address, &format!("protocol = \"{protocol}\""));
+        let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
         for version in [Version::HTTP_11, Version::HTTP_2] {
             let mut session = Session::of(version, gateway.address()).await;
             let (pieces, body) = session::streamed();

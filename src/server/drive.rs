@@ -1,0 +1,201 @@
+//! Speaking HTTP with one client, to the connection's end: its last answer, its idle limit, or the drain.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::HttpService;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use super::Shared;
+use super::executor::Executor;
+use super::stream::{ClientStream, Readable};
+use crate::body::Body;
+use crate::peer::Peer;
+
+/// An HTTP/1 connection without a request for so long gives its buffers back. Long enough that a busy one never does, as
+/// beginning again costs about 2 µs; short enough that thousands of idle ones never add up.
+const IDLE_AFTER: Duration = Duration::from_millis(500);
+
+/// A connection that is accepted while the process drains has so long to ask something.
+pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// An HTTP/2 client that was told that the connection ends has so long to say something.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// HTTP/1: one hyper connection after the other on the same stream: whenever it falls idle, hyper is ended, and its
+/// buffers with it, until the client speaks again. An idle connection then costs what its TLS session does.
+pub(super) async fn http1<S, V>(
+    mut stream: ClientStream<S>,
+    service: V,
+    shared: &Shared,
+    peer: &Arc<Peer>,
+) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    loop {
+        let keeper = stream.keeper();
+        let connection = http1_builder(shared).serve_connection(TokioIo::new(stream), service.clone());
+        let Some(mut idle) = drive_http1(Box::pin(connection.with_upgrades()), &keeper, shared, peer).await? else {
+            return Ok(());
+        };
+        let goes_on = tokio::select! {
+            biased;
+            readable = idle.readable() => readable.is_ok(),
+            // An idle client has `timeouts.head` from one request to the next, as it has with hyper.
+            () = tokio::time::sleep(shared.settings.head) => false,
+            () = shared.drains() => false,
+        };
+        if !goes_on {
+            // A client that is gone does not hear it.
+            let _ = idle.shutdown().await;
+            return Ok(());
+        }
+        stream = idle;
+    }
+}
+
+/// Drives a connection to its end; when the process drains, to the end of the request it is in. If it falls idle, hyper is
+/// ended and the stream comes back.
+async fn drive_http1<S, V>(
+    mut connection: Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStream<S>>, V>>>,
+    keeper: &AtomicBool,
+    shared: &Shared,
+    peer: &Arc<Peer>,
+) -> hyper::Result<Option<ClientStream<S>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body> + Unpin,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut idle = Idle::watch(peer);
+    let begun_with = peer.requests.get();
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended.map(|()| None),
+            () = shared.drains() => {
+                if let Some(ended) = first_request(&mut connection, peer).await {
+                    return ended.map(|()| None);
+                }
+                connection.as_mut().graceful_shutdown();
+                return connection.await.map(|()| None);
+            }
+            () = tokio::time::sleep(IDLE_AFTER) => {
+                // Only after a request: the time that a client has for its first head, or for one it has begun, is
+                // hyper's to measure, and must not begin again.
+                if idle.since_last_asked(peer) && peer.requests.get() > begun_with {
+                    break;
+                }
+            }
+        }
+    }
+    keeper.store(true, Ordering::Relaxed);
+    connection.as_mut().graceful_shutdown();
+    connection.as_mut().await?;
+    let parts = Pin::into_inner(connection).into_parts();
+    Ok(parts.map(|parts| parts.io.into_inner().taken_back(parts.read_buf)))
+}
+
+/// Drives a connection to its first request, if it has had none. Being accepted, it was promised an answer, and the request
+/// may be on its way.
+async fn first_request<C: Future>(connection: &mut Pin<Box<C>>, peer: &Peer) -> Option<C::Output> {
+    let asked = poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if peer.requests.get() > 0 => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    tokio::time::timeout(FIRST_REQUEST, asked).await.ok().flatten()
+}
+
+/// As for HTTP/1, and ends a connection on which nothing was asked for a while: HTTP/2 has no time limit of its own, neither
+/// for an idle connection nor for a header block that never ends.
+pub(super) async fn http2<S, V>(
+    stream: ClientStream<S>,
+    service: V,
+    shared: &Shared,
+    peer: &Arc<Peer>,
+) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body>,
+    V::Future: Send + 'static,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // Boxed: it is large, and this future passes through several functions.
+    let mut connection = Box::pin(http2_builder(shared).serve_connection(TokioIo::new(stream), service));
+    let mut idle = Idle::watch(peer);
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            () = shared.drains() => break,
+            () = tokio::time::sleep(shared.settings.keep_alive) => if idle.since_last_asked(peer) { break },
+        }
+    }
+    // Tells the client, and takes what it sent before it knew.
+    connection.as_mut().graceful_shutdown();
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            // A client that does not answer to that has no request to lose.
+            () = tokio::time::sleep(GOODBYE) => if idle.since_last_asked(peer) { return Ok(()) },
+        }
+    }
+}
+
+/// Tells whether a connection lies idle.
+struct Idle {
+    /// How often the peer is held while nothing goes on. Each request under way holds it too, and each body and tunnel
+    /// that is left of one.
+    unused: usize,
+    requests: u64,
+}
+
+impl Idle {
+    fn watch(peer: &Arc<Peer>) -> Self {
+        Idle { unused: Arc::strong_count(peer), requests: peer.requests.get() }
+    }
+
+    /// Has nothing gone on since this was asked the last time?
+    fn since_last_asked(&mut self, peer: &Arc<Peer>) -> bool {
+        let before = std::mem::replace(&mut self.requests, peer.requests.get());
+        Arc::strong_count(peer) <= self.unused && self.requests == before
+    }
+}
+
+fn http1_builder(shared: &Shared) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.settings.head)
+        .max_headers(shared.settings.headers)
+        .max_header_size(shared.settings.head_size);
+    builder
+}
+
+fn http2_builder(shared: &Shared) -> http2::Builder<Executor> {
+    let mut builder = http2::Builder::new(Executor { write: shared.settings.write });
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(shared.settings.streams)
+        .max_header_list_size(u32::try_from(shared.settings.head_size).unwrap_or(u32::MAX))
+        // A client that vanished is noticed; one that is there answers the ping.
+        .keep_alive_interval(shared.settings.keep_alive)
+        .keep_alive_timeout(shared.settings.head)
+        // Of one answer, written and not sent yet. A connection may have `streams` of them.
+        .max_send_buf_size(128 * 1024)
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(100);
+    builder
+}
