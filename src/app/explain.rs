@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::Request;
 
 use super::keys::KeyWatch;
-use super::prepare::own_keys_as_they_are;
+use super::prepare::{own_keys_as_they_are, own_policy};
 use crate::access_log::Record;
 use crate::authenticate::{Asker, Authenticator};
 use crate::clock::Clock;
@@ -24,6 +24,8 @@ use crate::reject::Reject;
 use crate::revocations::Revocations;
 use crate::route::RouteTable;
 use crate::story::{Step, Story};
+use crate::token::Issuer;
+use crate::token::sign::SIGNING;
 use crate::verified::VerifiedTokens;
 
 /// A known token would hide the steps that it once took: the cache here is as good as none.
@@ -52,6 +54,12 @@ pub enum Outcome {
     Refused(Reject),
     /// The gateway answers itself, and how takes more than a look at the request.
     Own(&'static str),
+}
+
+/// On which terms tokens are accepted: the gateway's own first.
+pub fn policies(config: &Config) -> Vec<Issuer> {
+    let own = own_policy(&config.tokens, SIGNING.to_vec());
+    [own].into_iter().chain(config.issuers.iter().map(|issuer| issuer.policy.clone())).collect()
 }
 
 impl Explainer {

@@ -199,19 +199,23 @@ pub(super) fn own_keys_as_they_are(config: &Config) -> Result<Keys, String> {
 
 fn keys_of_our_own(tokens: &TokenSettings, signing: SigningKey, retired: Vec<SigningKey>) -> Result<Keys, String> {
     let all_own = || [&signing].into_iter().chain(&retired);
-    let own = Issuer {
+    let own = own_policy(tokens, all_own().map(|key| key.algorithm).collect());
+    let own = TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) };
+    Ok(Keys::new(own, signing, &retired))
+}
+
+pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> Issuer {
+    Issuer {
         issuer: tokens.issuer.as_str().into(),
         audience: Audience::OneOf(tokens.audience.clone()),
-        algorithms: all_own().map(|key| key.algorithm).collect(),
+        algorithms,
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
         // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
         max_lifetime: Lifetimes::MOST_ACCESS,
         require_subject: true,
         own: true,
-    };
-    let own = TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) };
-    Ok(Keys::new(own, signing, &retired))
+    }
 }
 
 /// The key that signs, and those that did. The operator's own key stands alone; those in the store stay good after

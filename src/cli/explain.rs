@@ -1,15 +1,12 @@
 //! `bearward explain`: what the gateway would say to a request, step by step.
 
-use std::io::Read;
-use std::sync::Arc;
-
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{ConfigArgument, Failed, load, shown};
+use super::told::{self, When, read_token};
+use super::{ConfigArgument, Failed, load, wrong};
 use crate::app::explain::{Explainer, Explanation, Outcome};
 use crate::bearer::MARKER;
-use crate::clock::{Clock, SystemClock, UnixTime};
 use crate::config::Probe;
 use crate::reject::Reject;
 
@@ -36,35 +33,22 @@ pub(super) struct Arguments {
     /// The request comes without TLS.
     #[arg(long)]
     cleartext: bool,
-    /// As if it were this time, in RFC 3339, as a line of the access log has it. Left out, it is now.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    at: Option<UnixTime>,
+    #[command(flatten)]
+    when: When,
     #[arg(long)]
     json: bool,
 }
 
-/// The clock of one moment.
-struct At(UnixTime);
-
-impl Clock for At {
-    fn now(&self) -> UnixTime {
-        self.0
-    }
-}
-
-/// Exit status 0 if the request would be let through, 1 if it would be refused.
+/// Exit status 0 if the request would be let through, 1 if it would be refused, 2 if that cannot be said.
 pub(super) fn explain(arguments: Arguments) -> Result<(), Failed> {
     let config = load(&arguments.config.file, Probe::None)?;
     let request = request(&arguments)?;
-    let clock: Arc<dyn Clock> = match arguments.at {
-        Some(time) => Arc::new(At(time)),
-        None => Arc::new(SystemClock),
-    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let explanation = runtime.map_err(|error| error.to_string())?.block_on(async {
-        let explainer = Explainer::prepare(&config, clock).await?;
-        Ok::<_, String>(explainer.explain(&request, !arguments.cleartext).await)
-    })?;
+    let explained = runtime.map_err(|error| wrong(error.to_string()))?.block_on(async {
+        let explainer = Explainer::prepare(&config, arguments.when.clock()).await?;
+        Ok(explainer.explain(&request, !arguments.cleartext).await)
+    });
+    let explanation = explained.map_err(wrong)?;
     match arguments.json {
         true => println!("{}", as_json(&explanation)),
         false => print(&explanation),
@@ -76,44 +60,27 @@ pub(super) fn explain(arguments: Arguments) -> Result<(), Failed> {
 }
 
 fn print(explanation: &Explanation) {
-    for (step, found) in &explanation.steps {
-        println!("{:10}  {}", step.name(), shown(found));
-    }
+    told::print_steps(&explanation.steps);
     let decision = match &explanation.outcome {
         Outcome::Allowed => "allowed".to_owned(),
-        Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", refusal(reject)),
-        Outcome::Refused(reject) => format!("refused: {}", refusal(reject)),
+        Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", told::refusal(reject)),
+        Outcome::Refused(reject) => format!("refused: {}", told::refusal(reject)),
         Outcome::Own(what) => format!("the gateway answers itself: {what}"),
     };
-    println!("{:10}  {}", "decision", shown(&decision));
-}
-
-fn refusal(reject: &Reject) -> String {
-    let (status, code) = (reject.reason.status().as_u16(), reject.reason.code());
-    let detail = if reject.detail.is_empty() { reject.reason.message() } else { &*reject.detail };
-    format!("{status} {code}, {detail}")
+    told::print_decision(&decision);
 }
 
 fn as_json(explanation: &Explanation) -> Value {
-    let steps = explanation.steps.iter().map(|(step, found)| json!({ "step": step.name(), "found": found }));
-    let steps: Vec<Value> = steps.collect();
     let (decision, reject): (_, Option<&Reject>) = match &explanation.outcome {
         Outcome::Allowed => ("allowed", None),
         Outcome::Observed(reject) => ("observed", Some(reject)),
         Outcome::Refused(reject) => ("refused", Some(reject)),
         Outcome::Own(_) => ("own", None),
     };
-    json!({
-        "steps": steps,
-        "decision": decision,
-        "reason": reject.map(|reject| reject.reason.code()),
-        "status": reject.map(|reject| reject.reason.status().as_u16()),
-        "detail": reject.map(|reject| &*reject.detail),
-    })
+    told::as_json(&explanation.steps, decision, reject)
 }
 
 fn request(arguments: &Arguments) -> Result<Request<()>, Failed> {
-    let wrong = |fault: String| Failed::Configuration(format!("error: {fault}\n"));
     let mut request = Request::new(());
     *request.method_mut() = arguments.method.clone();
     *request.uri_mut() = arguments.path.clone();
@@ -123,9 +90,7 @@ fn request(arguments: &Arguments) -> Result<Request<()>, Failed> {
         request.headers_mut().append(name, value.clone());
     }
     if arguments.token_stdin {
-        let mut token = String::new();
-        std::io::stdin().read_to_string(&mut token).map_err(|error| wrong(format!("standard input: {error}")))?;
-        put(&mut request, &arguments.token_in, token.trim()).map_err(wrong)?;
+        put(&mut request, &arguments.token_in, &read_token()?).map_err(wrong)?;
     }
     Ok(request)
 }
@@ -156,8 +121,4 @@ fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let name = name.parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
     let value = HeaderValue::from_str(value.trim()).map_err(|_| "not the value of a header".to_owned())?;
     Ok((name, value))
-}
-
-fn time(text: &str) -> Result<UnixTime, String> {
-    UnixTime::parse(text).ok_or_else(|| "expected a time as 2026-11-20T23:05:21Z".to_owned())
 }

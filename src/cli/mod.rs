@@ -10,6 +10,8 @@ mod echo;
 mod explain;
 mod serve;
 mod token;
+mod told;
+mod verify;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,8 @@ enum Command {
     },
     /// Say what the gateway would answer to a request, step by step, and exit with 0 if it would let it through.
     Explain(explain::Arguments),
+    /// Check the signature of a token on standard input, and exit with 0 if it holds.
+    Verify(verify::Arguments),
     /// Run a gateway in front of a small echo backend, and print what to try.
     Demo,
     /// Issue, list and revoke tokens of a running gateway.
@@ -84,6 +88,7 @@ pub fn run() -> ExitCode {
         Command::Serve { config } => serve::serve(&config.file),
         Command::Check { config, json } => check(&config.file, json),
         Command::Explain(arguments) => explain::explain(arguments),
+        Command::Verify(arguments) => verify::run(arguments),
         Command::Demo => demo::demo(),
         Command::Token(command) => token::run(command),
     };
@@ -130,4 +135,9 @@ fn check(file: &Path, json: bool) -> Result<(), Failed> {
 /// For a terminal: control characters, which could drive it, are escaped.
 fn shown(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// What was given on the command line, or is named by it, cannot be used.
+fn wrong(fault: String) -> Failed {
+    Failed::Configuration(format!("error: {fault}\n"))
 }

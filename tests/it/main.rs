@@ -33,4 +33,5 @@ mod support;
 mod tls;
 mod token_places;
 mod upstream_failures;
+mod verify;
 mod websocket;
