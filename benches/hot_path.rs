@@ -61,7 +61,9 @@ fn each_step(c: &mut Criterion) {
     let (headers, method, uri) = (request.headers(), request.method(), request.uri());
     let host = target::host(&request, 8 << 10).expect("a host");
     let path = CanonicalPath::parse(uri.path()).expect("one reading");
-    let Ok(Action::Forward(route)) = steps.routes.find("gateway.example", method, &path) else { panic!("a route") };
+    let Ok(Action::Forward(route)) = steps.judge.routes.find("gateway.example", method, &path) else {
+        panic!("a route")
+    };
     let mut record = Record::default();
     let permit = steps.permit(&request, &mut record).expect("it is let through");
 
@@ -69,14 +71,14 @@ fn each_step(c: &mut Criterion) {
     group.bench_function("does it want a problem", |b| b.iter(|| respond::wants_problem(headers)));
     group.bench_function("host", |b| b.iter(|| target::host(&request, 8 << 10)));
     group.bench_function("path", |b| b.iter(|| CanonicalPath::parse(uri.path())));
-    group.bench_function("route", |b| b.iter(|| steps.routes.find("gateway.example", &Method::GET, &path)));
+    group.bench_function("route", |b| b.iter(|| steps.judge.routes.find("gateway.example", &Method::GET, &path)));
     group.bench_function("authenticate", |b| {
-        b.iter(|| steps.door.authenticate(&steps.authenticator, headers));
+        b.iter(|| steps.door.authenticate(&steps.judge.authenticator, headers));
     });
     group.bench_function("authorize", |b| {
         b.iter_batched(
-            || (route.clone(), steps.door.authenticate(&steps.authenticator, headers).expect("known")),
-            |(route, caller)| authorize(route, caller),
+            || (route.clone(), steps.door.authenticate(&steps.judge.authenticator, headers).expect("known")),
+            |(route, caller)| authorize(route, Ok(caller)),
             FEW,
         );
     });

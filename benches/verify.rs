@@ -2,6 +2,7 @@
 //! checked, which is what makes them cheap.
 
 use bearward::reject::Reason;
+use bearward::story::Story;
 use bearward::token::verify::verify;
 use bearward::token::{Algorithm, Validity};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -19,8 +20,8 @@ fn accepted(c: &mut Criterion) {
     {
         let mint = Mint::new(algorithm);
         let (token, issuers) = (mint.token(0), [mint.trusted()]);
-        assert!(verify(&token, &issuers, NOW, Validity::Live).is_ok(), "{name}");
-        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live)));
+        assert!(verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD).is_ok(), "{name}");
+        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD)));
     }
 }
 
@@ -37,9 +38,9 @@ fn refused(c: &mut Criterion) {
         ("malformed: no dots", "x".repeat(mint.token(0).len()), Reason::MalformedToken),
         ("signature wrong", mint.forged(), Reason::BadSignature),
     ] {
-        let refusal = verify(&token, &issuers, NOW, Validity::Live).expect_err("it is refused");
+        let refusal = verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD).expect_err("it is refused");
         assert_eq!(refusal.reason, reason, "{name}");
-        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live)));
+        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD)));
     }
 }
 

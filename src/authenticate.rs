@@ -1,4 +1,4 @@
-//! Step 1: from a request's headers to a [`Caller`].
+//! Step 1: from a request's token to a [`Caller`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use http::HeaderMap;
 use crate::bearer::{self, BearerToken};
 use crate::clock::UnixTime;
 use crate::confirmations::Confirmations;
-use crate::headers::Hygiene;
+use crate::identity::Identity;
 use crate::keyring::{Asked, Keyring};
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
+use crate::story::{Step, Story};
 use crate::token::verify::{named_issuer, verify};
 use crate::token::{Validity, VerifiedToken};
 use crate::verified::{Known, VerifiedTokens};
@@ -41,6 +42,7 @@ pub struct Asker<'w> {
     /// Bad signatures of each address.
     pub failures: &'w Limiter,
     pub metrics: &'w WorkerMetrics,
+    pub story: Story<'w>,
 }
 
 pub struct Authenticator {
@@ -48,15 +50,20 @@ pub struct Authenticator {
     pub revocations: Arc<Revocations>,
     pub verified: Arc<VerifiedTokens>,
     pub confirmations: Arc<Confirmations>,
-    pub hygiene: Arc<Hygiene>,
+    pub identity: Identity,
     /// `limits.token_size`
     pub token_size: usize,
 }
 
 impl Authenticator {
-    /// Exactly one token, and a good one. Waits only if the token's key is unknown and its issuer is being asked for it.
-    pub async fn authenticate(&self, headers: &HeaderMap, asker: Asker<'_>, now: UnixTime) -> Result<Caller, Reject> {
-        let bearer = bearer::find(headers, self.token_size)?;
+    /// From the one token of a request to its caller, if it is a good one. Waits only if the token's key is unknown and its
+    /// issuer is being asked for it.
+    pub async fn authenticate(
+        &self,
+        bearer: BearerToken<'_>,
+        asker: Asker<'_>,
+        now: UnixTime,
+    ) -> Result<Caller, Reject> {
         let known = match self.verified.find(bearer, self.keyring.generation()) {
             Some(known) => {
                 asker.metrics.token_cache_hits.one();
@@ -76,6 +83,7 @@ impl Authenticator {
             }
         };
         known.check_revocation(&self.revocations)?;
+        asker.story.tell(Step::Revocation, || "not revoked".into());
         Ok(Caller { known })
     }
 
@@ -83,7 +91,7 @@ impl Authenticator {
         // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
         let generation = self.keyring.generation();
         let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
-        let identity = self.hygiene.identity_of(&token);
+        let identity = self.identity.of(&token);
         let known = Arc::new(Known::new(token, identity, generation));
         known.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {
@@ -112,7 +120,7 @@ impl Authenticator {
             reject.retry_after = Some(wait);
             return Err(reject);
         }
-        let checked = verify(bearer.as_str(), &self.keyring.keys().issuers, now, validity);
+        let checked = verify(bearer.as_str(), &self.keyring.keys().issuers, now, validity, asker.story);
         // Only what cost a signature is worth remembering; and no other verdict is final.
         if checked.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
             asker.failures.take(asker.address, now);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, header};
 
 use crate::authenticate::Caller;
-use crate::reject::{Reason, Reject};
+use crate::reject::Reject;
 use crate::route::{Access, Route};
 
 /// A request that may go to its route's upstream.
 pub struct Permit {
     route: Arc<Route>,
     caller: Option<Caller>,
+    observed: Option<Arc<Reject>>,
 }
 
 impl Permit {
@@ -19,9 +20,14 @@ impl Permit {
         &self.route
     }
 
-    /// `None` on a public route, and for a preflight.
+    /// `None` on a public route, for a preflight, and for a request that is only observed.
     pub fn caller(&self) -> Option<&Caller> {
         self.caller.as_ref()
+    }
+
+    /// What the request would have been refused for, if its route enforced that.
+    pub fn observed(&self) -> Option<&Arc<Reject>> {
+        self.observed.as_ref()
     }
 }
 
@@ -30,9 +36,9 @@ impl Permit {
 pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) -> Result<Permit, Arc<Route>> {
     let open = match route.access {
         Access::Public => true,
-        Access::Token { .. } => route.preflight && is_preflight(method, headers),
+        Access::Token(_) => route.preflight && is_preflight(method, headers),
     };
-    if open { Ok(Permit { route, caller: None }) } else { Err(route) }
+    if open { Ok(Permit { route, caller: None, observed: None }) } else { Err(route) }
 }
 
 /// A browser sends preflights without credentials, always (Fetch standard, CORS protocol).
@@ -42,19 +48,16 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The permit of a caller whose issuer is accepted here and who has every scope that the route asks for.
-pub fn authorize(route: Arc<Route>, caller: Caller) -> Result<Permit, Reject> {
-    let Access::Token { issuers, scopes } = &route.access else {
-        return Ok(Permit { route, caller: Some(caller) });
-    };
-    let token = caller.token();
-    if !issuers.is_empty() && !issuers.iter().any(|issuer| **issuer == *token.issuer) {
-        let detail = format!("{} is not among the issuers of route {}", token.issuer, route.name);
-        return Err(Reject::new(Reason::IssuerNotAllowed, detail));
+/// The permit of a caller whose token keeps the route's rules. A route that only observes gives one to everybody else as well,
+/// and says what they would have been refused for: nobody's permit, as a token that is refused says nothing about anybody.
+pub fn authorize(route: Arc<Route>, caller: Result<Caller, Reject>) -> Result<Permit, Reject> {
+    let allowed = caller.and_then(|caller| match &route.access {
+        Access::Token(rules) => rules.check(caller.token()).map(|()| caller),
+        Access::Public => Ok(caller),
+    });
+    match allowed {
+        Ok(caller) => Ok(Permit { route, caller: Some(caller), observed: None }),
+        Err(refusal) if route.enforce => Err(refusal),
+        Err(refusal) => Ok(Permit { route, caller: None, observed: Some(Arc::new(refusal)) }),
     }
-    if let Some(missing) = scopes.iter().find(|scope| !token.has_scope(scope)) {
-        let detail = format!("the scope {missing} is missing");
-        return Err(Reject::new(Reason::InsufficientScope, detail).needs_scope(&scopes.join(" ")));
-    }
-    Ok(Permit { route, caller: Some(caller) })
 }

@@ -33,6 +33,12 @@ impl UnixTime {
         self.0 / 1000
     }
 
+    /// As it is printed: RFC 3339. `None` for what is not a time since 1970.
+    pub fn parse(text: &str) -> Option<Self> {
+        let time: jiff::Timestamp = text.parse().ok()?;
+        u64::try_from(time.as_millisecond()).ok().map(UnixTime)
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     pub fn since(self, earlier: UnixTime) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -92,6 +98,9 @@ mod tests {
         assert_eq!(UnixTime::MAX + Duration::from_secs(1), UnixTime::MAX);
         assert_eq!(UnixTime::from_secs(1) - Duration::from_secs(2), UnixTime::default());
         assert_eq!(UnixTime::from_millis(1_700_000_000_042).to_string(), "2023-11-14T22:13:20.042Z");
+        assert_eq!(UnixTime::parse("2023-11-14T22:13:20.042Z"), Some(UnixTime::from_millis(1_700_000_000_042)));
+        assert_eq!(UnixTime::parse("2023-11-14T23:13:20+01:00"), Some(UnixTime::from_secs(1_700_000_000)));
+        assert!(["", "never", "1700000000", "1969-12-31T23:59:59Z"].iter().all(|text| UnixTime::parse(text).is_none()));
         assert_eq!(UnixTime::MAX.to_string(), "never");
     }
 }

@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 
 use crate::access_log::Record;
 use crate::authorize::Permit;
+use crate::bearer;
 use crate::body::{Body, BodyError, Watch};
-use crate::headers::{self, Hygiene};
+use crate::headers::{self, Hygiene, Origin};
 use crate::metrics::WorkerMetrics;
-use crate::peer::Peer;
 use crate::reject::{Reason, Reject};
 use crate::target;
 use crate::tunnel::{self, Tunnel};
@@ -42,19 +42,20 @@ impl Forwarder {
         permit: Permit,
         mut request: Request<Incoming>,
         host: HeaderValue,
-        peer: &Peer,
+        origin: &Origin,
         record: &mut Record,
         (worker, metrics): (usize, &WorkerMetrics),
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         record.upstream = Some(upstream.name.clone());
+        let asked_as_bearer = permit.route().places.take_out(&mut request, permit.route().drop_token)?;
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => tunnel::asked_for(&mut request),
             Protocol::Http2 => None,
         };
         self.hygiene.clean_request(request.headers_mut());
-        headers::set_origin(request.headers_mut(), &peer.origin, Some(&host));
+        headers::set_origin(request.headers_mut(), origin, Some(&host));
         self.set_identity(&mut request, &permit, record);
         if websocket.is_some() {
             tunnel::ask(request.headers_mut());
@@ -76,6 +77,10 @@ impl Forwarder {
         headers::clean_response(response.headers_mut());
         if tunnel.is_some() {
             tunnel::ask(response.headers_mut());
+            if asked_as_bearer && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
+                let understood = HeaderValue::from_static(bearer::MARKER);
+                response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, understood);
+            }
         }
         *response.version_mut() = Version::HTTP_11;
         let response = response.map(|body| Body::incoming(body).silent_for_at_most(self.body_idle));
@@ -89,6 +94,10 @@ impl Forwarder {
             for (name, value) in &caller.known().identity {
                 headers.insert(name.clone(), value.clone());
             }
+        }
+        if let Some(observed) = permit.observed() {
+            let reason = HeaderValue::from_static(observed.reason.code());
+            headers.insert(HeaderName::from_static(headers::OBSERVED), reason);
         }
         // Thirty-two hexadecimal digits are always a header value.
         if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {

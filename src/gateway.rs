@@ -4,6 +4,7 @@
 //! to it that the record is closed when the last byte is out or the client has gone. `answer` is the pipeline, one line a
 //! step, and only uses `?`. The clock is read once, here.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,36 +13,33 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access_log::{Buffer, Record};
-use crate::authenticate::{Asker, Authenticator};
-use crate::authorize::{authorize, without_token};
+use crate::authenticate::Asker;
+use crate::bearer;
 use crate::body::{self, Body, Watch};
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
-use crate::headers;
+use crate::forwarding::Forwarding;
 use crate::ids::RequestIds;
+use crate::judge::{Arrival, Judge, Verdict};
 use crate::keyring::Keyring;
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
-use crate::path::CanonicalPath;
 use crate::peer::Peer;
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
-use crate::route::{Action, RouteTable};
-use crate::target;
+use crate::story::Story;
 use crate::upstream::Lease;
 
 /// Everything a request needs. Immutable; a reload makes a new one.
 pub struct Gateway {
     pub clock: Arc<dyn Clock>,
-    pub routes: RouteTable,
-    pub authenticator: Authenticator,
+    pub judge: Judge,
+    pub forwarding: Forwarding,
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
-    /// `limits.uri_size`
-    pub uri_size: usize,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
 }
@@ -62,6 +60,9 @@ impl Worker {
         self.metrics.request_over(record.status, record.duration);
         if let Some(refusal) = &record.refused {
             self.metrics.refused(refusal.reason);
+        }
+        if let Some(observed) = &record.observed {
+            self.metrics.observed(observed.reason);
         }
         if let Some(log) = &self.log {
             log.push(record);
@@ -125,39 +126,24 @@ impl Gateway {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        // Before anything else is believed: one framing, one host and one path, or none.
-        if !headers::is_framed_plainly(request.headers()) {
-            return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
-        }
-        let host = target::host(&request, self.uri_size)?;
-        record.host = Some(host.clone());
-        let uri = request.uri().clone();
-        let path = CanonicalPath::parse(uri.path())?;
-        match self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)? {
-            Action::Forward(route) => {
-                record.route = Some(route.clone());
-                // Only a route that was said to be public skips the token; everything else ends in a verification.
-                let permit = match without_token(route, request.method(), request.headers()) {
-                    Ok(permit) => permit,
-                    Err(route) => {
-                        let caller =
-                            self.authenticator.authenticate(request.headers(), asker(worker, peer), now).await?;
-                        record.caller = Some(caller.token().clone());
-                        authorize(route, caller)?
-                    }
-                };
-                self.forwarder.forward(permit, request, host, peer, record, (worker.number, &worker.metrics)).await
+        let spoken_for = self.forwarding.origin(&peer.origin, request.headers());
+        let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
+        record.client = Some(origin.address);
+        // A proxy that is trusted brings the requests of many hosts over one connection.
+        let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
+        let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
+        match self.judge.judge(&request, arrival, record, now).await? {
+            Verdict::Forward { permit, host } => {
+                self.forwarder.forward(permit, request, host, origin, record, (worker.number, &worker.metrics)).await
             }
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
-            Action::Refresh => {
-                Box::pin(self.refresh(request, asker(worker, peer), record, now)).await.map(Forwarded::own)
-            }
-            Action::Revoke { token_id } => {
-                Box::pin(self.revoke(token_id, request.headers(), asker(worker, peer), record, now))
+            Verdict::Refresh => Box::pin(self.refresh(request, arrival.asker, record, now)).await.map(Forwarded::own),
+            Verdict::Revoke { parameter } => {
+                Box::pin(self.revoke(&parameter, request.headers(), arrival.asker, record, now))
                     .await
                     .map(Forwarded::own)
             }
-            Action::Keys => Ok(Forwarded::own(self.published_keys())),
+            Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
         }
     }
 
@@ -174,7 +160,7 @@ impl Gateway {
         let content = body::read(incoming, BODY_LIMIT).await?;
         let request = RefreshRequest::read(&head.headers, &content)?;
         let idle = self.broker.settings.lifetimes.idle;
-        let bearer = Arc::new(self.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
+        let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
         record.caller = Some(bearer.clone());
         let pair = self.broker.refresh(request, &bearer, now).await?;
         Ok(respond::json(StatusCode::OK, &pair))
@@ -191,7 +177,8 @@ impl Gateway {
     ) -> Result<Response<Body>, Reject> {
         let family = revoke::named_family(parameter);
         record.token_id = family;
-        let caller = self.authenticator.authenticate(headers, asker, now).await?;
+        let authenticator = &self.judge.authenticator;
+        let caller = authenticator.authenticate(bearer::find(headers, authenticator.token_size)?, asker, now).await?;
         record.caller = Some(caller.token().clone());
         self.broker.revoke(&caller, family, now).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
@@ -205,8 +192,8 @@ impl Gateway {
     }
 }
 
-fn asker<'w>(worker: &'w Worker, peer: &Peer) -> Asker<'w> {
-    Asker { address: peer.address.ip(), failures: &worker.failures, metrics: &worker.metrics }
+fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
+    Asker { address, failures: &worker.failures, metrics: &worker.metrics, story: Story::UNTOLD }
 }
 
 impl Forwarded {

@@ -7,17 +7,10 @@
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
-use crate::token::VerifiedToken;
+use crate::identity::Identity;
 
-/// `[identity]`: the headers that tell the upstream who is asking. Whatever the client sent under these names, in any
-/// spelling, is removed first.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Identity {
-    pub subject: Option<HeaderName>,
-    pub scope: Option<HeaderName>,
-    pub token_id: Option<HeaderName>,
-    pub issuer: Option<HeaderName>,
-}
+/// Tells the upstream what a request would have been refused for, on a route that does not enforce that.
+pub const OBSERVED: &str = "x-auth-observed";
 
 /// Headers about where a request came from. Only what stands next to the client can say; here that is the gateway.
 const FORWARDING: &[&str] =
@@ -42,13 +35,14 @@ static NEVER_NOMINATED: [HeaderName; 6] =
 
 /// Cleans requests. Built once from the configuration.
 pub struct Hygiene {
-    identity: Identity,
     /// Identity names, folded.
     folded: Vec<Vec<u8>>,
 }
 
-/// What every request of one connection is told to have come from.
+/// Where requests come from, as upstreams are told it.
 pub struct Origin {
+    /// Of the client: the peer, or whom a trusted one speaks for.
+    pub address: std::net::IpAddr,
     pub forwarded_for: HeaderValue,
     pub forwarded: HeaderValue,
     pub scheme: HeaderValue,
@@ -62,6 +56,7 @@ impl Origin {
         let node = if address.is_ipv6() { format!("\"[{address}]\"") } else { address.to_string() };
         let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"));
         Origin {
+            address,
             forwarded_for: value(address.to_string()),
             forwarded: value(format!("for={node};proto={scheme}")),
             scheme: HeaderValue::from_static(scheme),
@@ -70,10 +65,9 @@ impl Origin {
 }
 
 impl Hygiene {
-    pub fn new(identity: Identity) -> Self {
-        let names = [&identity.subject, &identity.scope, &identity.token_id, &identity.issuer];
-        let folded = names.into_iter().flatten().map(|name| fold(name.as_str())).collect();
-        Hygiene { identity, folded }
+    pub fn new(identity: &Identity) -> Self {
+        let names = identity.names().map(HeaderName::as_str);
+        Hygiene { folded: names.chain([OBSERVED]).map(fold).collect() }
     }
 
     /// Removes what is hop-by-hop, nominated by `Connection`, or the gateway's to say. One pass over the names; requests
@@ -111,18 +105,6 @@ impl Hygiene {
         family
             || FORWARDING.iter().any(|ours| folds_to(name, ours.as_bytes()))
             || self.folded.iter().any(|ours| folds_to(name, ours))
-    }
-
-    /// The identity headers of a token, ready to be put on each of its requests.
-    pub fn identity_of(&self, token: &VerifiedToken) -> Vec<(HeaderName, HeaderValue)> {
-        let token_id = token.family.map(|id| id.to_string()).or_else(|| token.jti.clone());
-        let values = [
-            (&self.identity.subject, Some(token.subject.clone()).filter(|subject| !subject.is_empty())),
-            (&self.identity.scope, Some(token.scope.join(" "))),
-            (&self.identity.token_id, token_id),
-            (&self.identity.issuer, Some(token.issuer.to_string())),
-        ];
-        values.into_iter().filter_map(|(name, value)| Some((name.clone()?, safe_value(&value?)))).collect()
     }
 }
 
@@ -201,19 +183,6 @@ fn asks_for_trailers(headers: &HeaderMap) -> bool {
     headers.get_all(header::TE).iter().any(lists)
 }
 
-/// A claim as a header value. What a header cannot carry (control characters, non-ASCII) is percent-encoded as in
-/// RFC 3986, and so is `%` itself: nothing that a token says can end the header and begin another.
-fn safe_value(text: &str) -> HeaderValue {
-    let mut safe = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => safe.push(char::from(byte)),
-            _ => safe.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    HeaderValue::from_str(&safe).unwrap_or(HeaderValue::from_static(""))
-}
-
 fn fold(name: &str) -> Vec<u8> {
     name.bytes().map(folded).collect()
 }
@@ -237,18 +206,20 @@ mod tests {
             scope: None,
             token_id: None,
             issuer: None,
+            claims: Vec::new(),
         };
         let mut headers = HeaderMap::new();
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        Hygiene::new(identity).clean_request(&mut headers);
+        Hygiene::new(&identity).clean_request(&mut headers);
         headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or("?"))).collect()
     }
 
     #[test]
     fn what_is_the_gateways_to_say_goes_in_every_spelling() {
         for name in [
+            "x_auth_observed",
             "x-auth-subject",
             "x_auth_subject",
             "x-auth_subject",
@@ -283,10 +254,5 @@ mod tests {
     fn of_te_only_trailers_goes_on() {
         assert_eq!(cleaned(&[("te", "gzip, Trailers;q=1, trailers")]), ["te: trailers"]);
         assert!(cleaned(&[("te", "gzip")]).is_empty());
-    }
-
-    #[test]
-    fn a_claim_cannot_break_out_of_its_header() {
-        assert_eq!(safe_value("a\r\nb: é%"), "a%0D%0Ab: %C3%A9%25");
     }
 }

@@ -21,11 +21,11 @@
 //! | 8 | `config/` | `gateway.toml` becomes a `Config`, every fault at once; nobody below knows it exists |
 //! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
-//! | 5 | `authenticate` → `authorize` → `broker/`, `forward` | the steps, each with the proof of the one before |
-//! | 4 | `access_log/`, `peer`, `verified` | what is known about a request, a connection, a token |
+//! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` | the steps, each with the proof of the one before |
+//! | 4 | `access_log/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `streams`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `bearer`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret`, `silence`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
+//! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
+//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -38,6 +38,7 @@
 //! | `aws_lc_rs` | `secret`, `token/`, `tls` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | what is typed |
 //! | `crc32fast` | `family/` | the checksum that ends a refresh token |
+//! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
 //! | `moka` | `revocations` | safe only without a capacity: a bounded one forgets revocations |
 //! | `prometheus_client` | `metrics` | names and labels are a promise to dashboards |
@@ -54,7 +55,8 @@
 //! | **bearer** | the one token that a request carries, found but not yet believed |
 //! | **caller** | who asks: a verified token that is neither expired nor revoked, or nobody on a public route |
 //! | **permit** | proof that this caller may take this route; the only way to an upstream |
-//! | **route** | what the configuration says about a path: its upstream, its scopes, or that it is public |
+//! | **route** | what the configuration says about a path: its upstream, its rules, or that it is public |
+//! | **rules** | what a route asks of a token beyond its being valid: issuers, scopes, and what its claims say |
 //! | **upstream** | a named group of backend servers |
 //! | **family** | one login and every token that grew from it; named by its tokenId, the `sid` of its access tokens |
 //! | **generation** | how often a family's refresh token was rotated; the `rgn` of its access tokens |
@@ -86,11 +88,15 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod confirmations;
+pub mod csrf;
 pub mod family;
 pub mod forward;
+pub mod forwarding;
 pub mod gateway;
 pub mod headers;
+pub mod identity;
 pub mod ids;
+pub mod judge;
 pub mod keyring;
 pub mod limiter;
 pub mod metrics;
@@ -100,11 +106,13 @@ pub mod reject;
 pub mod respond;
 pub mod revocations;
 pub mod route;
+pub mod rules;
 pub mod secret;
 pub mod server;
 pub mod silence;
 pub mod socket;
 pub mod store;
+pub mod story;
 pub mod target;
 pub mod tls;
 pub mod token;

@@ -45,6 +45,7 @@ pub struct WorkerMetrics {
     /// By status class: 1xx to 5xx, and 0 for requests whose client left before an answer.
     pub requests: [Count; 6],
     pub refusals: [Count; Reason::ALL.len()],
+    pub observations: [Count; Reason::ALL.len()],
     /// Cumulative only when shown.
     duration: [Count; BOUNDS.len() + 1],
     duration_micros: Count,
@@ -59,11 +60,13 @@ pub struct WorkerMetrics {
     pub access_log_dropped: Count,
 }
 
-impl WorkerMetrics {
-    fn new() -> Self {
+/// Shown to nobody, until a [`Metrics`] has it.
+impl Default for WorkerMetrics {
+    fn default() -> Self {
         WorkerMetrics {
             requests: Default::default(),
             refusals: std::array::from_fn(|_| Count::default()),
+            observations: std::array::from_fn(|_| Count::default()),
             duration: Default::default(),
             duration_micros: Count::default(),
             connections_opened: Count::default(),
@@ -77,7 +80,9 @@ impl WorkerMetrics {
             access_log_dropped: Count::default(),
         }
     }
+}
 
+impl WorkerMetrics {
     /// One request is over. `status` is 0 if its client left before an answer.
     pub fn request_over(&self, status: u16, took: Duration) {
         let class = usize::from(status / 100).min(5);
@@ -89,6 +94,10 @@ impl WorkerMetrics {
 
     pub fn refused(&self, reason: Reason) {
         self.refusals[reason.index()].one();
+    }
+
+    pub fn observed(&self, reason: Reason) {
+        self.observations[reason.index()].one();
     }
 }
 
@@ -114,7 +123,7 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn new(workers: usize) -> Self {
-        let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::new())).collect();
+        let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::default())).collect();
         Metrics { workers, gauges: Vec::new(), families: Vec::new() }
     }
 
@@ -181,11 +190,12 @@ impl Collector for Shown {
             let count = ConstCounter::new(metrics.sum(|worker| &worker.requests[class]));
             count.encode(family.encode_family(&[("status", label)])?)?;
         }
-        let mut family =
-            encoder.encode_descriptor("refusals", "Requests refused, by reason", None, MetricType::Counter)?;
-        for reason in Reason::ALL {
-            let count = ConstCounter::new(metrics.sum(|worker| &worker.refusals[reason.index()]));
-            count.encode(family.encode_family(&[("reason", reason.code())])?)?;
+        for (name, help, counts) in BY_REASON {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for reason in Reason::ALL {
+                let count = ConstCounter::new(metrics.sum(|worker| &counts(worker)[reason.index()]));
+                count.encode(family.encode_family(&[("reason", reason.code())])?)?;
+            }
         }
         self.encode_duration(&mut encoder)?;
         for (name, help, read) in COUNTERS {
@@ -227,6 +237,17 @@ impl Shown {
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }
 }
+
+type ReadReasons = fn(&WorkerMetrics) -> &[Count];
+
+const BY_REASON: &[(&str, &str, ReadReasons)] = &[
+    ("refusals", "Requests refused, by reason", |worker| &worker.refusals),
+    (
+        "observed",
+        "Requests let through on routes that do not enforce, by the reason for which others refuse them",
+        |worker| &worker.observations,
+    ),
+];
 
 type ReadCount = fn(&WorkerMetrics) -> &Count;
 

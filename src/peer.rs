@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 
 use crate::headers::Origin;
 use crate::metrics::Count;
+use crate::tls::Sni;
 
 /// One client connection, shared by its requests and by the tunnels that outlive it.
 pub struct Peer {
     pub address: SocketAddr,
     /// What upstreams are told about it, written once a connection.
     pub origin: Origin,
+    /// The name that its handshake asked for; `None` without one, and without TLS.
+    pub sni: Option<Sni>,
     /// Requests that it made.
     pub requests: Count,
     /// Kept as long as anybody still serves this connection: a place among the open ones, the drain's wish to be told.

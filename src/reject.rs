@@ -49,6 +49,8 @@ reasons! {
     BadHost = "bad_host", BAD_REQUEST, "invalid_request", "the Host header is missing, repeated or not a host";
     BadFraming = "bad_framing", BAD_REQUEST, "invalid_request", "the message framing is not valid";
     ConnectRefused = "connect_refused", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
+    /// RFC 9110 section 15.5.20: clients try again on another connection.
+    Misdirected = "misdirected", MISDIRECTED_REQUEST, "invalid_request", "this connection was opened for another host";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no route leads there";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here";
     HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "the request head is too large";
@@ -78,6 +80,9 @@ reasons! {
     LifetimeTooLong = "lifetime_too_long", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a scope that is needed here";
+    /// A token from a cookie, and a request that another site may have caused.
+    Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing, or names a site that is not trusted here";
+    ClaimRefused = "claim_refused", FORBIDDEN, "forbidden", "the token does not allow this";
 
     // The two calls on tokens. One public code for every dead grant: nothing tells a thief how close they came.
     GrantMalformed = "grant_malformed", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use http::Method;
 
+use crate::bearer::Places;
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
+use crate::rules::Rules;
 use crate::target::without_port;
 
 /// `[[route]]`.
@@ -27,14 +29,31 @@ pub struct Route {
     pub access: Access,
     /// CORS preflights (OPTIONS with Origin and Access-Control-Request-Method) pass without a token.
     pub preflight: bool,
+    pub places: Places,
+    /// `route.origins`: pages of these may use a token from a cookie, besides those of the request's own host.
+    pub origins: Vec<String>,
+    /// `token = "drop"`: the upstream does not see the token.
+    pub drop_token: bool,
+    /// `false`: what would be refused for its token goes on, and is only reported.
+    pub enforce: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Access {
     /// Said outright: no token is asked for.
     Public,
-    /// A valid token of one of these issuers, or of any if there are none, that carries every one of these scopes.
-    Token { issuers: Vec<String>, scopes: Vec<String> },
+    /// A valid token that keeps these rules.
+    Token(Rules),
+}
+
+impl Route {
+    /// What it asks of a token, in words.
+    pub fn rules(&self) -> String {
+        match &self.access {
+            Access::Public => "none".to_owned(),
+            Access::Token(rules) => rules.to_string(),
+        }
+    }
 }
 
 /// What becomes of a request.
@@ -74,6 +93,12 @@ impl RouteTable {
             paths.entry(route.path.as_bytes().into()).or_default().push(Arc::new(route.clone()));
         }
         table
+    }
+
+    /// Do these two hosts, without ports, have the same routes?
+    pub fn serves_alike(&self, one: &str, other: &str) -> bool {
+        let has_its_own = |host: &str| !self.hosts.is_empty() && self.hosts.contains_key(&host.to_ascii_lowercase());
+        one.eq_ignore_ascii_case(other) || !has_its_own(one) && !has_its_own(other)
     }
 
     /// `host`: as the client sent it, perhaps with a port.
@@ -171,6 +196,10 @@ mod tests {
             upstream: 0,
             access: Access::Public,
             preflight: false,
+            places: Places::default(),
+            origins: Vec::new(),
+            drop_token: false,
+            enforce: true,
         }
     }
 

@@ -42,8 +42,28 @@ impl CertificateFiles {
     }
 }
 
+/// The server side of a listener.
+pub struct ServerSide {
+    pub config: Arc<ServerConfig>,
+    certificates: Arc<BySni>,
+}
+
+/// The name that a client asked for in its handshake, and who answered.
+pub struct Sni {
+    pub name: String,
+    pub side: Arc<ServerSide>,
+}
+
+impl Sni {
+    /// Would the client have been shown the same certificate, had it asked for this host?
+    pub fn same_certificate(&self, host: &str) -> bool {
+        let certificates = &self.side.certificates;
+        Arc::ptr_eq(certificates.choose(&self.name), certificates.choose(host))
+    }
+}
+
 /// The server side of a listener; `None` for cleartext. A self-signed certificate is made if it is not there yet.
-pub fn server_config(settings: &Settings) -> Result<Option<Arc<ServerConfig>>, String> {
+pub fn server_side(settings: &Settings) -> Result<Option<Arc<ServerSide>>, String> {
     let certificates = match settings {
         Settings::Off => return Ok(None),
         Settings::SelfSigned { folder } => {
@@ -55,17 +75,18 @@ pub fn server_config(settings: &Settings) -> Result<Option<Arc<ServerConfig>>, S
         }
         Settings::Certificates(files) => files.iter().map(load).collect::<Result<_, _>>()?,
     };
+    let certificates = Arc::new(BySni::new(certificates)?);
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(BySni::new(certificates)?));
+        .with_cert_resolver(certificates.clone());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // Tickets keep resumption state with the client: no memory here, and they survive the loss of a worker.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(|error| error.to_string())?;
     // Each ticket costs the client one line of memory and us 1 µs; one is enough to resume.
     config.send_tls13_tickets = 1;
-    Ok(Some(Arc::new(config)))
+    Ok(Some(Arc::new(ServerSide { config: Arc::new(config), certificates })))
 }
 
 /// The client side, towards an `https://` upstream: the roots in `ca_file`, or the system's.
@@ -223,19 +244,19 @@ impl BySni {
         Ok(BySni { first, named })
     }
 
-    fn find(&self, host: &str) -> Option<&Arc<CertifiedKey>> {
+    fn choose(&self, host: &str) -> &Arc<CertifiedKey> {
         let host = host.to_ascii_lowercase();
-        self.named.get(&host).or_else(|| {
+        let by_name = self.named.get(&host).or_else(|| {
             let (_, parent) = host.split_once('.')?;
             self.named.get(&format!("*.{parent}"))
-        })
+        });
+        by_name.unwrap_or(&self.first)
     }
 }
 
 impl ResolvesServerCert for BySni {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let by_name = hello.server_name().and_then(|host| self.find(host));
-        Some(by_name.unwrap_or(&self.first).clone())
+        Some(hello.server_name().map_or(&self.first, |host| self.choose(host)).clone())
     }
 }
 

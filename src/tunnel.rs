@@ -28,15 +28,19 @@ pub struct Tunnel {
     upstream: OnUpgrade,
 }
 
-/// Does this request ask for a WebSocket (RFC 6455 section 4.1)? Then takes the client's end of the tunnel.
+/// Takes the client's end of the tunnel, if this request asks for one.
 pub fn asked_for<B: Body>(request: &mut Request<B>) -> Option<OnUpgrade> {
-    let asks = *request.method() == Method::GET
+    // What follows the head is the tunnel's, and nothing else's.
+    let asks = is_asked_for(request) && request.body().is_end_stream();
+    asks.then(|| hyper::upgrade::on(request))
+}
+
+/// Does this request ask for a WebSocket (RFC 6455 section 4.1)?
+pub fn is_asked_for<B>(request: &Request<B>) -> bool {
+    *request.method() == Method::GET
         && request.version() == Version::HTTP_11
         && names_websocket(request.headers())
         && nominates_upgrade(request.headers())
-        // What follows the head is the tunnel's, and nothing else's.
-        && request.body().is_end_stream();
-    asks.then(|| hyper::upgrade::on(request))
 }
 
 fn names_websocket(headers: &HeaderMap) -> bool {

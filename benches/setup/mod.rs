@@ -12,15 +12,18 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bearward::authenticate::{Asker, Authenticator, Caller};
+use bearward::bearer;
 use bearward::clock::UnixTime;
 use bearward::family::revocation::{Revocation, Revoked};
-use bearward::headers::{Hygiene, Identity};
+use bearward::headers::Hygiene;
+use bearward::identity::Identity;
 use bearward::ids::{TokenId, to_base62};
 use bearward::keyring::{Keyring, Keys};
 use bearward::limiter::{Limiter, Rate};
 use bearward::metrics::{Metrics, WorkerMetrics};
 use bearward::reject::Reject;
 use bearward::revocations::Revocations;
+use bearward::story::Story;
 use bearward::token::keys::KeySet;
 use bearward::token::sign::{SigningKey, generate_pem};
 use bearward::token::verify::TrustedIssuer;
@@ -147,18 +150,20 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     let pem = generate_pem(Algorithm::ES256).expect("a key");
     let signing = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("reads its own key");
     let name = |name| Some(HeaderName::from_static(name));
-    let hygiene = Arc::new(Hygiene::new(Identity {
+    let identity = Identity {
         subject: name("x-auth-subject"),
         scope: name("x-auth-scope"),
         token_id: name("x-auth-token-id"),
         issuer: name("x-auth-issuer"),
-    }));
+        claims: Vec::new(),
+    };
+    let hygiene = Arc::new(Hygiene::new(&identity));
     let authenticator = Authenticator {
         keyring: Arc::new(Keyring::new(Keys::new(mint.trusted(), signing, &[]))),
         revocations: Arc::new(Revocations::new()),
         verified: Arc::new(VerifiedTokens::new(64 << 20)),
         confirmations: Arc::default(),
-        hygiene: hygiene.clone(),
+        identity,
         token_size: 8 << 10,
     };
     (authenticator, hygiene)
@@ -179,8 +184,13 @@ impl Door {
 
     /// Step 1. Only an unknown key is waited for, and every key is known here.
     pub fn authenticate(&self, authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller, Reject> {
-        let asker = Asker { address: [192, 0, 2, 7].into(), failures: &self.failures, metrics: &self.metrics };
-        authenticator.authenticate(headers, asker, NOW).now_or_never().expect("nothing to wait for")
+        let bearer = bearer::find(headers, authenticator.token_size)?;
+        authenticator.authenticate(bearer, self.asker(), NOW).now_or_never().expect("nothing to wait for")
+    }
+
+    pub fn asker(&self) -> Asker<'_> {
+        let address = [192, 0, 2, 7].into();
+        Asker { address, failures: &self.failures, metrics: &self.metrics, story: Story::UNTOLD }
     }
 }
 

@@ -7,25 +7,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bearward::access_log::Record;
-use bearward::authenticate::Authenticator;
-use bearward::authorize::{Permit, authorize, without_token};
+use bearward::authorize::Permit;
+use bearward::bearer::Places;
 use bearward::clock::{Clock, SystemClock};
 use bearward::headers::{Hygiene, Origin, set_origin};
 use bearward::ids::RequestIds;
-use bearward::path::CanonicalPath;
+use bearward::judge::{Arrival, Judge, Verdict};
 use bearward::reject::Reject;
 use bearward::respond;
-use bearward::route::{Access, Action, Route, RouteTable};
+use bearward::route::{Access, Route, RouteTable};
+use bearward::rules::Rules;
 use bearward::target;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
-use super::{Door, Mint, authenticator};
+use super::{Door, Mint, NOW, authenticator};
 
 pub struct Steps {
-    pub authenticator: Authenticator,
+    pub judge: Judge,
     pub hygiene: Arc<Hygiene>,
-    pub routes: RouteTable,
     pub origin: Origin,
     pub door: Door,
     pub request_ids: RequestIds,
@@ -36,9 +37,8 @@ impl Steps {
     pub fn new(mint: &Mint) -> Steps {
         let (authenticator, hygiene) = authenticator(mint);
         Steps {
-            authenticator,
+            judge: Judge { routes: RouteTable::new(&routes(10)), authenticator, uri_size: 8 << 10 },
             hygiene,
-            routes: RouteTable::new(&routes(10)),
             origin: Origin::new([192, 0, 2, 7].into(), true),
             door: Door::new(),
             request_ids: RequestIds::new(),
@@ -73,25 +73,17 @@ impl Steps {
 
     /// Is the request let through?
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
-        let host = target::host(request, 8 << 10)?;
-        record.host = Some(host.clone());
-        let uri = request.uri().clone();
-        let path = CanonicalPath::parse(uri.path())?;
-        let found = self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)?;
-        let Action::Forward(route) = found else { panic!("a route, not a call of the gateway's own") };
-        record.route = Some(route.clone());
-        match without_token(route, request.method(), request.headers()) {
-            Ok(permit) => Ok(permit),
-            Err(route) => {
-                let caller = self.door.authenticate(&self.authenticator, request.headers())?;
-                record.caller = Some(caller.token().clone());
-                authorize(route, caller)
-            }
-        }
+        let arrival = Arrival { asker: self.door.asker(), origin: &self.origin, sni: None };
+        // Only an unknown key is waited for, and every key is known here.
+        let judged = self.judge.judge(request, arrival, record, NOW).now_or_never().expect("nothing to wait for");
+        let Verdict::Forward { permit, .. } = judged? else { panic!("a route, not a call of the gateway's own") };
+        Ok(permit)
     }
 
     /// What the upstream is told, and no longer told.
     pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
+        let (places, drop) = (&permit.route().places, permit.route().drop_token);
+        places.take_out(request, drop).expect("nothing to take out");
         self.hygiene.clean_request(request.headers_mut());
         set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
         let headers = request.headers_mut();
@@ -115,8 +107,12 @@ pub fn routes(count: usize) -> Vec<Route> {
         methods: vec![Method::GET, Method::POST],
         path: if number == 0 { "/api/orders/".into() } else { format!("/api/service-{number}/v1/") },
         upstream: 0,
-        access: Access::Token { issuers: vec![], scopes: vec!["orders:read".into()] },
+        access: Access::Token(Rules { scopes: vec!["orders:read".into()], ..Rules::default() }),
         preflight: false,
+        places: Places::default(),
+        origins: Vec::new(),
+        drop_token: false,
+        enforce: true,
     };
     (0..count).map(route).collect()
 }

@@ -51,8 +51,11 @@ impl Lines {
         number(page, "status", record.status.into());
         if let Some(refused) = &record.refused {
             text(page, "reason", refused.reason.code());
-            optional(page, "detail", Some(&*refused.detail).filter(|detail| !detail.is_empty()));
         }
+        if let Some(observed) = &record.observed {
+            text(page, "observed", observed.reason.code());
+        }
+        optional(page, "detail", detail(record));
         optional(page, "route", record.route.as_ref().map(|route| &*route.name));
         optional(page, "upstream", record.upstream.as_deref());
         optional(page, "issuer", caller.map(|caller| &*caller.issuer));
@@ -73,7 +76,11 @@ impl Lines {
     fn write_text(&mut self, record: &Record, path: &str, page: &mut Vec<u8>) {
         self.second.write(record.time, page);
         let client = record.client.map_or_else(|| "-".into(), |address| address.to_canonical().to_string());
-        let refused = record.refused.as_ref();
+        let reason = match (&record.refused, &record.observed) {
+            (Some(refused), _) => refused.reason.code().to_owned(),
+            (None, Some(observed)) => format!("observed:{}", observed.reason.code()),
+            (None, None) => "-".to_owned(),
+        };
         // Writing to memory does not fail.
         let _ = write!(
             page,
@@ -85,11 +92,17 @@ impl Lines {
             record.duration.as_micros(),
             if record.complete { "complete" } else { "cut" },
             record.caller.as_ref().map_or("-", |caller| &*caller.subject),
-            refused.map_or("-", |refused| refused.reason.code()),
+            reason,
             record.request_id,
-            refused.map_or("-", |refused| &*refused.detail),
+            detail(record).unwrap_or("-"),
         );
     }
+}
+
+/// Of what ended the request, or of what would have.
+fn detail(record: &Record) -> Option<&str> {
+    let reject = record.refused.as_ref().or(record.observed.as_deref())?;
+    Some(&*reject.detail).filter(|detail| !detail.is_empty())
 }
 
 fn protocol(version: Version) -> &'static str {
@@ -218,6 +231,16 @@ mod tests {
         let line = written(Format::Text, &record());
         assert!(line.starts_with("2023-11-14T22:13:20.042Z - GET \"-\" \"/a/[token]/[token]\" HTTP/1.1 0 "), "{line}");
         assert!(!line.contains("secret") && line.matches('\n').count() == 1, "{line}");
+    }
+
+    #[test]
+    fn what_is_only_observed_is_no_refusal() {
+        let observed = std::sync::Arc::new(Reject::new(Reason::Expired, "too late"));
+        let record = Record { refused: None, observed: Some(observed), ..record() };
+        let json: serde_json::Value = serde_json::from_str(&written(Format::Json, &record)).expect("a line is JSON");
+        assert_eq!((json["observed"].as_str(), json["detail"].as_str()), (Some("expired"), Some("too late")));
+        assert!(json.get("reason").is_none());
+        assert!(written(Format::Text, &record).contains(" observed:expired "));
     }
 
     #[test]

@@ -66,5 +66,7 @@ pub struct Record {
     pub token_id: Option<TokenId>,
     pub upstream: Option<Arc<str>>,
     pub refused: Option<Reject>,
+    /// What it would have been refused for, on a route that does not enforce that.
+    pub observed: Option<Arc<Reject>>,
     pub duration: Duration,
 }

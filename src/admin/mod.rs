@@ -18,7 +18,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::ServerConfig;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,6 +30,7 @@ use crate::ids::RequestIds;
 use crate::metrics::Metrics;
 use crate::reject::{Reason, Reject};
 use crate::secret::Secret;
+use crate::tls::ServerSide;
 use crate::{bearer, respond, tls};
 
 /// `[admin]`.
@@ -76,7 +76,7 @@ pub struct Admin {
 }
 
 /// Accepts until the task is dropped.
-pub async fn serve(listener: TcpListener, tls: Option<Arc<ServerConfig>>, admin: Arc<Admin>) {
+pub async fn serve(listener: TcpListener, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -90,11 +90,11 @@ pub async fn serve(listener: TcpListener, tls: Option<Arc<ServerConfig>>, admin:
     }
 }
 
-async fn serve_connection(stream: TcpStream, tls: Option<Arc<ServerConfig>>, admin: Arc<Admin>) {
+async fn serve_connection(stream: TcpStream, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
     match tls {
         None => serve_http(stream, admin).await,
-        Some(config) => {
-            let handshake = TlsAcceptor::from(config).accept(stream);
+        Some(side) => {
+            let handshake = TlsAcceptor::from(side.config.clone()).accept(stream);
             if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await {
                 serve_http(stream, admin).await;
             }

@@ -4,6 +4,7 @@
 //! connection is accepted when all of that stands. Every thread and task has its owner here, who can stop it.
 
 mod chores;
+pub mod explain;
 mod keys;
 mod prepare;
 mod reload;
@@ -17,7 +18,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessLog;
@@ -30,6 +30,7 @@ use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
+use crate::tls::ServerSide;
 
 use prepare::Foundation;
 use sockets::Sockets;
@@ -62,7 +63,7 @@ pub struct Running {
     serving: Arc<AtomicBool>,
     foundation: Arc<Foundation>,
     shared: Arc<Shared>,
-    certificates: Vec<Option<Arc<ArcSwap<ServerConfig>>>>,
+    certificates: Vec<Option<Arc<ArcSwap<ServerSide>>>>,
     /// What is in force, for telling what a reload changes.
     config: Mutex<Config>,
     clock: Arc<dyn Clock>,

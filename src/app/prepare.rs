@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::keys::KeyWatch;
-use super::secrets::read_roots;
+use super::secrets::{read_roots, roots_as_they_are};
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
@@ -19,6 +19,7 @@ use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
 use crate::gateway::Gateway;
 use crate::headers::Hygiene;
+use crate::judge::Judge;
 use crate::keyring::{Keyring, Keys};
 use crate::metrics::Metrics;
 use crate::revocations::Revocations;
@@ -28,7 +29,7 @@ use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
 use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::verify::TrustedIssuer;
-use crate::token::{Audience, Issuer, algorithm_name, algorithm_named};
+use crate::token::{Algorithm, Audience, Issuer, algorithm_name, algorithm_named};
 use crate::upstream::Upstream;
 use crate::verified::VerifiedTokens;
 
@@ -70,7 +71,10 @@ impl Foundation {
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
-        let hygiene = Arc::new(Hygiene::new(config.identity.clone()));
+        for route in config.routes.iter().filter(|route| !route.enforce) {
+            tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
+        }
+        let hygiene = Arc::new(Hygiene::new(&config.identity));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());
         let upstreams = config.upstreams.iter().map(|upstream| {
@@ -79,15 +83,19 @@ impl Foundation {
         });
         Ok(Gateway {
             clock,
-            routes: RouteTable::new(&config.routes),
-            authenticator: Authenticator {
-                keyring: self.keyring.clone(),
-                revocations: self.revocations.clone(),
-                verified,
-                confirmations: self.confirmations.clone(),
-                hygiene: hygiene.clone(),
-                token_size: config.limits.token_size,
+            judge: Judge {
+                routes: RouteTable::new(&config.routes),
+                authenticator: Authenticator {
+                    keyring: self.keyring.clone(),
+                    revocations: self.revocations.clone(),
+                    verified,
+                    confirmations: self.confirmations.clone(),
+                    identity: config.identity.clone(),
+                    token_size: config.limits.token_size,
+                },
+                uri_size: config.connections.uri_size,
             },
+            forwarding: config.forwarding.clone(),
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
             forwarder: Forwarder {
@@ -96,7 +104,6 @@ impl Foundation {
                 body_idle: config.connections.body_idle,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
             },
-            uri_size: config.connections.uri_size,
             body_idle: config.connections.body_idle,
         })
     }
@@ -167,22 +174,48 @@ async fn load_revocations(store: &dyn Store, revocations: &Revocations, now: Uni
 
 /// The gateway's own, before those of other issuers.
 async fn read_own_keys(config: &Config, store: &dyn Store, roots: &Roots, now: UnixTime) -> Result<Keys, String> {
+    let (signing, retired) = own_keys(&config.tokens, store, roots, now).await?;
+    keys_of_our_own(&config.tokens, signing, retired)
+}
+
+/// As a start would find them, beside a gateway that may be running: nothing is made or changed. Before the first start,
+/// there is a key that nothing was ever signed with.
+pub(super) fn own_keys_as_they_are(config: &Config) -> Result<Keys, String> {
     let tokens = &config.tokens;
-    let (signing, retired) = own_keys(tokens, store, roots, now).await?;
+    if let Some(key) = operators_key(tokens)? {
+        return keys_of_our_own(tokens, key, Vec::new());
+    }
+    let stored = sqlite::stored_signing_keys(&config.store.sqlite).map_err(|error| error.to_string())?;
+    let mut keys = match stored.is_empty() {
+        true => Vec::new(),
+        false => unseal_all(&stored, &roots_as_they_are(&config.store.secret)?)?,
+    };
+    let signing = match take_signing(&mut keys, tokens.algorithm) {
+        Some(key) => key,
+        None => SigningKey::from_pem(generate_pem(tokens.algorithm)?.expose(), tokens.algorithm)?,
+    };
+    keys_of_our_own(tokens, signing, keys)
+}
+
+fn keys_of_our_own(tokens: &TokenSettings, signing: SigningKey, retired: Vec<SigningKey>) -> Result<Keys, String> {
     let all_own = || [&signing].into_iter().chain(&retired);
-    let own = Issuer {
+    let own = own_policy(tokens, all_own().map(|key| key.algorithm).collect());
+    let own = TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) };
+    Ok(Keys::new(own, signing, &retired))
+}
+
+pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> Issuer {
+    Issuer {
         issuer: tokens.issuer.as_str().into(),
         audience: Audience::OneOf(tokens.audience.clone()),
-        algorithms: all_own().map(|key| key.algorithm).collect(),
+        algorithms,
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
         // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
         max_lifetime: Lifetimes::MOST_ACCESS,
         require_subject: true,
         own: true,
-    };
-    let own = TrustedIssuer { policy: Arc::new(own), keys: Arc::new(verifying_keys(all_own())?) };
-    Ok(Keys::new(own, signing, &retired))
+    }
 }
 
 /// The key that signs, and those that did. The operator's own key stands alone; those in the store stay good after
@@ -193,10 +226,8 @@ async fn own_keys(
     roots: &Roots,
     now: UnixTime,
 ) -> Result<(SigningKey, Vec<SigningKey>), String> {
-    if let Some(path) = &tokens.signing_key_file {
-        let named = |fault: String| format!("{}: {fault}", path.display());
-        let pem = fs::read(path).map_err(|error| named(error.to_string()))?;
-        return Ok((SigningKey::from_pem(&pem, tokens.algorithm).map_err(named)?, Vec::new()));
+    if let Some(key) = operators_key(tokens)? {
+        return Ok((key, Vec::new()));
     }
     let fault = |error: crate::store::StoreError| error.to_string();
     let mut stored = store.signing_keys().await.map_err(fault)?;
@@ -205,10 +236,26 @@ async fn own_keys(
         let made = seal_new_key(tokens, roots, now)?;
         stored = store.add_first_signing_key(made).await.map_err(fault)?;
     }
-    let mut keys = stored.iter().map(|key| unseal_key(key, roots)).collect::<Result<Vec<_>, _>>()?;
-    let place = keys.iter().position(|key| key.algorithm == tokens.algorithm).ok_or("the store has no signing key")?;
-    let signing = keys.remove(place);
+    let mut keys = unseal_all(&stored, roots)?;
+    let signing = take_signing(&mut keys, tokens.algorithm).ok_or("the store has no signing key")?;
     Ok((signing, keys))
+}
+
+fn operators_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, String> {
+    let Some(path) = &tokens.signing_key_file else { return Ok(None) };
+    let named = |fault: String| format!("{}: {fault}", path.display());
+    let pem = fs::read(path).map_err(|error| named(error.to_string()))?;
+    SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(named)
+}
+
+/// The newest of the algorithm in force.
+fn take_signing(keys: &mut Vec<SigningKey>, algorithm: Algorithm) -> Option<SigningKey> {
+    let place = keys.iter().position(|key| key.algorithm == algorithm)?;
+    Some(keys.remove(place))
+}
+
+fn unseal_all(stored: &[StoredKey], roots: &Roots) -> Result<Vec<SigningKey>, String> {
+    stored.iter().map(|key| unseal_key(key, roots)).collect()
 }
 
 fn unseal_key(key: &StoredKey, roots: &Roots) -> Result<SigningKey, String> {

@@ -20,11 +20,12 @@ impl Running {
             routes: config.routes,
             upstreams: config.upstreams,
             identity: config.identity,
+            forwarding: config.forwarding,
             issuers: config.issuers,
             listeners: if unchanged.contains(&"listener") { current.listeners.clone() } else { config.listeners },
             ..current.clone()
         };
-        let certificates = next.listeners.iter().map(|listener| tls::server_config(&listener.tls));
+        let certificates = next.listeners.iter().map(|listener| tls::server_side(&listener.tls));
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
         let gateway = self.foundation.gateway(&next, self.clock.clone())?;
         self.foundation.reload_keys(&next)?;

@@ -13,7 +13,19 @@ use crate::secret::{self, Secret};
 
 /// The root secrets: lines of a number and 43 base62 characters, the newest last.
 pub(super) fn read_roots(source: &SecretSource) -> Result<Roots, String> {
-    let text = read(source, || format!("1 {}\n", new_secret_text()))?;
+    parse_roots(source, &read(source, || format!("1 {}\n", new_secret_text()))?)
+}
+
+/// As [`read_roots`], but none is made.
+pub(super) fn roots_as_they_are(source: &SecretSource) -> Result<Roots, String> {
+    let text = match source {
+        SecretSource::Environment(_) => read(source, String::new)?,
+        SecretSource::File(path) => fs::read_to_string(path).map_err(|error| format!("{source}: {error}"))?,
+    };
+    parse_roots(source, &text)
+}
+
+fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, String> {
     let mut roots = Vec::new();
     let mut numbers = HashSet::new();
     for (place, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {

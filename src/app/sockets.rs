@@ -4,17 +4,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 
 use crate::config::Config;
 use crate::server::Listener;
+use crate::tls::ServerSide;
 use crate::{socket, tls};
 
 pub(super) struct Sockets {
     /// For each worker, its own of every listener.
     pub(super) listeners: Vec<Vec<Listener>>,
     /// For each listener, the certificates in force; `None` for cleartext.
-    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerConfig>>>>,
+    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerSide>>>>,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) admin: AdminSocket,
     pub(super) admin_address: SocketAddr,
@@ -22,7 +22,7 @@ pub(super) struct Sockets {
 
 pub(super) struct AdminSocket {
     pub(super) socket: TcpListener,
-    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) tls: Option<Arc<ServerSide>>,
 }
 
 impl Sockets {
@@ -30,7 +30,7 @@ impl Sockets {
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
         let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
         for settings in &config.listeners {
-            let tls = tls::server_config(&settings.tls)?.map(|config| Arc::new(ArcSwap::new(config)));
+            let tls = tls::server_side(&settings.tls)?.map(|side| Arc::new(ArcSwap::new(side)));
             let (sockets, address) = bind(settings.address, config.workers)?;
             for (own, socket) in listeners.iter_mut().zip(sockets) {
                 own.push(Listener { socket, tls: tls.clone() });
@@ -38,7 +38,7 @@ impl Sockets {
             addresses.push(address);
             certificates.push(tls);
         }
-        let tls = tls::server_config(&config.admin.tls)?;
+        let tls = tls::server_side(&config.admin.tls)?;
         let (mut sockets, admin_address) = bind(config.admin.address, 1)?;
         let socket = sockets.pop().ok_or("the admin address has no socket")?;
         Ok(Sockets { listeners, certificates, addresses, admin: AdminSocket { socket, tls }, admin_address })

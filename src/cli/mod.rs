@@ -7,8 +7,11 @@
 mod client;
 mod demo;
 mod echo;
+mod explain;
 mod serve;
 mod token;
+mod told;
+mod verify;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -42,6 +45,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what the gateway would answer to a request, step by step, and exit with 0 if it would let it through.
+    Explain(explain::Arguments),
+    /// Check the signature of a token on standard input, and exit with 0 if it holds.
+    Verify(verify::Arguments),
     /// Run a gateway in front of a small echo backend, and print what to try.
     Demo,
     /// Issue, list and revoke tokens of a running gateway.
@@ -60,6 +67,8 @@ struct ConfigArgument {
 enum Failed {
     /// Exit status 1.
     Running(String),
+    /// Exit status 1: the answer is no, and was printed.
+    Answered,
     /// Exit status 2; the text is complete as it is.
     Configuration(String),
 }
@@ -78,6 +87,8 @@ pub fn run() -> ExitCode {
     let done = match arguments.command {
         Command::Serve { config } => serve::serve(&config.file),
         Command::Check { config, json } => check(&config.file, json),
+        Command::Explain(arguments) => explain::explain(arguments),
+        Command::Verify(arguments) => verify::run(arguments),
         Command::Demo => demo::demo(),
         Command::Token(command) => token::run(command),
     };
@@ -87,6 +98,7 @@ pub fn run() -> ExitCode {
             eprintln!("error: {fault}");
             ExitCode::from(1)
         }
+        Err(Failed::Answered) => ExitCode::from(1),
         Err(Failed::Configuration(faults)) => {
             eprint!("{faults}");
             ExitCode::from(2)
@@ -118,4 +130,14 @@ fn check(file: &Path, json: bool) -> Result<(), Failed> {
         Err(faults) => return Err(Failed::Configuration(faults.render(std::io::stderr().is_terminal()))),
     }
     Ok(())
+}
+
+/// For a terminal: control characters, which could drive it, are escaped.
+fn shown(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// What was given on the command line, or is named by it, cannot be used.
+fn wrong(fault: String) -> Failed {
+    Failed::Configuration(format!("error: {fault}\n"))
 }

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::client::call;
-use super::{ConfigArgument, Failed, load};
+use super::{ConfigArgument, Failed, load, shown};
 use crate::config::Probe;
 
 #[derive(Subcommand)]
@@ -96,10 +96,8 @@ fn print_table(answer: &Value) {
     }
 }
 
-/// A member for a terminal: control characters, which could drive it, are escaped.
 fn text(value: &Value, member: &str) -> String {
-    let text = value.get(member).and_then(Value::as_str).unwrap_or_default();
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    shown(value.get(member).and_then(Value::as_str).unwrap_or_default())
 }
 
 /// One path segment (RFC 3986 section 3.3).

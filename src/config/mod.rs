@@ -22,7 +22,7 @@ use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
 use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, headers, route, server, upstream};
+use crate::{access_log, admin, forwarding, identity, route, server, upstream};
 
 pub use fault::{Fault, Faults, Place};
 
@@ -40,7 +40,8 @@ pub struct Config {
     pub issuers: Vec<ForeignIssuer>,
     pub upstreams: Vec<upstream::Settings>,
     pub routes: Vec<route::Route>,
-    pub identity: headers::Identity,
+    pub identity: identity::Identity,
+    pub forwarding: forwarding::Forwarding,
     pub access_log: access_log::Settings,
     pub limits: Limits,
 }
@@ -125,7 +126,7 @@ pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
 /// Every key there is: `tokens.issuer`, `route[].path`. Tables are among them.
 pub fn keys() -> BTreeSet<String> {
     // One of each table that is read only where the file has it. What is missing in them does not matter here.
-    let one_of_each = "issuer = [{}]\nlistener = [{ tls = {} }]\nroute = [{}]\nupstream = [{}]\nadmin = { tls = {} }\n";
+    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nroute = [{ claim = [{}] }]\nupstream = [{}]\nadmin = { tls = {} }\n";
     let (tree, _) = DeTable::parse_recoverable(one_of_each);
     let reading = Reading::new(Path::new(""));
     Table::new(tree.get_ref(), Place::default(), &reading).read(|root| check::gateway(root, Probe::None));

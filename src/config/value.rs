@@ -97,6 +97,25 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// A value that a claim can be compared with. Numbers with a fraction are not: they have several spellings.
+    pub(crate) fn scalar(&self) -> Option<serde_json::Value> {
+        match self.value {
+            DeValue::String(text) => Some(text.as_ref().into()),
+            DeValue::Boolean(flag) => Some((*flag).into()),
+            DeValue::Integer(number) => {
+                let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
+                if number.is_none() {
+                    self.wrong(Fault::new("the number is out of range", "expected 64 bits"));
+                }
+                number.map(Into::into)
+            }
+            _ => {
+                self.wrong(self.wrong_type("a string, a whole number, true or false"));
+                None
+            }
+        }
+    }
+
     pub(crate) fn whole(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
         let DeValue::Integer(number) = self.value else {

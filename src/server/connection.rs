@@ -11,7 +11,6 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -25,6 +24,7 @@ use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::peer::Peer;
 use crate::socket;
+use crate::tls::{ServerSide, Sni};
 use crate::waiting;
 
 /// What an HTTP/2 client with prior knowledge begins with (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
@@ -34,7 +34,7 @@ const PREFACE_START: &[u8] = b"PRI";
 pub(super) async fn serve(
     stream: TcpStream,
     address: SocketAddr,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<ServerSide>>,
     shared: Arc<Shared>,
     worker: Arc<Worker>,
     alive: mpsc::Sender<Infallible>,
@@ -47,10 +47,11 @@ pub(super) async fn serve(
     let _closed = Closed(worker.metrics.clone());
     socket::tune(&stream);
     let origin = Origin::new(address.ip(), tls.is_some());
-    let peer = Arc::new(Peer { address, origin, requests: Count::default(), kept: Box::new((place, alive)) });
+    let kept = Box::new((place, alive));
+    let peer = Peer { address, origin, sni: None, requests: Count::default(), kept };
     let ended = match tls {
-        None => serve_cleartext(stream, peer, shared, &worker).await,
-        Some(config) => serve_tls(stream, config, peer, shared, &worker).await,
+        None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,
+        Some(side) => serve_tls(stream, side, peer, shared, &worker).await,
     };
     if let Err(error) = ended {
         tracing::debug!(client = %address, %error, "connection ended");
@@ -59,12 +60,12 @@ pub(super) async fn serve(
 
 async fn serve_tls(
     stream: TcpStream,
-    config: Arc<ServerConfig>,
-    peer: Arc<Peer>,
+    side: Arc<ServerSide>,
+    mut peer: Peer,
     shared: Arc<Shared>,
     worker: &Arc<Worker>,
 ) -> io::Result<()> {
-    let handshake = TlsAcceptor::from(config).accept(Corked::new(stream));
+    let handshake = TlsAcceptor::from(side.config.clone()).accept(Corked::new(stream));
     let accepted = tokio::time::timeout(shared.settings.tls_handshake, handshake).await;
     let mut stream = match accepted.map_err(io::Error::from).flatten() {
         Ok(stream) => stream,
@@ -74,8 +75,10 @@ async fn serve_tls(
         }
     };
     stream.get_mut().0.uncork();
-    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    serve_http(stream, http2, peer, shared, worker).await
+    let session = stream.get_ref().1;
+    peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), side });
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    serve_http(stream, http2, Arc::new(peer), shared, worker).await
 }
 
 async fn serve_cleartext(

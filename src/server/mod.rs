@@ -14,11 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use tokio::sync::{Semaphore, watch};
 
 use crate::gateway::Gateway;
-use crate::tls;
+use crate::tls::{self, ServerSide};
 
 pub use worker::spawn;
 
@@ -62,7 +61,7 @@ pub struct ConnectionSettings {
 pub struct Listener {
     pub socket: std::net::TcpListener,
     /// Taken anew for each connection: a reload swaps it.
-    pub tls: Option<Arc<ArcSwap<ServerConfig>>>,
+    pub tls: Option<Arc<ArcSwap<ServerSide>>>,
 }
 
 /// What all connections share.

@@ -1,8 +1,8 @@
 //! Access tokens: from bytes, keys and a time to a [`VerifiedToken`], or to the reason why not. Pure; nothing here waits.
 //!
-//! The life of a token in one page: `bearer.rs` finds exactly one; [`verify`] splits it, reads header and claims strictly
-//! ([`json`]), applies the issuer's policy, finds the issuer's own key ([`keys`]) and checks the signature last, as it
-//! costs fifty times all the rest. [`sign`] is the other direction, for the tokens this gateway issues. Which keys are
+//! The life of a token in one page: `bearer/` finds exactly one; [`verify`] reads header and claims strictly ([`json`]),
+//! applies the issuer's policy, and has the signature checked last, by the issuer's own key ([`keys`]), as that costs
+//! fifty times all the rest ([`jws`]). [`sign`] is the other direction, for the tokens this gateway issues. Which keys are
 //! fit at all is decided when they are loaded (`admission`).
 //!
 //! jsonwebtoken is used for keys and signatures only. Its claim checks are lax by default (no `nbf`, no `typ`, no
@@ -10,8 +10,10 @@
 
 mod admission;
 pub mod json;
+pub mod jws;
 pub mod keys;
 mod pem;
+pub mod pointer;
 pub mod sign;
 pub mod verify;
 

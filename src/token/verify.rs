@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::keys::{Key, KeySet};
-use super::{Audience, Issuer, Validity, VerifiedToken, algorithm_name, algorithm_named, decode_segment, json};
+use super::jws::{Jws, optional_str, show};
+use super::keys::KeySet;
+use super::{Audience, Issuer, Validity, VerifiedToken};
 use crate::clock::UnixTime;
 use crate::ids::TokenId;
 use crate::reject::{Reason, Reject};
+use crate::story::{Step, Story};
 
 /// An issuer and the keys it has at the moment.
 #[derive(Clone, Debug)]
@@ -21,11 +23,6 @@ pub struct TrustedIssuer {
     pub keys: Arc<KeySet>,
 }
 
-/// Header parameters that change what a token means or where its key comes from. None of them is needed, and each has
-/// been an attack: a key out of the token (`jwk`, `jku`, `x5u`), another payload encoding (`b64`, `zip`), extensions that
-/// must be understood (`crit`).
-const FORBIDDEN: &[&str] = &["crit", "b64", "zip", "jku", "jwk", "x5u"];
-
 /// Checks a compact JWS. `issuers` are those whose tokens may be used here; a `kid` is looked up in the token's own
 /// issuer only, so that no issuer can speak for another.
 pub fn verify(
@@ -33,64 +30,34 @@ pub fn verify(
     issuers: &[TrustedIssuer],
     now: UnixTime,
     validity: Validity,
+    story: Story<'_>,
 ) -> Result<VerifiedToken, Reject> {
-    let segments = Segments::split(token)?;
-    let header = json_segment(segments.header, "header")?;
-    if let Some(name) = FORBIDDEN.iter().find(|name| header.contains_key(**name)) {
-        return Err(Reject::new(Reason::ForbiddenHeader, format!("the header has {name}")));
-    }
-    let claims = json_segment(segments.claims, "claims")?;
+    let jws = Jws::read(token)?;
+    let claims = jws.claims()?;
     let issuer = find_issuer(&claims, issuers)?;
     let policy = &*issuer.policy;
+    story.tell(Step::Issuer, || policy.issuer.to_string());
 
-    check_type(&header, policy)?;
-    let algorithm = find_algorithm(&header, policy)?;
-    let kid = optional_str(&header, "kid").map_err(|fault| Reject::new(Reason::MalformedToken, fault))?;
+    check_type(&jws.header, policy)?;
+    let algorithm = jws.algorithm(|algorithm| policy.algorithms.contains(&algorithm))?;
+    jws.kid()?;
+    story.tell(Step::Header, || jws.header_in_words(algorithm));
     check_audience(&claims, &policy.audience)?;
     let verified = read_claims(claims, policy, now)?;
+    story.tell(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
+    story.tell(Step::Time, || {
+        format!("from {} to {}, leeway included; it is {now}", verified.not_before, verified.expires)
+    });
 
-    let key = find_key(&issuer.keys, kid, algorithm)?;
-    match jsonwebtoken::crypto::verify(segments.signature, segments.message.as_bytes(), &key.decoding, key.algorithm) {
-        Ok(true) => Ok(verified),
-        Ok(false) => Err(Reason::BadSignature.into()),
-        Err(error) => Err(Reject::new(Reason::BadSignature, format!("the signature cannot be read: {error}"))),
-    }
+    jws.check(&issuer.keys, algorithm, story)?;
+    Ok(verified)
 }
 
 /// Whose token this says it is. Nothing of it is believed: it says whose keys to fetch, among issuers that are known.
 pub fn named_issuer(token: &str) -> Option<String> {
-    let claims = json_segment(Segments::split(token).ok()?.claims, "claims").ok()?;
+    let claims = Jws::read(token).ok()?.claims().ok()?;
     claims.get("iss").and_then(Value::as_str).map(str::to_owned)
-}
-
-struct Segments<'t> {
-    header: &'t str,
-    claims: &'t str,
-    signature: &'t str,
-    /// What is signed: header, dot, claims.
-    message: &'t str,
-}
-
-impl<'t> Segments<'t> {
-    fn split(token: &'t str) -> Result<Self, Reject> {
-        let malformed = || Reject::new(Reason::MalformedToken, "not three segments with dots between them");
-        let (message, signature) = token.rsplit_once('.').ok_or_else(malformed)?;
-        let (header, claims) = message.split_once('.').ok_or_else(malformed)?;
-        if claims.contains('.') || header.is_empty() || claims.is_empty() {
-            return Err(malformed());
-        }
-        if signature.is_empty() {
-            return Err(Reject::new(Reason::BadSignature, "there is no signature"));
-        }
-        Ok(Segments { header, claims, signature, message })
-    }
-}
-
-fn json_segment(segment: &str, name: &str) -> Result<Map<String, Value>, Reject> {
-    let malformed = |fault: String| Reject::new(Reason::MalformedToken, format!("the {name}: {fault}"));
-    let bytes = decode_segment(segment).ok_or_else(|| malformed("not base64url without padding".into()))?;
-    json::object(&bytes).map_err(|error| malformed(error.to_string()))
 }
 
 fn find_issuer<'i>(claims: &Map<String, Value>, issuers: &'i [TrustedIssuer]) -> Result<&'i TrustedIssuer, Reject> {
@@ -115,24 +82,6 @@ fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject
         return Ok(());
     }
     Err(Reject::new(Reason::WrongType, format!("typ is {}, accepted: {}", show(Some(typ)), policy.types.join(", "))))
-}
-
-fn find_algorithm(header: &Map<String, Value>, policy: &Issuer) -> Result<super::Algorithm, Reject> {
-    let Some(Value::String(name)) = header.get("alg") else {
-        return Err(Reject::new(Reason::AlgorithmRefused, "alg is missing or not a string"));
-    };
-    algorithm_named(name)
-        .filter(|algorithm| policy.algorithms.contains(algorithm))
-        .ok_or_else(|| Reject::new(Reason::AlgorithmRefused, format!("alg is {}", show(Some(name)))))
-}
-
-fn find_key<'k>(keys: &'k KeySet, kid: Option<&str>, algorithm: super::Algorithm) -> Result<&'k Key, Reject> {
-    if keys.is_empty() {
-        return Err(Reject::new(Reason::KeysUnavailable, "this issuer's keys are not there yet, or too old"));
-    }
-    keys.find(kid, algorithm).ok_or_else(|| {
-        Reject::new(Reason::UnknownKey, format!("no {} key {} of this issuer", algorithm_name(algorithm), show(kid)))
-    })
 }
 
 fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<(), Reject> {
@@ -208,21 +157,5 @@ fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<UnixTime>, Str
     match value.as_f64() {
         Some(secs) if (0.0..YEAR_10000).contains(&secs) => Ok(Some(UnixTime::from_millis((secs * 1000.0) as u64))),
         _ => Err(format!("{name} is not a NumericDate")),
-    }
-}
-
-fn optional_str<'m>(map: &'m Map<String, Value>, name: &str) -> Result<Option<&'m str>, String> {
-    match map.get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("{name} is not a string")),
-    }
-}
-
-/// Something a client chose, for the log: quoted, escaped, and not long.
-fn show(text: Option<&str>) -> String {
-    match text {
-        None => "(none)".into(),
-        Some(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
     }
 }

@@ -2,9 +2,11 @@
 
 use http::HeaderName;
 
+use crate::config::check::{Placed, rules};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
-use crate::headers::Identity;
+use crate::identity::Identity;
+use crate::token::pointer::Pointer;
 
 /// Headers with a meaning of their own, which an identity must not overwrite: those of one connection (RFC 9110 section
 /// 7.6.1), of the message's framing and content, the credentials, and what else the gateway tells the upstream.
@@ -29,6 +31,7 @@ const TAKEN: &[&str] = &[
     "via",
     "x-real-ip",
     "x-request-id",
+    "x-auth-observed",
 ];
 
 const DEFAULTS: [(&str, HeaderName); 4] = [
@@ -41,18 +44,28 @@ const DEFAULTS: [(&str, HeaderName); 4] = [
 pub(super) fn read(table: &mut Table<'_>) -> Identity {
     let headers = DEFAULTS.map(|(key, default)| match table.take(key) {
         None => Some(default),
-        Some(value) => value.parse(header).flatten(),
+        Some(value) => value.parse(switchable).flatten(),
     });
+    let claims: Vec<_> = table.tables("claim", claim).into_iter().flatten().collect();
     report_collisions(table, &headers);
+    report_claim_collisions(table, &headers, &claims);
     let [subject, scope, token_id, issuer] = headers;
-    Identity { subject, scope, token_id, issuer }
+    Identity { subject, scope, token_id, issuer, claims: claims.into_iter().map(|claim| claim.value).collect() }
+}
+
+/// `[[identity.claim]]`; `None` without both of its keys.
+fn claim(table: &mut Table<'_>) -> Option<Placed<(Pointer, HeaderName)>> {
+    let pointer = table.required("pointer", "\"/tenant\"").and_then(|value| value.parse(rules::pointer));
+    let name = table.required("header", "\"X-Auth-Tenant\"").and_then(|value| value.parse(header));
+    Some(Placed { value: (pointer?, name?), place: table.place("header") })
 }
 
 /// The empty string switches a header off.
-fn header(text: &str) -> Result<Option<HeaderName>, Fault> {
-    if text.is_empty() {
-        return Ok(None);
-    }
+fn switchable(text: &str) -> Result<Option<HeaderName>, Fault> {
+    if text.is_empty() { Ok(None) } else { header(text).map(Some) }
+}
+
+fn header(text: &str) -> Result<HeaderName, Fault> {
     let expected = "expected the name of a header of its own, as \"X-Auth-Subject\"";
     let name: HeaderName = text
         .parse()
@@ -61,13 +74,15 @@ fn header(text: &str) -> Result<Option<HeaderName>, Fault> {
     if TAKEN.contains(&folded.as_str()) || folded.starts_with("x-forwarded-") {
         return Err(Fault::new(format!("{text} has a meaning of its own"), expected));
     }
-    Ok(Some(name))
+    Ok(name)
 }
 
-/// As many backends see it: CGI and its heirs make the same variable of `X-Auth` and `x_auth`.
+/// As many backends see it: CGI and its heirs make the same variable of `X-Auth`, `x_auth` and `x.auth`.
 fn folded(name: &HeaderName) -> String {
-    name.as_str().replace('_', "-")
+    name.as_str().replace(|character: char| !character.is_ascii_alphanumeric(), "-")
 }
+
+const SAME: &str = "names are compared without case, and with `_` equal to `-`, as backends do";
 
 fn report_collisions(table: &Table<'_>, headers: &[Option<HeaderName>; 4]) {
     for (index, header) in headers.iter().enumerate() {
@@ -77,8 +92,8 @@ fn report_collisions(table: &Table<'_>, headers: &[Option<HeaderName>; 4]) {
         let [first, second] = [first, index].map(|index| DEFAULTS[index].0);
         // One of the two was written, or there would be no collision.
         let (at, other) = if table.has(second) { (second, first) } else { (first, second) };
-        let fault = Fault::new(format!("`{at}` and `{other}` have the same header"), "expected another name")
-            .help("names are compared without case, and with `_` equal to `-`, as backends do");
+        let fault =
+            Fault::new(format!("`{at}` and `{other}` have the same header"), "expected another name").help(SAME);
         table.wrong(
             at,
             match table.has(other) {
@@ -86,5 +101,26 @@ fn report_collisions(table: &Table<'_>, headers: &[Option<HeaderName>; 4]) {
                 false => fault,
             },
         );
+    }
+}
+
+fn report_claim_collisions(
+    table: &Table<'_>,
+    headers: &[Option<HeaderName>; 4],
+    claims: &[Placed<(Pointer, HeaderName)>],
+) {
+    for (index, Placed { value: (_, name), place }) in claims.iter().enumerate() {
+        let same = |other: &HeaderName| folded(other) == folded(name);
+        let taken = headers.iter().position(|header| header.as_ref().is_some_and(same));
+        let fault = if let Some(taken) = taken {
+            let key = DEFAULTS[taken].0;
+            Fault::new(format!("`{key}` has the same header"), "expected another name")
+        } else if let Some(first) = claims[..index].iter().find(|first| same(&first.value.1)) {
+            Fault::new("two claims have the same header", "expected another name")
+                .related(&first.place, "the first one is here")
+        } else {
+            continue;
+        };
+        table.reading().record(fault.help(SAME).at(place));
     }
 }

@@ -5,6 +5,7 @@
 
 mod addresses;
 mod files;
+mod forwarding;
 mod host;
 mod identity;
 mod issuer;
@@ -13,6 +14,8 @@ mod limits;
 mod listener;
 mod pem;
 mod route;
+mod rules;
+mod token;
 mod tokens;
 mod upstream;
 
@@ -45,6 +48,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let upstreams = upstream::upstreams(root, &timeouts);
     let routes = route::routes(root, &upstreams, &issuers.names);
     let identity = root.table("identity", identity::read);
+    let forwarding = root.table("forwarding", forwarding::read);
     let access_log = root.table("access_log", access_log);
 
     Config {
@@ -58,6 +62,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         upstreams: upstreams.into_iter().map(|upstream| upstream.value).collect(),
         routes,
         identity,
+        forwarding,
         access_log,
         limits: limits.others,
     }

@@ -2,11 +2,13 @@
 
 use http::Method;
 
-use crate::config::check::{Placed, host};
+use crate::bearer::Places;
+use crate::config::check::{Placed, host, rules, token};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
 use crate::route::{Access, Route};
+use crate::rules::Rules;
 use crate::upstream;
 
 type Upstreams = [Placed<upstream::Settings>];
@@ -37,8 +39,12 @@ fn everything() -> Route {
         methods: Vec::new(),
         path: "/".to_owned(),
         upstream: 0,
-        access: Access::Token { issuers: Vec::new(), scopes: Vec::new() },
+        access: Access::Token(Rules::default()),
         preflight: false,
+        places: Places::default(),
+        origins: Vec::new(),
+        drop_token: false,
+        enforce: true,
     }
 }
 
@@ -51,6 +57,14 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
     let upstream = upstream_index(table, upstreams);
     let access = access(table, issuers);
     let preflight = table.flag("preflight", false);
+    let places = token::places(table, access == Access::Public);
+    let origins = token::origins(table, &places);
+    let drop_token = table.choice("token", false, &[("pass", false), ("drop", true)]);
+    let enforce = table.flag("enforce", true);
+    if !enforce && access == Access::Public {
+        let fault = Fault::new("a public route refuses nothing", "expected no `enforce`, as no token is asked for");
+        table.wrong("enforce", fault.related(&table.place("public"), "public is said here"));
+    }
     let path = path?;
     let route = Route {
         name: name.unwrap_or_else(|| path.clone()),
@@ -60,6 +74,10 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
         upstream: upstream.unwrap_or(0),
         access,
         preflight,
+        places,
+        origins,
+        drop_token,
+        enforce,
     };
     Some(Placed { value: route, place: table.place("path") })
 }
@@ -89,43 +107,27 @@ fn upstream_index(table: &mut Table<'_>, upstreams: &Upstreams) -> Option<usize>
     found
 }
 
-fn access(table: &mut Table<'_>, known_issuers: &[String]) -> Access {
-    let scopes = table.take("scopes").and_then(|value| value.list_of("[\"orders:read\"]", scope)).unwrap_or_default();
-    let issuers = table
-        .take("issuers")
-        .and_then(|value| value.list_of("[\"https://login.example\"]", |text| known_issuer(text, known_issuers)));
-    let issuers = issuers.unwrap_or_default();
+fn access(table: &mut Table<'_>, issuers: &[String]) -> Access {
+    let rules = rules::rules(table, issuers);
     let public = table.flag("public", false);
     if !public {
-        return Access::Token { issuers, scopes };
+        return Access::Token(rules);
     }
-    for (key, asked) in [("scopes", !scopes.is_empty()), ("issuers", !issuers.is_empty())] {
-        if asked {
-            let fault = Fault::new(
-                format!("a public route asks for {key}"),
-                format!("expected no {key}, as no token is asked for"),
-            );
-            let fault = fault.related(&table.place("public"), "public is said here");
-            table.wrong(key, fault.help(format!("remove `{key}` if everybody may pass, or `public` if not")));
-        }
+    let said = [
+        ("issuers", !rules.issuers.is_empty()),
+        ("scopes", !rules.scopes.is_empty()),
+        ("any_scope", !rules.any_scope.is_empty()),
+        ("claim", !rules.claims.is_empty()),
+    ];
+    for (key, _) in said.into_iter().filter(|(_, said)| *said) {
+        let fault = Fault::new(
+            format!("a public route asks for {key}"),
+            format!("expected no {key}, as no token is asked for"),
+        );
+        let fault = fault.related(&table.place("public"), "public is said here");
+        table.wrong(key, fault.help(format!("remove `{key}` if everybody may pass, or `public` if not")));
     }
     Access::Public
-}
-
-/// Byte for byte, as everywhere: a route for an issuer that is spelled otherwise would refuse everybody.
-fn known_issuer(text: &str, known: &[String]) -> Result<String, Fault> {
-    if known.iter().any(|name| name == text) {
-        return Ok(text.to_owned());
-    }
-    let fault = Fault::new(
-        format!("there is no issuer \"{text}\""),
-        format!("expected one of {}", known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")),
-    );
-    // It may stand in a part of the file that is torn.
-    Err(match spelling::nearest(text, known.iter().map(String::as_str)) {
-        Some(near) => fault.help(format!("did you mean \"{near}\"?")).of_absence(),
-        None => fault.help("add [[issuer]] with this name, or name the gateway's own, tokens.issuer").of_absence(),
-    })
 }
 
 /// What is matched is what is forwarded, byte for byte: a route's path has to be what a canonical request path can be.
@@ -196,20 +198,6 @@ fn name(text: &str) -> Result<String, Fault> {
         true => Ok(text.to_owned()),
         false => Err(Fault::new("this name is not usable in logs and metrics", "expected 1 to 64 characters")),
     }
-}
-
-/// `scope-token` of RFC 6749, appendix A.4.
-fn scope(text: &str) -> Result<String, Fault> {
-    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-    if !text.is_empty() && text.bytes().all(allowed) {
-        return Ok(text.to_owned());
-    }
-    let fault =
-        Fault::new(format!("\"{}\" is not a scope", text.escape_debug()), "expected one scope, as \"orders:read\"");
-    Err(match text.contains(' ') {
-        true => fault.help(format!("write each as a string of its own: [\"{}\"]", text.replace(' ', "\", \""))),
-        false => fault,
-    })
 }
 
 fn report_collisions(root: &Table<'_>, routes: &[Placed<Route>]) {

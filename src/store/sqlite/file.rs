@@ -37,6 +37,21 @@ pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
     Ok(Opened { connection, _lock: lock })
 }
 
+/// The database at `path` beside whoever has it open; `None` if there is nothing in it yet.
+pub(super) fn open_to_read(path: &Path) -> Result<Option<Connection>, StoreError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let in_this_file = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        Ok(schema::identify(&connection)?.is_ours().then_some(connection))
+    };
+    open().map_err(in_this_file)
+}
+
 /// One name a file, whichever way it was written, so that two names cannot get two locks.
 fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
     match fs::canonicalize(path) {

@@ -69,6 +69,15 @@ impl SqliteStore {
     }
 }
 
+/// The signing keys in the database at `path`, which a gateway may have open meanwhile; none if there is no such file yet.
+/// Changes nothing.
+pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, StoreError> {
+    match file::open_to_read(path.as_ref())? {
+        Some(connection) => connection.prepare(upkeep::SIGNING_KEYS)?.query_and_then([], rows::signing_key)?.collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// Notes the configured life if it is a new maximum; answers the maximum.
 fn longest_life_ever(connection: &Connection, configured: Duration) -> Result<Duration, StoreError> {
     let sql = "update meta set value = ?1 where name = 'longest_life' and value < ?1";

@@ -16,6 +16,12 @@ const SCHEMA: i32 = STEPS.len() as i32;
 #[derive(Debug)]
 pub(super) struct Found(usize);
 
+impl Found {
+    pub(super) fn is_ours(&self) -> bool {
+        self.0 > 0
+    }
+}
+
 /// Refuses whatever this program should not write to. Only reads.
 pub(super) fn identify(connection: &Connection) -> Result<Found, StoreError> {
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;

@@ -35,8 +35,11 @@ pub(super) fn check(batch: &Batch<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The newest first.
+pub(super) const SIGNING_KEYS: &str = "select * from signing_keys order by created_at desc, kid";
+
 pub(super) fn signing_keys(batch: &Batch<'_>) -> Result<Vec<StoredKey>, StoreError> {
-    batch.query("select * from signing_keys order by created_at desc, kid", [], rows::signing_key)
+    batch.query(SIGNING_KEYS, [], rows::signing_key)
 }
 
 pub(super) fn add_first_signing_key(batch: &Batch<'_>, key: &StoredKey) -> Result<Vec<StoredKey>, StoreError> {

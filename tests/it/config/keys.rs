@@ -152,6 +152,8 @@ fn what_is_said_is_understood() {
     let policy = &config.issuers[1].policy;
     assert_eq!((policy.require_subject, &policy.audience), (false, &Audience::Any));
     assert_eq!(urls(&remote(2).location), ["http://127.0.0.1:1/k?v=1"]);
-    let Access::Token { issuers, .. } = &config.routes[0].access else { panic!("{:?}", config.routes) };
+    let Access::Token(bearward::rules::Rules { issuers, .. }) = &config.routes[0].access else {
+        panic!("{:?}", config.routes)
+    };
     assert_eq!(*issuers, ["https://localhost:8443", "c"]);
 }

@@ -75,13 +75,12 @@ fn its_defaults_are_the_defaults() {
 #[test]
 fn it_has_every_key_and_no_other() {
     let mut keys = BTreeSet::new();
+    let mut lists = BTreeSet::new();
     let mut table = String::new();
     for line in lines() {
         let (Line::Default(text) | Line::Example(text) | Line::Active(text)) = line else { continue };
         if text.starts_with('[') {
-            table = text.replace("[[", "").replace("]]", "[]").replace(['[', ']'], "|");
-            // `[tokens]` has become `|tokens|` and `[[route]]` `route||`.
-            table = table.replace("||", "[]").replace('|', "");
+            table = header(text, &mut lists);
             keys.insert(table.trim_end_matches("[]").to_owned());
         } else {
             let value: toml::Table = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -90,6 +89,25 @@ fn it_has_every_key_and_no_other() {
         }
     }
     assert_eq!(keys, config::keys());
+}
+
+/// `[tokens]` → `tokens`, `[[route]]` → `route[]`, `[[route.claim]]` → `route[].claim[]`. Remembers which are lists.
+fn header(text: &str, lists: &mut BTreeSet<String>) -> String {
+    let name = text.trim_matches(['[', ']']);
+    if text.starts_with("[[") {
+        lists.insert(name.to_owned());
+    }
+    let (mut path, mut plain) = (String::new(), String::new());
+    for segment in name.split('.') {
+        for text in [&mut path, &mut plain] {
+            text.push_str(if text.is_empty() { "" } else { "." });
+            text.push_str(segment);
+        }
+        if lists.contains(&plain) {
+            path.push_str("[]");
+        }
+    }
+    path
 }
 
 /// The keys of a table and of the tables in it, lists of tables included.

@@ -242,6 +242,9 @@ fn routes_are_checked() {
         ("[[route]]\npath = \"/\"\nupstream = \"orders\"", "route[0].upstream", (3, 12), "expected one of backend"),
         ("[[route]]\npath = \"/\"\nscopes = [\"a b\"]", "route[0].scopes[0]", (3, 11), "[\"a\", \"b\"]"),
         ("[[route]]\npath = \"/\"\nscopes = [\"a\"]\npublic = true", "route[0].scopes", (3, 10), "asks for scopes"),
+        ("[[route]]\npath = \"/\"\npublic = true\nenforce = false", "route[0].enforce", (4, 11), "refuses nothing"),
+        ("[[route]]\npath = \"/\"\nenforce = \"no\"", "route[0].enforce", (3, 11), "true or false"),
+        ("[identity]\nsubject = \"X_Auth_Observed\"", "identity.subject", (2, 11), "a meaning of its own"),
         ("[[route]]\npath = \"/\"\nname = \"\"", "route[0].name", (3, 8), "1 to 64 characters"),
         (
             "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a\"",
@@ -270,6 +273,102 @@ fn routes_are_checked() {
     ]);
 }
 
+/// A route with a token in a cookie, and its origins.
+macro_rules! origins {
+    ($list:literal) => {
+        concat!("[[route]]\npath = \"/\"\ntoken_from = [\"cookie:a\"]\norigins = [", $list, "]")
+    };
+}
+
+#[test]
+fn where_a_route_takes_its_token_from_is_checked() {
+    let from = "route[0].token_from[0]";
+    check(&[
+        ("[[route]]\npath = \"/\"\ntoken_from = \"header\"", "route[0].token_from", (3, 14), "write it in brackets"),
+        ("[[route]]\npath = \"/\"\ntoken_from = []", "route[0].token_from", (3, 14), "no request could have a token"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"heade\"]", from, (3, 15), "did you mean \"header\"?"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"cooke:a\"]", from, (3, 15), "did you mean \"cookie:a\"?"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"body\"]", from, (3, 15), "\"query:NAME\""),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"cookie\"]", from, (3, 15), "\"cookie:access_token\""),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"query:\"]", from, (3, 15), "\"\" is not the name of a parameter"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"query:a b\"]", from, (3, 15), "not the name of a parameter"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"cookie:a;b\"]", from, (3, 15), "not the name of a cookie"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"header:X-Token\"]", from, (3, 15), "header has no name"),
+        ("[[route]]\npath = \"/\"\ntoken_from = [\"header\", \"header\"]", "route[0].token_from[1]", (3, 25), "twice"),
+        (
+            "[[route]]\npath = \"/\"\npublic = true\ntoken_from = [\"header\"]",
+            "route[0].token_from",
+            (4, 14),
+            "no token is looked at",
+        ),
+        ("[[route]]\npath = \"/\"\norigins = [\"https://a\"]", "route[0].origins", (3, 11), "expected a cookie"),
+        (origins!("\"a.example\""), "route[0].origins[0]", (4, 12), "not an origin"),
+        (origins!("\"https://a/b\""), "route[0].origins[0]", (4, 12), "but scheme, host and port"),
+        (origins!("\"https://me@a\""), "route[0].origins[0]", (4, 12), "but scheme, host and port"),
+        (origins!("\"ftp://a\""), "route[0].origins[0]", (4, 12), "not an origin"),
+        (origins!("\"*\""), "route[0].origins[0]", (4, 12), "any page"),
+        (origins!("\"null\""), "route[0].origins[0]", (4, 12), "any page"),
+        (origins!("\"https://*.a\""), "route[0].origins[0]", (4, 12), "not the name of a host"),
+        (origins!("\"https://A\", \"https://a:443\""), "route[0].origins[1]", (4, 25), "twice"),
+        ("[[route]]\npath = \"/\"\ntoken = \"keep\"", "route[0].token", (3, 9), "\"pass\", \"drop\""),
+    ]);
+}
+
+/// A route, and the line that a rule about a claim begins with.
+macro_rules! claim {
+    ($rest:literal) => {
+        concat!("[[route]]\npath = \"/\"\n[[route.claim]]\n", $rest)
+    };
+}
+
+#[test]
+fn rules_about_scopes_and_claims_are_checked() {
+    let claim = "route[0].claim[0]";
+    let at = |key: &str| -> &'static str { format!("{claim}.{key}").leak() };
+    check(&[
+        ("[[route]]\npath = \"/\"\nany_scope = [\"a\\\\\"]", "route[0].any_scope[0]", (3, 14), "is not a scope"),
+        (
+            "[[route]]\npath = \"/\"\nany_scope = [\"a\"]\npublic = true",
+            "route[0].any_scope",
+            (3, 13),
+            "asks for any_scope",
+        ),
+        (claim!("equals = 1"), at("pointer"), (3, 1), "`pointer` is missing"),
+        (claim!("pointer = \"\"\nequals = 1"), at("pointer"), (4, 11), "begins with `/`"),
+        (claim!("pointer = \"realm_access.roles\"\nequals = 1"), at("pointer"), (4, 11), "\"/realm_access/roles\""),
+        (claim!("pointer = \"#/a\"\nequals = 1"), at("pointer"), (4, 11), "write \"/a\""),
+        (
+            claim!("pointer = \"https://a.example/b\"\nequals = 1"),
+            at("pointer"),
+            (4, 11),
+            "\"/https:~1~1a.example~1b\"",
+        ),
+        (claim!("pointer = \"/a~b\"\nequals = 1"), at("pointer"), (4, 11), "`~0`"),
+        (claim!("pointer = \"/a\""), at("equals"), (3, 1), "asks for nothing"),
+        (claim!("pointer = \"/a\"\nequals = 1\npresent = true"), at("present"), (6, 11), "two things"),
+        (claim!("pointer = \"/a\"\nequals = 1.5"), at("equals"), (5, 10), "a whole number"),
+        (claim!("pointer = \"/a\"\nequals = [\"b\"]"), at("equals"), (5, 10), "this is a list"),
+        (claim!("pointer = \"/a\"\nequals = 9223372036854775808"), at("equals"), (5, 10), "64 bits"),
+        (claim!("pointer = \"/a\"\none_of = []"), at("one_of"), (5, 10), "the list is empty"),
+        (claim!("pointer = \"/a\"\none_of = \"b\""), at("one_of"), (5, 10), "write it in brackets"),
+        (claim!("pointer = \"/a\"\none_of = [\"b\", 2026-01-01]"), "route[0].claim[0].one_of[1]", (5, 16), "a date"),
+        (claim!("pointer = \"/a\"\npresent = false"), at("present"), (5, 11), "present = true"),
+        (claim!("pointer = \"/a\"\nequal = 1\ncontains = 1"), at("equal"), (5, 1), "did you mean `equals`?"),
+        (
+            "[[route]]\npath = \"/\"\npublic = true\n[[route.claim]]\npointer = \"/a\"\nequals = 1",
+            "route[0].claim",
+            (4, 1),
+            "asks for claim",
+        ),
+        (
+            "[[route]]\npath = \"/\"\nclaim = { pointer = \"/a\", equals = 1 }",
+            "route[0].claim",
+            (3, 9),
+            "several of these",
+        ),
+    ]);
+}
+
 #[test]
 fn identity_headers_and_the_access_log_are_checked() {
     check(&[
@@ -281,6 +380,41 @@ fn identity_headers_and_the_access_log_are_checked() {
         ("[identity]\nsubject = \"X-Forwarded-User\"", "identity.subject", (2, 11), "a meaning of its own"),
         ("[identity]\nscope = \"x_auth_subject\"", "identity.scope", (2, 9), "`scope` and `subject`"),
         ("[identity]\nsubject = \"X-Who\"\nissuer = \"x-WHO\"", "identity.issuer", (3, 10), "the same header"),
+        ("[identity]\nissuer = \"x.auth.scope\"", "identity.issuer", (2, 10), "the same header"),
+        ("[[identity.claim]]\nheader = \"X-A\"", "identity.claim[0].pointer", (1, 1), "`pointer` is missing"),
+        ("[[identity.claim]]\npointer = \"/a\"", "identity.claim[0].header", (1, 1), "`header` is missing"),
+        ("[[identity.claim]]\npointer = \"a.b\"\nheader = \"X-A\"", "identity.claim[0].pointer", (2, 11), "\"/a/b\""),
+        ("[[identity.claim]]\npointer = \"/a\"\nheader = \"\"", "identity.claim[0].header", (3, 10), "not the name"),
+        (
+            "[[identity.claim]]\npointer = \"/a\"\nheader = \"Cookie\"",
+            "identity.claim[0].header",
+            (3, 10),
+            "of its own",
+        ),
+        (
+            "[[identity.claim]]\npointer = \"/a\"\nheader = \"X_Auth_Scope\"",
+            "identity.claim[0].header",
+            (3, 10),
+            "`scope` has",
+        ),
+        (
+            "[[identity.claim]]\npointer = \"/a\"\nheader = \"X-A\"\n[[identity.claim]]\npointer = \"/b\"\nheader = \"x_a\"",
+            "identity.claim[1].header",
+            (6, 10),
+            "two claims",
+        ),
+        ("[forwarding]\ntrusted = \"10.0.0.0/8\"", "forwarding.trusted", (2, 11), "write it in brackets"),
+        ("[forwarding]\ntrusted = [\"proxy\"]", "forwarding.trusted[0]", (2, 12), "is not a network"),
+        ("[forwarding]\ntrusted = [\"10.0.0.0/33\"]", "forwarding.trusted[0]", (2, 12), "is not a network"),
+        ("[forwarding]\ntrusted = [\"0.0.0.0/0\"]", "forwarding.trusted[0]", (2, 12), "this is everybody"),
+        ("[forwarding]\ntrusted = [\"::/0\"]", "forwarding.trusted[0]", (2, 12), "this is everybody"),
+        (
+            "[forwarding]\ntrusted = [\"10.1.2.3/8\"]",
+            "forwarding.trusted[0]",
+            (2, 12),
+            "\"10.0.0.0/8\", the address alone \"10.1.2.3\"",
+        ),
+        ("[forwarding]\ntrusted = [\"10.0.0.1\", \"10.0.0.1/32\"]", "forwarding.trusted[1]", (2, 24), "twice"),
         ("[access_log]\nformat = \"xml\"", "access_log.format", (2, 10), "expected \"json\", \"text\""),
         ("[access_log]\nfile = \"no/such/folder/a.log\"", "access_log.file", (2, 8), "mkdir -p"),
         ("[access_log]\nfile = \"src\"", "access_log.file", (2, 8), "is a folder"),
@@ -300,9 +434,14 @@ fn the_neighbours_of_faults_are_accepted() {
         "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a/\"\n[[route]]\npath = \"/a\"\nhost = \"b\"",
         "[[route]]\npath = \"/a\"\nmethods = [\"GET\"]\n[[route]]\npath = \"/a\"\nmethods = [\"POST\"]\npublic = true",
         "[[route]]\npath = \"/tokens\"\nscopes = []\npublic = true\n[[route]]\npath = \"/user/refreshed\"",
+        "[[route]]\npath = \"/\"\ntoken_from = [\"cookie:__Host-a\"]\norigins = [\"http://[::1]:8080\", \"https://a/\"]\ntoken = \"drop\"",
+        "[[route]]\npath = \"/\"\norigins = []\n[[route]]\npath = \"/p\"\npublic = true\ntoken = \"drop\"",
+        "[[route]]\npath = \"/\"\nany_scope = [\"a\"]\n[[route.claim]]\npointer = \"/a/0\"\none_of = [\"x\", 1, true]\n[[route.claim]]\npointer = \"/~0~1\"\npresent = true",
         "[[route]]\npath = \"/\"\nhost = \"[::1]\"\n[[route]]\npath = \"/\"\nhost = \"127.0.0.1\"",
         "[[upstream]]\nservers = [\"https://[::1]:1/\", \"http://my_service.internal\"]\nprotocol = \"h2\"",
         "[identity]\nsubject = \"X-Who\"\nscope = \"\"\ntoken_id = \"\"\nissuer = \"X-Auth-Subject\"",
+        "[identity]\nissuer = \"\"\n[[identity.claim]]\npointer = \"/iss\"\nheader = \"X-Auth-Issuer\"",
+        "[forwarding]\ntrusted = [\"10.0.0.0/8\", \"fd00::/8\", \"192.0.2.1\", \"::1\"]",
         "[access_log]\nfile = \"off\"\n[limits]\nbody_size = \"0B\"\n[timeouts]\ndrain = \"0s\"",
     ] {
         parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{text}\n{faults}"));

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::client::{Answer, Client};
 use super::clock::ManualClock;
 use super::secrets::Secrets;
+use super::tokens::{self, Mint};
 use super::upstream::Upstream;
 
 pub const ISSUER: &str = "https://gateway.example";
@@ -106,9 +107,32 @@ impl Gateway {
         Gateway { running: Some(running), text, folder, clock, secrets: Arc::default() }
     }
 
+    /// As [`Gateway::with`], and accepts the tokens of another issuer.
+    pub fn trusting(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
+        let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+        std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
+        let algorithm = tokens::name(mint.algorithm);
+        let issuer = format!(
+            "[[issuer]]\nissuer = \"{}\"\naudience = [\"{AUDIENCE}\"]\njwks_file = \"login.json\"\nalgorithms = [\"{algorithm}\"]\n",
+            tokens::FOREIGN
+        );
+        let text = Self::text(&upstream.address.to_string(), &format!("{issuer}{more}"));
+        Self::in_folder(text, folder, Arc::new(ManualClock::new()))
+    }
+
     /// The configuration that [`Gateway::with`] would use.
     pub fn text(upstream: &str, more: &str) -> String {
         format!("{BASE}\n[[upstream]]\nname = \"backend\"\nservers = [\"http://{upstream}\"]\n{more}")
+    }
+
+    /// The text that it was started with.
+    pub fn configuration(&self) -> &str {
+        &self.text
+    }
+
+    /// What it was started with, read again.
+    pub fn config(&self) -> config::Config {
+        config::parse(&self.text, self.folder.path(), Probe::None).expect("it was started with it")
     }
 
     pub fn running(&self) -> &Running {

@@ -1,7 +1,7 @@
 //! The real program, as a child process.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -16,6 +16,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs `bearward` to its end.
 pub fn bearward(folder: &Path, arguments: &[&str]) -> Output {
     command(folder).args(arguments).output().expect("the program was built")
+}
+
+/// As [`bearward`], with something to read on standard input.
+pub fn bearward_reading(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut command = command(folder);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program was built");
+    // Whoever does not read it has closed the pipe, which is as good.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("it is our child")
 }
 
 fn command(folder: &Path) -> Command {

@@ -1,10 +1,19 @@
-//! Finds the one Bearer token of a request. Pure.
+//! Finds the one Bearer token of a request: in the Authorization header, and where else a route says ([`Places`]). Pure.
 //!
 //! Presence is not validity: what comes out of here is only something that `token::verify` may look at.
+
+mod cookie;
+mod places;
+mod query;
+mod subprotocol;
 
 use http::{HeaderMap, header};
 
 use crate::reject::{Reason, Reject};
+use crate::token::decode_segment;
+
+pub use places::{Found, Place, Places};
+pub use subprotocol::MARKER;
 
 /// A token as the client sent it. It has no `Display` and no `Debug`: it must not reach a log.
 #[derive(Clone, Copy)]
@@ -43,12 +52,22 @@ pub fn find(headers: &HeaderMap, max_size: usize) -> Result<BearerToken<'_>, Rej
     if !scheme.eq_ignore_ascii_case(b"bearer ") {
         return Err(Reject::new(Reason::NoToken, "the Authorization scheme is not Bearer"));
     }
+    admitted(token, max_size).map(BearerToken)
+}
+
+/// What is too large, or no text, does not get further. The rest is looked at when it is not known: [`BearerToken::check_shape`].
+fn admitted(token: &[u8], max_size: usize) -> Result<&str, Reject> {
     if token.len() > max_size {
         return Err(Reject::new(Reason::TokenTooLarge, format!("{} bytes, at most {max_size}", token.len())));
     }
-    std::str::from_utf8(token)
-        .map(BearerToken)
-        .map_err(|_| Reject::new(Reason::MalformedToken, "characters that no token has"))
+    std::str::from_utf8(token).map_err(|_| Reject::new(Reason::MalformedToken, "characters that no token has"))
+}
+
+/// A token that comes in base64url once more.
+fn decoded(token: &[u8], max_size: usize) -> Result<String, Reject> {
+    let bytes = std::str::from_utf8(token).ok().and_then(decode_segment);
+    let bytes = bytes.ok_or_else(|| Reject::new(Reason::MalformedToken, "not base64url without padding"))?;
+    admitted(&bytes, max_size).map(str::to_owned)
 }
 
 /// Can this be sent as a Bearer token? (`b64token` of RFC 6750)

@@ -1,0 +1,111 @@
+//! What a gateway would say to a request, and why: the judgement that the server makes, asked about a request that somebody
+//! has in mind.
+//!
+//! Nothing of a running gateway is touched. Its store stays its own, so what was revoked is not known here; whatever else
+//! decides is read as a start reads it: routes, policies, the gateway's keys, and the keys of other issuers.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::Request;
+
+use super::keys::KeyWatch;
+use super::prepare::{own_keys_as_they_are, own_policy};
+use crate::access_log::Record;
+use crate::authenticate::{Asker, Authenticator};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::headers::Origin;
+use crate::judge::{Arrival, Judge, Verdict};
+use crate::keyring::Keyring;
+use crate::limiter::Limiter;
+use crate::metrics::WorkerMetrics;
+use crate::reject::Reject;
+use crate::revocations::Revocations;
+use crate::route::RouteTable;
+use crate::story::{Step, Story};
+use crate::token::Issuer;
+use crate::token::sign::SIGNING;
+use crate::verified::VerifiedTokens;
+
+/// A known token would hide the steps that it once took: the cache here is as good as none.
+const CACHE: usize = 1 << 10;
+
+pub struct Explainer {
+    judge: Judge,
+    clock: Arc<dyn Clock>,
+    metrics: WorkerMetrics,
+    failures: Limiter,
+    /// Keeps fetched keys up to date, as in a server.
+    _keys: KeyWatch,
+}
+
+/// The steps that were passed, with what was found at each; and what came of it.
+pub struct Explanation {
+    pub steps: Vec<(Step, String)>,
+    pub outcome: Outcome,
+}
+
+pub enum Outcome {
+    /// The upstream answers.
+    Allowed,
+    /// The upstream answers, as its route does not enforce the refusal.
+    Observed(Arc<Reject>),
+    Refused(Reject),
+    /// The gateway answers itself, and how takes more than a look at the request.
+    Own(&'static str),
+}
+
+/// On which terms tokens are accepted: the gateway's own first.
+pub fn policies(config: &Config) -> Vec<Issuer> {
+    let own = own_policy(&config.tokens, SIGNING.to_vec());
+    [own].into_iter().chain(config.issuers.iter().map(|issuer| issuer.policy.clone())).collect()
+}
+
+impl Explainer {
+    /// Fetches the keys of issuers that are fetched. To be called, and used, on a runtime.
+    pub async fn prepare(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let keyring = Arc::new(Keyring::new(own_keys_as_they_are(config)?));
+        let keys = KeyWatch::new(keyring.clone(), clock.clone());
+        keys.start(&config.issuers).await?;
+        let judge = Judge {
+            routes: RouteTable::new(&config.routes),
+            authenticator: Authenticator {
+                keyring,
+                revocations: Arc::new(Revocations::new()),
+                verified: Arc::new(VerifiedTokens::new(CACHE)),
+                confirmations: Arc::default(),
+                identity: config.identity.clone(),
+                token_size: config.limits.token_size,
+            },
+            uri_size: config.connections.uri_size,
+        };
+        let failures = Limiter::new(config.limits.bad_signatures);
+        Ok(Explainer { judge, clock, metrics: WorkerMetrics::default(), failures, _keys: keys })
+    }
+
+    /// `tls`: the request comes over TLS, to the name that its Host says.
+    pub async fn explain<B>(&self, request: &Request<B>, tls: bool) -> Explanation {
+        let steps = Mutex::new(Vec::new());
+        let listener = |step, found| {
+            let found = match step {
+                Step::Revocation => "not looked up: the store is the running gateway's".to_owned(),
+                _ => found,
+            };
+            steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, found));
+        };
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let asker = Asker { address, failures: &self.failures, metrics: &self.metrics, story: Story::to(&listener) };
+        let arrival = Arrival { asker, origin: &Origin::new(address, tls), sni: None };
+        let mut record = Record::default();
+        let verdict = self.judge.judge(request, arrival, &mut record, self.clock.now()).await;
+        let outcome = match verdict {
+            Err(refusal) => Outcome::Refused(refusal),
+            Ok(Verdict::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
+            Ok(Verdict::Refresh) => Outcome::Own("the token pair is refreshed here"),
+            Ok(Verdict::Revoke { .. }) => Outcome::Own("a login is ended here"),
+            Ok(Verdict::Keys) => Outcome::Own("the gateway's public keys are here, for everybody"),
+        };
+        Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
+    }
+}

@@ -1,0 +1,290 @@
+//! Where a token may be, and where it goes: one credential, in a place that the route takes it from, and never in a URL
+//! behind the gateway.
+
+use http::Method;
+
+use crate::support::{Client, Gateway, Upstream, Wire};
+
+const ROUTES: &str = r#"
+[[route]]
+path = "/header"
+[[route]]
+path = "/cookie"
+token_from = ["cookie:session"]
+origins = ["https://friend.example"]
+[[route]]
+path = "/query"
+token_from = ["query:access_token", "query:t"]
+[[route]]
+path = "/any"
+token_from = ["header", "cookie:session", "query:access_token", "websocket"]
+[[route]]
+path = "/drop"
+token_from = ["header", "cookie:session", "query:access_token"]
+token = "drop"
+[[route]]
+path = "/ws"
+token_from = ["websocket"]
+[[route]]
+path = "/public"
+public = true
+token = "drop"
+"#;
+
+/// A path and the headers of a GET; the reason for which it is refused, or nothing. `{}` stands for the token.
+type Row = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
+const BEARER: (&str, &str) = ("authorization", "Bearer {}");
+const COOKIE: (&str, &str) = ("cookie", "session={}");
+
+const ROWS: &[Row] = &[
+    ("/header", &[BEARER], ""),
+    ("/header", &[COOKIE], "no_token"),
+    ("/header?access_token={}", &[], "no_token"),
+    ("/header", &[BEARER, COOKIE], ""),
+    ("/header?access_token={}", &[BEARER], ""),
+    ("/header", &[BEARER, BEARER], "several_tokens"),
+    ("/cookie", &[COOKIE], ""),
+    ("/cookie", &[("cookie", "a=1; session={}; b=2")], ""),
+    ("/cookie", &[("cookie", "a=1"), COOKIE], ""),
+    ("/cookie", &[("cookie", "session={}; session={}")], "several_tokens"),
+    ("/cookie", &[COOKIE, COOKIE], "several_tokens"),
+    ("/cookie", &[("cookie", "session=")], "no_token"),
+    ("/cookie", &[("cookie", "session=; session={}")], ""),
+    ("/cookie", &[("cookie", "Session={}")], "no_token"),
+    ("/cookie", &[("cookie", "session=\"{}\"")], "malformed_token"),
+    ("/cookie", &[("cookie", "session=x")], "malformed_token"),
+    ("/cookie", &[("cookie", "session={}x")], "bad_signature"),
+    ("/cookie", &[], "no_token"),
+    // Only this route's places count, but a Bearer beside them is a second token to whoever reads it.
+    ("/cookie", &[BEARER], "no_token"),
+    ("/cookie", &[BEARER, COOKIE], "several_tokens"),
+    ("/cookie", &[("authorization", "Basic YTpi"), COOKIE], ""),
+    ("/cookie", &[("authorization", "Basic YTpi"), ("authorization", "Basic YTpi"), COOKIE], "several_tokens"),
+    ("/cookie?access_token={}", &[COOKIE], ""),
+    ("/query?access_token={}", &[], ""),
+    ("/query?t={}", &[], ""),
+    ("/query?access%5Ftoken={}", &[], ""),
+    ("/query?access_token={}&t={}", &[], "several_tokens"),
+    ("/query?access_token={}&access_token={}", &[], "several_tokens"),
+    ("/query?access_token={}&access%5ftoken={}", &[], "several_tokens"),
+    ("/query?access_token={}&t", &[], "several_tokens"),
+    ("/query?access_token=", &[], "malformed_token"),
+    ("/query?access_token={}%20", &[], "malformed_token"),
+    ("/query?Access_Token={}", &[], "no_token"),
+    ("/query", &[BEARER], "no_token"),
+    ("/query?t={}", &[BEARER], "several_tokens"),
+    ("/any", &[BEARER], ""),
+    ("/any", &[COOKIE], ""),
+    ("/any?access_token={}", &[], ""),
+    ("/any", &[BEARER, COOKIE], "several_tokens"),
+    ("/any", &[BEARER, ("cookie", "session=")], ""),
+    ("/any?access_token={}", &[BEARER], "several_tokens"),
+    ("/any?access_token={}", &[COOKIE], "several_tokens"),
+    ("/any?access_token=", &[COOKIE], "several_tokens"),
+    ("/any", &[("authorization", "Basic YTpi"), COOKIE], "several_tokens"),
+    ("/any", &[("authorization", "Basic YTpi")], "no_token"),
+    // Without an upgrade it is only a header.
+    ("/any", &[("sec-websocket-protocol", "bearer, {}")], "no_token"),
+    ("/ws", &[("sec-websocket-protocol", "bearer, {}")], "no_token"),
+];
+
+#[tokio::test]
+async fn a_token_counts_where_its_route_takes_it_from_and_only_once() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(&upstream, ROUTES);
+    let token = gateway.issue("alice", "").await.access;
+    for (path, headers, reason) in ROWS {
+        let before = upstream.seen().len();
+        let path = path.replace("{}", &token);
+        let mut client = gateway.client();
+        for (name, value) in *headers {
+            client = client.header(name, &value.replace("{}", &token));
+        }
+        let answer = client.get(&path).await;
+        let shown = format!("{path} {headers:?}: {answer:?}");
+        match *reason {
+            "" => assert_eq!(answer.status, 200, "{shown}"),
+            "several_tokens" => answer.refused(400, "invalid_request"),
+            "no_token" => answer.refused(401, "unauthorized"),
+            _ => answer.refused(401, "invalid_token"),
+        }
+        assert_eq!(upstream.seen().len() - before, usize::from(reason.is_empty()), "{shown}");
+    }
+    let lines = gateway.log_lines(ROWS.len()).await;
+    let mut reasons: Vec<&str> = lines.iter().map(|line| line["reason"].as_str().unwrap_or_default()).collect();
+    let mut expected: Vec<&str> = ROWS.iter().map(|(.., reason)| *reason).collect();
+    reasons.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(reasons, expected);
+    assert!(!gateway.file("access.log").contains(&token[..40]), "a token in the log");
+}
+
+/// What the upstream sees of a request: its target, `Authorization`, `Cookie`.
+async fn arrived(upstream: &Upstream, client: Client, path: &str) -> (String, Option<String>, Option<String>) {
+    assert_eq!(client.get(path).await.status, 200, "{path}");
+    let seen = upstream.seen().pop().expect("it arrived");
+    let header = |name: &str| seen.header(name).map(str::to_owned);
+    (seen.uri.clone(), header("authorization"), header("cookie"))
+}
+
+#[tokio::test]
+async fn the_upstream_finds_the_token_in_a_header_or_nowhere() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(&upstream, ROUTES);
+    let token = gateway.issue("alice", "").await.access;
+    let bearer = Some(format!("Bearer {token}"));
+    let cookie = Some(format!("a=1; session={token}; b=2"));
+    let client = || gateway.client();
+    let with_cookie = || client().header("cookie", cookie.as_deref().expect("some"));
+    let seen = async |client: Client, path: &str| arrived(&upstream, client, &path.replace("{}", &token)).await;
+    let rest = |uri: &str, authorization: &Option<String>, cookie: Option<&str>| {
+        (uri.to_owned(), authorization.clone(), cookie.map(str::to_owned))
+    };
+    // Passed on: where it was, or from the query into the header.
+    assert_eq!(seen(client().bearer(&token), "/any?x=1").await, rest("/any?x=1", &bearer, None));
+    assert_eq!(seen(with_cookie(), "/any").await, rest("/any", &None, cookie.as_deref()));
+    assert_eq!(seen(client(), "/any?access_token={}").await, rest("/any", &bearer, None));
+    assert_eq!(seen(client(), "/query?a=%2F&access%5ftoken={}&b").await, rest("/query?a=%2F&b", &bearer, None));
+    let basic = Some("Basic YTpi".to_owned());
+    let both = client().header("authorization", "Basic YTpi");
+    assert_eq!(seen(both, "/query?t={}").await, rest("/query", &basic, None));
+    // A place that a route does not take tokens from is none of its business.
+    assert_eq!(
+        seen(client().bearer(&token), "/header?access_token=x").await,
+        rest("/header?access_token=x", &bearer, None)
+    );
+    // Dropped: nowhere, and the rest as it was.
+    assert_eq!(seen(client().bearer(&token), "/drop/a?b=c").await, rest("/drop/a?b=c", &None, None));
+    assert_eq!(seen(with_cookie(), "/drop").await, rest("/drop", &None, Some("a=1; b=2")));
+    assert_eq!(seen(client(), "/drop?access_token={}&b=c").await, rest("/drop?b=c", &None, None));
+    assert_eq!(seen(client().bearer(&token), "/public").await, rest("/public", &None, None));
+    for seen in upstream.seen().iter().filter(|seen| !seen.uri.starts_with("/public")) {
+        assert_eq!(seen.header("x-auth-subject"), Some("alice"), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_holds_over_http2() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(&upstream, ROUTES);
+    let token = gateway.issue("alice", "").await.access;
+    let client = Client::http2(gateway.address());
+    let answer =
+        client.clone().header("cookie", "a=1").header("cookie", &format!("session={token}")).get("/drop").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(upstream.only().header("cookie"), Some("a=1"));
+    assert_eq!(client.get(&format!("/query?t={token}&b")).await.status, 200);
+    assert_eq!(upstream.seen()[1].uri, "/query?b");
+}
+
+#[tokio::test]
+async fn a_cookie_does_nothing_for_a_page_of_somebody_else() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(&upstream, ROUTES);
+    let token = gateway.issue("alice", "").await.access;
+    let client = |origin: &str| {
+        let client = gateway.client().header("cookie", &format!("session={token}"));
+        if origin.is_empty() { client } else { client.header("origin", origin) }
+    };
+    for (method, origin, passes) in [
+        (Method::GET, "", true),
+        (Method::GET, "https://evil.example", true),
+        (Method::HEAD, "https://evil.example", true),
+        (Method::POST, "https://friend.example", true),
+        (Method::POST, "http://gateway.test", true),
+        (Method::DELETE, "https://gateway.test", true),
+        (Method::POST, "", false),
+        (Method::POST, "null", false),
+        (Method::POST, "https://evil.example", false),
+        (Method::PUT, "https://gateway.test.evil.example", false),
+        (Method::DELETE, "http://friend.example", false),
+        (Method::PATCH, "https://gateway.test:8443", false),
+    ] {
+        for path in ["/cookie", "/any", "/drop"] {
+            let passes = passes && (path == "/cookie" || !origin.contains("friend"));
+            let passes = passes || method == Method::GET || method == Method::HEAD;
+            let answer = client(origin).send(method.clone(), path, Default::default()).await;
+            match passes {
+                true => assert_eq!(answer.status, 200, "{method} {path} {origin}: {answer:?}"),
+                false => answer.refused(403, "forbidden"),
+            }
+        }
+    }
+    let refused = gateway.client().bearer(&token).header("origin", "https://evil.example");
+    assert_eq!(refused.send(Method::POST, "/any", Default::default()).await.status, 200, "no page can add a header");
+    // The reason says more than the code: the check comes before the token is believed.
+    let lines = gateway.log_lines(37).await;
+    assert!(
+        lines.iter().any(|line| line["reason"] == "csrf" && line["detail"] == "a token in a cookie, and no Origin")
+    );
+}
+
+/// A handshake; answers the status and the subprotocol that was agreed on.
+async fn handshake(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> (u16, Option<String>) {
+    let mut wire = Wire::connect(gateway.address()).await;
+    let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    wire.say(format!(
+        "GET {path} HTTP/1.1\r\nHost: gateway.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
+    ))
+    .await;
+    let head = wire.hear_until("\r\n\r\n").await;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let protocol = head.lines().filter_map(|line| line.split_once(": "));
+    let protocol = protocol.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-protocol"));
+    (status, protocol.map(|(_, value)| value.to_owned()).next())
+}
+
+#[tokio::test]
+async fn a_websocket_brings_its_token_among_the_subprotocols() {
+    use base64::Engine;
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(&upstream, ROUTES);
+    let token = gateway.issue("alice", "").await.access;
+    let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&token);
+    let plain = format!("bearer, {token}");
+    let rows = [
+        // The upstream of these stories agrees to whatever it is asked for.
+        (plain.clone(), 101, None, Some("bearer")),
+        (format!("chat, {plain}"), 101, Some("chat"), Some("chat")),
+        (format!("{plain}, chat, v2"), 101, Some("chat, v2"), Some("chat, v2")),
+        (format!("base64url.bearer.authorization.k8s.io.{encoded}, v4"), 101, Some("v4"), Some("v4")),
+        (format!("{plain}, {plain}"), 400, None, None),
+        (format!("{plain}, base64url.bearer.authorization.k8s.io.{encoded}"), 400, None, None),
+        ("bearer".into(), 401, None, None),
+        (format!("base64url.bearer.authorization.k8s.io.{token}"), 401, None, None),
+        (format!("Bearer, {token}"), 401, None, None),
+        ("chat".into(), 401, None, None),
+    ];
+    for (protocols, status, asked, agreed) in rows {
+        let before = upstream.seen().len();
+        let answer = handshake(&gateway, "/ws", &[("Sec-WebSocket-Protocol", &protocols)]).await;
+        assert_eq!(answer, (status, agreed.map(str::to_owned)), "{protocols}");
+        if status == 101 {
+            let seen = upstream.seen().pop().expect("it arrived");
+            assert_eq!(seen.header("sec-websocket-protocol"), asked, "{protocols}");
+            assert_eq!(seen.header("authorization"), Some(format!("Bearer {token}").as_str()));
+            assert_eq!(seen.header("x-auth-subject"), Some("alice"));
+        } else {
+            assert_eq!(upstream.seen().len(), before, "{protocols}");
+        }
+    }
+    let header = format!("Bearer {token}");
+    let both = [("Authorization", header.as_str()), ("Sec-WebSocket-Protocol", plain.as_str())];
+    assert_eq!(handshake(&gateway, "/any", &both).await.0, 400);
+}
+
+#[tokio::test]
+async fn a_page_of_somebody_else_opens_no_websocket_with_a_cookie() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(&upstream, ROUTES);
+    let cookie = format!("session={}", gateway.issue("alice", "").await.access);
+    for (origin, status) in
+        [("http://gateway.test", 101), ("https://friend.example", 101), ("https://evil.example", 403), ("null", 403)]
+    {
+        let headers = [("Cookie", cookie.as_str()), ("Origin", origin)];
+        assert_eq!(handshake(&gateway, "/cookie", &headers).await.0, status, "{origin}");
+    }
+    assert_eq!(handshake(&gateway, "/cookie", &[("Cookie", &cookie)]).await.0, 403, "without any");
+}
