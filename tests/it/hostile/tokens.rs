@@ -172,6 +172,9 @@ async fn a_hostile_token_is_refused_with_its_reason_and_goes_nowhere() {
     for token in tokens.iter().filter_map(|token| token.get(7..47)) {
         assert!(!log.contains(token), "a token is in the log: {token}");
     }
+    for (number, token) in claims::just_in_time(&world).iter().enumerate() {
+        assert_eq!(gateway.status_of(token).await, 200, "just in time: {number}");
+    }
     let issued_by = |mint: &Mint, issuer: &str| mint.with_claims(world.now, json!({ "iss": issuer }));
     for good in [
         world.good(),

@@ -1,5 +1,5 @@
-//! Claims that are missing, of another type, of somebody else, or of another time. Times stand on the hostile side of their
-//! boundary; the other side is in `authenticate.rs`.
+//! Claims that are missing, of another type, of somebody else, or of another time. Times stand on both sides of their
+//! boundary: the hostile one, and [`just_in_time`].
 
 use bearward::reject::Reason::{self, *};
 use serde_json::{Value, json};
@@ -186,6 +186,24 @@ fn times(world: &World) -> Vec<Row> {
         each("too long", long, with, LifetimeTooLong),
     ]
     .concat()
+}
+
+/// On the other side of each boundary of time: these are good.
+pub(super) fn just_in_time(world: &World) -> Vec<String> {
+    let now = world.now;
+    [
+        json!({ "iat": now - 100, "exp": now as f64 - 29.999 }),
+        json!({ "nbf": now + 30 }),
+        json!({ "iat": now + 30 }),
+        json!({ "exp": now + 86_400 }),
+        json!({ "iat": null, "exp": now + 86_400 }),
+        json!({ "iat": now - 86_000, "exp": now + 400 }),
+        json!({ "iat": now - 86_429, "exp": now - 29 }),
+        json!({ "nbf": 0 }),
+    ]
+    .into_iter()
+    .map(|changes| world.claims(changes))
+    .collect()
 }
 
 /// In the gateway's own name, by whoever holds the key of another issuer.
