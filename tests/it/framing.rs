@@ -130,3 +130,28 @@ async fn a_refused_request_leaves_no_byte_of_its_body_behind() {
     client.is_closed().await;
     assert_eq!(gateway.log_lines(1).await.len(), 1);
 }
+
+/// A length that is kept in too few bits once cut a name short, and hid what came behind it (HAProxy CVE-2021-40346).
+#[tokio::test]
+async fn a_long_name_arrives_whole_or_not_at_all() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[limits]\nhead_size = \"256KiB\"");
+    for length in [254, 255, 256, 257, 270, 511, 512, 1023, 1024, 32_767, 32_768, 65_534, 65_535, 65_536, 65_550] {
+        let name = "n".repeat(length);
+        let before = upstream.seen().len();
+        let mut client = Wire::connect(gateway.address()).await;
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{name}: 1\r\nContent-Length: {}\r\n", SMUGGLED.len());
+        client.say(format!("{head}Connection: close\r\n\r\n{SMUGGLED}")).await;
+        let heard = client.hear_to_the_end().await;
+        assert_eq!(heard.matches("HTTP/1.1 ").count(), 1, "{length}: {heard}");
+        match upstream.seen().get(before..) {
+            Some([seen]) => {
+                assert_eq!(seen.header(&name), Some("1"), "{length}");
+                assert_eq!(seen.body, SMUGGLED, "{length}");
+            }
+            Some([]) => assert!(heard.starts_with("HTTP/1.1 4"), "{length}: {heard}"),
+            other => panic!("{length}: {other:?}"),
+        }
+    }
+    assert!(upstream.seen().len() >= 9, "names of up to a kilobyte arrive: {}", upstream.seen().len());
+}

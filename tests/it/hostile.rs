@@ -5,7 +5,9 @@
 
 mod framings;
 mod headers;
+mod http2;
 mod paths;
+mod precedents;
 mod tokens;
 
 use std::collections::HashSet;
