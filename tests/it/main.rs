@@ -28,6 +28,7 @@ mod oracle;
 mod paths;
 mod refresh;
 mod reload;
+mod replaced_tokens;
 mod revoke;
 mod rules;
 mod source;
