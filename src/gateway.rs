@@ -18,6 +18,7 @@ use crate::bearer;
 use crate::body::{self, Body, Watch};
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
+use crate::capture;
 use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
@@ -40,6 +41,8 @@ pub struct Gateway {
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
+    /// `login.answer_size`
+    pub login_answer_size: u64,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
 }
@@ -77,7 +80,7 @@ impl Gateway {
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
-        let Forwarded { response, lease, tunnel } = answered.unwrap_or_else(|refusal| {
+        let Forwarded { response, lease, tunnel, said: _ } = answered.unwrap_or_else(|refusal| {
             let mut response = respond::reject(&refusal, delivery.record.request_id, wants_problem);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -120,7 +123,7 @@ impl Gateway {
 
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         peer: &Peer,
         worker: &Worker,
         record: &mut Record,
@@ -133,10 +136,18 @@ impl Gateway {
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
         match self.judge.judge(&request, arrival, record, now).await? {
-            Verdict::Forward { permit, host } => {
-                self.forwarder.forward(permit, request, host, origin, record, (worker.number, &worker.metrics)).await
-            }
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
+            Verdict::Forward { permit, host } => {
+                let captured = capture::begin(&permit, &mut request);
+                let on = (worker.number, &*worker.metrics);
+                let forwarded = self.forwarder.forward(permit, request, host, origin, record, on).await?;
+                match captured {
+                    None => Ok(forwarded),
+                    Some(captured) => {
+                        Box::pin(captured.finish(forwarded, &self.broker, self.login_answer_size, record, now)).await
+                    }
+                }
+            }
             Verdict::Refresh => Box::pin(self.refresh(request, arrival.asker, record, now)).await.map(Forwarded::own),
             Verdict::Revoke { parameter } => {
                 Box::pin(self.revoke(&parameter, request.headers(), arrival.asker, record, now))
@@ -199,7 +210,7 @@ fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
 impl Forwarded {
     /// An answer that no upstream had a part in.
     fn own(response: Response<Body>) -> Self {
-        Forwarded { response, lease: None, tunnel: None }
+        Forwarded { response, lease: None, tunnel: None, said: None }
     }
 }
 

@@ -35,7 +35,7 @@ static NEVER_NOMINATED: [HeaderName; 6] =
 
 /// Cleans requests. Built once from the configuration.
 pub struct Hygiene {
-    /// Identity names, folded.
+    /// Names of our own beside those of [`FORWARDING`], folded.
     folded: Vec<Vec<u8>>,
 }
 
@@ -68,6 +68,12 @@ impl Hygiene {
     pub fn new(identity: &Identity) -> Self {
         let names = identity.names().map(HeaderName::as_str);
         Hygiene { folded: names.chain([OBSERVED]).map(fold).collect() }
+    }
+
+    /// Removes these from requests as well.
+    pub fn and<'n>(mut self, names: impl Iterator<Item = &'n HeaderName>) -> Self {
+        self.folded.extend(names.map(|name| fold(name.as_str())));
+        self
     }
 
     /// Removes what is hop-by-hop, nominated by `Connection`, or the gateway's to say. One pass over the names; requests

@@ -108,6 +108,8 @@ reasons! {
     UpstreamBroken = "upstream_broken", BAD_GATEWAY, "bad_gateway", "the service behind the gateway did not answer properly";
     UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
     UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
+    /// A backend's login, and an answer that no tokens can be put into. It is not let through without them.
+    LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service behind the gateway is busy";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "something is wrong inside the gateway";
 }
@@ -132,7 +134,7 @@ impl Reason {
     /// left of the body must not be taken for a request.
     pub const fn leaves_body_unread(self) -> bool {
         use Reason::*;
-        let answered_by_upstream = matches!(self, UpstreamBroken | UpstreamTimeout);
+        let answered_by_upstream = matches!(self, UpstreamBroken | UpstreamTimeout | LoginCapture);
         let answered_by_store = matches!(
             self,
             GrantMalformed

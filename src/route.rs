@@ -36,6 +36,16 @@ pub struct Route {
     pub drop_token: bool,
     /// `false`: what would be refused for its token goes on, and is only reported.
     pub enforce: bool,
+    /// What its backend's answers mean for tokens.
+    pub capture: Option<Capture>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// `login = true`: an answer that names a subject becomes a token pair.
+    Login,
+    /// `logout = true`: a 2xx ends the caller's family.
+    Logout,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -200,6 +210,7 @@ mod tests {
             origins: Vec::new(),
             drop_token: false,
             enforce: true,
+            capture: None,
         }
     }
 

@@ -21,9 +21,10 @@ use crate::gateway::Gateway;
 use crate::headers::Hygiene;
 use crate::judge::Judge;
 use crate::keyring::{Keyring, Keys};
+use crate::login::LoginHeaders;
 use crate::metrics::Metrics;
 use crate::revocations::Revocations;
-use crate::route::RouteTable;
+use crate::route::{Capture, RouteTable};
 use crate::secret::{self, Secret};
 use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
@@ -74,7 +75,9 @@ impl Foundation {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
         }
-        let hygiene = Arc::new(Hygiene::new(&config.identity));
+        let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
+        let login = captures_logins.then(|| config.login.headers.clone());
+        let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());
         let upstreams = config.upstreams.iter().map(|upstream| {
@@ -100,10 +103,12 @@ impl Foundation {
             keyring: self.keyring.clone(),
             forwarder: Forwarder {
                 upstreams: upstreams.collect::<Result<_, String>>()?,
-                hygiene,
+                hygiene: Arc::new(hygiene),
+                login,
                 body_idle: config.connections.body_idle,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
             },
+            login_answer_size: config.login.answer_size,
             body_idle: config.connections.body_idle,
         })
     }

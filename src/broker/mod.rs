@@ -66,6 +66,19 @@ pub struct TokenPair {
 }
 
 impl TokenPair {
+    /// The login that it belongs to.
+    pub fn token_id(&self) -> TokenId {
+        self.family
+    }
+
+    /// The names of its members, as they are written.
+    pub const fn members(extra_fields: bool) -> &'static [&'static str] {
+        match extra_fields {
+            true => &["success", "accessToken", "refreshToken", "expiresAt", "tokenId", "expiresIn"],
+            false => &["success", "accessToken", "refreshToken", "expiresAt"],
+        }
+    }
+
     /// The admin API says which family it made, whatever the option for clients.
     pub fn show_token_id(&mut self) {
         self.token_id = Some(self.family);

@@ -22,7 +22,7 @@ use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
 use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, forwarding, identity, route, server, upstream};
+use crate::{access_log, admin, forwarding, identity, login, route, server, upstream};
 
 pub use fault::{Fault, Faults, Place};
 
@@ -41,6 +41,7 @@ pub struct Config {
     pub upstreams: Vec<upstream::Settings>,
     pub routes: Vec<route::Route>,
     pub identity: identity::Identity,
+    pub login: login::Settings,
     pub forwarding: forwarding::Forwarding,
     pub access_log: access_log::Settings,
     pub limits: Limits,

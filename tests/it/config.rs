@@ -3,6 +3,7 @@
 mod broken;
 mod files;
 mod keys;
+mod login;
 mod reference;
 mod report;
 mod sections;

@@ -20,6 +20,8 @@ mod house;
 mod idle;
 mod keys;
 mod limits;
+mod login;
+mod logout;
 mod observe;
 mod paths;
 mod refresh;

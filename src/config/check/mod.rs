@@ -12,6 +12,7 @@ mod issuer;
 mod keys;
 mod limits;
 mod listener;
+mod login;
 mod pem;
 mod route;
 mod rules;
@@ -48,6 +49,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let upstreams = upstream::upstreams(root, &timeouts);
     let routes = route::routes(root, &upstreams, &issuers.names);
     let identity = root.table("identity", identity::read);
+    let login = root.table("login", login::read);
     let forwarding = root.table("forwarding", forwarding::read);
     let access_log = root.table("access_log", access_log);
 
@@ -62,6 +64,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         upstreams: upstreams.into_iter().map(|upstream| upstream.value).collect(),
         routes,
         identity,
+        login,
         forwarding,
         access_log,
         limits: limits.others,
