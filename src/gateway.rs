@@ -20,6 +20,7 @@ use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::capture;
 use crate::clock::{Clock, UnixTime};
+use crate::endpoints::{Endpoint, ProtectedResource};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
 use crate::ids::RequestIds;
@@ -27,6 +28,7 @@ use crate::judge::{Arrival, Judge, Verdict};
 use crate::keyring::Keyring;
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
+use crate::oauth;
 use crate::peer::Peer;
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
@@ -38,6 +40,8 @@ pub struct Gateway {
     pub clock: Arc<dyn Clock>,
     pub judge: Judge,
     pub forwarding: Forwarding,
+    /// What RFC 9728 tells clients about the services behind, if it is told.
+    pub resource: Option<ProtectedResource>,
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
@@ -81,7 +85,7 @@ impl Gateway {
         let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
         let Forwarded { response, lease, tunnel, said: _ } = answered.unwrap_or_else(|refusal| {
-            let mut response = respond::reject(&refusal, delivery.record.request_id, wants_problem);
+            let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, wants_problem);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -154,6 +158,9 @@ impl Gateway {
                     .await
                     .map(Forwarded::own)
             }
+            Verdict::Endpoint(endpoint) => {
+                Box::pin(self.endpoint(endpoint, request, arrival.asker, record, now)).await.map(Forwarded::own)
+            }
             Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
         }
     }
@@ -193,6 +200,30 @@ impl Gateway {
         record.caller = Some(caller.token().clone());
         self.broker.revoke(&caller, family, now).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
+    }
+
+    /// One of `[oauth]`
+    async fn endpoint(
+        &self,
+        endpoint: Endpoint,
+        request: Request<Incoming>,
+        asker: Asker<'_>,
+        record: &mut Record,
+        now: UnixTime,
+    ) -> Result<Response<Body>, Reject> {
+        if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.resource) {
+            return Ok(respond::published(resource.document.clone()));
+        }
+        let (head, incoming) = request.into_parts();
+        let content = body::read(Body::incoming(incoming).silent_for_at_most(self.body_idle), BODY_LIMIT).await?;
+        let (broker, authenticator) = (&self.broker, &self.judge.authenticator);
+        let call = oauth::Call { broker, authenticator, asker, headers: &head.headers, now };
+        call.answer(endpoint, &content, record).await
+    }
+
+    /// What `WWW-Authenticate` begins with.
+    fn challenge(&self) -> &HeaderValue {
+        self.resource.as_ref().map_or(&respond::REALM, |resource| &resource.challenge)
     }
 
     /// `GET /.well-known/jwks.json`: public, and the one answer of ours that may be cached.

@@ -87,7 +87,7 @@ impl Foundation {
         Ok(Gateway {
             clock,
             judge: Judge {
-                routes: RouteTable::new(&config.routes),
+                routes: RouteTable::new(&config.routes).with_endpoints(&config.oauth),
                 authenticator: Authenticator {
                     keyring: self.keyring.clone(),
                     revocations: self.revocations.clone(),
@@ -99,6 +99,7 @@ impl Foundation {
                 uri_size: config.connections.uri_size,
             },
             forwarding: config.forwarding.clone(),
+            resource: config.oauth.resource.clone(),
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
             forwarder: Forwarder {

@@ -72,6 +72,7 @@ impl Broker {
         let signing = &self.keyring.keys().signing;
         let access_token = signing.sign(&claims).map_err(|fault| Reject::new(Reason::Internal, fault))?;
         let extra = self.settings.extra_fields;
+        let lifetime = expires.saturating_sub(now.as_secs());
         Ok(TokenPair {
             success: true,
             access_token,
@@ -79,7 +80,9 @@ impl Broker {
             expires_at: if self.settings.expires_at_milliseconds { expires * 1000 } else { expires },
             token_id: extra.then_some(family.id),
             family: family.id,
-            expires_in: extra.then_some(expires.saturating_sub(now.as_secs())),
+            expires_in: extra.then_some(lifetime),
+            lifetime,
+            scope: family.scope.clone(),
         })
     }
 

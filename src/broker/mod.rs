@@ -12,8 +12,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::confirmations::Confirmations;
-use crate::family::Lifetimes;
-use crate::family::refresh_token::Roots;
+use crate::family::refresh_token::{PresentedToken, Roots};
+use crate::family::{Family, Lifetimes};
 use crate::ids::TokenId;
 use crate::keyring::Keyring;
 use crate::reject::{Reason, Reject};
@@ -61,6 +61,11 @@ pub struct TokenPair {
     /// Seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
+    /// The access token's life, in seconds from now.
+    #[serde(skip)]
+    pub lifetime: u64,
+    #[serde(skip)]
+    pub scope: String,
     #[serde(skip)]
     family: TokenId,
 }
@@ -82,6 +87,14 @@ impl TokenPair {
     /// The admin API says which family it made, whatever the option for clients.
     pub fn show_token_id(&mut self) {
         self.token_id = Some(self.family);
+    }
+}
+
+impl Broker {
+    /// The family that a refresh token is of, alive or not: whoever shows a token that was never minted learns nothing.
+    pub async fn family_of(&self, presented: &PresentedToken) -> Result<Option<Family>, Reject> {
+        let family = self.store.family(presented.token_id).await?;
+        Ok(family.filter(|family| presented.is_genuine(family, &self.roots)))
     }
 }
 

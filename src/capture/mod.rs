@@ -20,7 +20,6 @@ use crate::clock::UnixTime;
 use crate::forward::Forwarded;
 use crate::reject::{Reason, Reject};
 use crate::route::Capture;
-use crate::store::RevokedBy;
 use crate::token::VerifiedToken;
 use merge::Object;
 
@@ -156,15 +155,6 @@ async fn logout(
     if !forwarded.response.status().is_success() {
         return Ok(forwarded);
     }
-    let family = caller.family.ok_or_else(|| Reject::new(Reason::Internal, "a token of no family at a logout"))?;
-    let owner = RevokedBy::Owner(caller.subject.clone());
-    match broker.revoke_by(family, owner, Some(&caller.subject), now).await {
-        Ok(()) => Ok(forwarded),
-        // Its access token lives on, and nothing says that it must not.
-        Err(reject) if reject.reason == Reason::TokenNotFound => Err(Reject::new(
-            Reason::StoreUnavailable,
-            "the store does not know the family of a live token: was a backup restored?",
-        )),
-        Err(reject) => Err(reject),
-    }
+    broker.revoke_login_of(caller, now).await?;
+    Ok(forwarded)
 }

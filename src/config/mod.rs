@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use crate::endpoints::Endpoints;
 use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
@@ -42,6 +43,7 @@ pub struct Config {
     pub routes: Vec<route::Route>,
     pub identity: identity::Identity,
     pub login: login::Settings,
+    pub oauth: Endpoints,
     pub forwarding: forwarding::Forwarding,
     pub access_log: access_log::Settings,
     pub limits: Limits,

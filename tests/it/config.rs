@@ -4,6 +4,7 @@ mod broken;
 mod files;
 mod keys;
 mod login;
+mod oauth;
 mod reference;
 mod report;
 mod sections;

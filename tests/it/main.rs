@@ -22,6 +22,7 @@ mod keys;
 mod limits;
 mod login;
 mod logout;
+mod oauth;
 mod observe;
 mod paths;
 mod refresh;

@@ -13,6 +13,7 @@ mod keys;
 mod limits;
 mod listener;
 mod login;
+mod oauth;
 mod pem;
 mod route;
 mod rules;
@@ -50,6 +51,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let routes = route::routes(root, &upstreams, &issuers.names);
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
+    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let forwarding = root.table("forwarding", forwarding::read);
     let access_log = root.table("access_log", access_log);
 
@@ -65,6 +67,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         routes,
         identity,
         login,
+        oauth,
         forwarding,
         access_log,
         limits: limits.others,

@@ -172,7 +172,7 @@ fn capture(table: &mut Table<'_>, access: &mut Access, enforce: bool, issuers: &
 }
 
 /// What is matched is what is forwarded, byte for byte: a route's path has to be what a canonical request path can be.
-fn path(text: &str) -> Result<String, Fault> {
+pub(super) fn path(text: &str) -> Result<String, Fault> {
     let refuse = |message: &str, help: &str| Err(Fault::new(message, "expected a path, as \"/orders/\"").help(help));
     if !text.starts_with('/') {
         return refuse("the path does not begin with `/`", &format!("write \"/{}\"", text.trim_start_matches("./")));
