@@ -48,7 +48,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
-    let routes = route::routes(root, &upstreams, &issuers.names);
+    let routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
