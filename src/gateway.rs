@@ -142,7 +142,7 @@ impl Gateway {
         match self.judge.judge(&request, arrival, record, now).await? {
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
             Verdict::Forward { permit, host } => {
-                let captured = capture::begin(&permit, &mut request);
+                let captured = capture::begin(&permit, &mut request, &self.broker.throttle, origin.address, now)?;
                 let on = (worker.number, &*worker.metrics);
                 let forwarded = self.forwarder.forward(permit, request, host, origin, record, on).await?;
                 match captured {
@@ -152,17 +152,32 @@ impl Gateway {
                     }
                 }
             }
-            Verdict::Refresh => Box::pin(self.refresh(request, arrival.asker, record, now)).await.map(Forwarded::own),
+            Verdict::Refresh => {
+                let call = self.refresh(request, arrival.asker, record, now);
+                Box::pin(self.counted(call, origin.address, now)).await
+            }
             Verdict::Revoke { parameter } => {
-                Box::pin(self.revoke(&parameter, request.headers(), arrival.asker, record, now))
-                    .await
-                    .map(Forwarded::own)
+                let call = self.revoke(&parameter, request.headers(), arrival.asker, record, now);
+                Box::pin(self.counted(call, origin.address, now)).await
             }
             Verdict::Endpoint(endpoint) => {
                 Box::pin(self.endpoint(endpoint, request, arrival.asker, record, now)).await.map(Forwarded::own)
             }
             Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
         }
+    }
+
+    /// A call on tokens, counted for the address that it comes from.
+    async fn counted(
+        &self,
+        call: impl Future<Output = Result<Response<Body>, Reject>>,
+        address: IpAddr,
+        now: UnixTime,
+    ) -> Result<Forwarded, Reject> {
+        self.broker.throttle.call(address, now)?;
+        let answer = call.await;
+        self.broker.throttle.answered(&answer, address, now);
+        answer.map(Forwarded::own)
     }
 
     /// `POST /user/refresh`
@@ -214,11 +229,19 @@ impl Gateway {
         if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.resource) {
             return Ok(respond::published(resource.document.clone()));
         }
+        let throttle = &self.broker.throttle;
+        // Services that introspect ask for all of their clients, and show a token of their own.
+        if endpoint != Endpoint::Introspect {
+            throttle.guess(asker.address, now)?;
+            throttle.call(asker.address, now)?;
+        }
         let (head, incoming) = request.into_parts();
         let content = body::read(Body::incoming(incoming).silent_for_at_most(self.body_idle), BODY_LIMIT).await?;
         let (broker, authenticator) = (&self.broker, &self.judge.authenticator);
         let call = oauth::Call { broker, authenticator, asker, headers: &head.headers, now };
-        call.answer(endpoint, &content, record).await
+        let answer = call.answer(endpoint, &content, record).await;
+        throttle.answered(&answer, asker.address, now);
+        answer
     }
 
     /// What `WWW-Authenticate` begins with.

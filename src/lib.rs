@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `login`, `rules` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `login`, `rules`, `throttle` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -120,6 +120,7 @@ pub mod socket;
 pub mod store;
 pub mod story;
 pub mod target;
+pub mod throttle;
 pub mod tls;
 pub mod token;
 pub mod tunnel;

@@ -107,6 +107,10 @@ reasons! {
 
     // Load, and what stands behind.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// `[throttle]`: for one login, from one address, in vain from one address.
+    FamilyLimited = "family_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    AddressLimited = "address_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    FailuresLimited = "failures_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token store is not available";
     KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "no keys are available to check the token";
     UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the service behind the gateway cannot be reached";
@@ -151,6 +155,7 @@ impl Reason {
                 | GrantMismatch
                 | GrantAhead
                 | RefreshConflict
+                | FamilyLimited
                 | StoreUnavailable
         );
         let read_before =

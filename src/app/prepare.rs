@@ -28,6 +28,7 @@ use crate::route::{Capture, RouteTable};
 use crate::secret::{self, Secret};
 use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
+use crate::throttle::Throttle;
 use crate::token::replacement::Terms;
 use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::verify::TrustedIssuer;
@@ -66,6 +67,7 @@ impl Foundation {
             roots,
             keyring: keyring.clone(),
             confirmations: confirmations.clone(),
+            throttle: Arc::new(Throttle::new(&config.throttle)),
         });
         let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
         let longest_life = longest_life(config);

@@ -55,6 +55,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("admin", current.admin != next.admin),
         ("store", current.store != next.store),
         ("tokens", current.tokens != next.tokens),
+        ("throttle", current.throttle != next.throttle),
         ("access_log", current.access_log != next.access_log),
         ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
     ];

@@ -18,6 +18,7 @@ use crate::ids::TokenId;
 use crate::keyring::Keyring;
 use crate::reject::{Reason, Reject};
 use crate::store::{Store, StoreError};
+use crate::throttle::Throttle;
 
 /// Bodies of the calls that the gateway answers itself are at most so long.
 pub const BODY_LIMIT: u64 = 8 * 1024;
@@ -45,6 +46,7 @@ pub struct Broker {
     pub roots: Arc<Roots>,
     pub keyring: Arc<Keyring>,
     pub confirmations: Arc<Confirmations>,
+    pub throttle: Arc<Throttle>,
 }
 
 /// The answer of a refresh: the four fields of the interface document, and two more by option.

@@ -12,6 +12,7 @@ use crate::family::Family;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::rotation::{Rotation, rotate};
 use crate::ids::TokenId;
+use crate::reject::Reason::{GrantForged, GrantMismatch, GrantUnknown};
 use crate::reject::{Reason, Reject};
 use crate::token::{VerifiedToken, json};
 
@@ -83,6 +84,8 @@ impl Broker {
     }
 
     async fn rotate(&self, presented: PresentedToken, holder: Holder, now: UnixTime) -> Result<Rotation, Reject> {
+        let token_id = presented.token_id;
+        self.throttle.refresh(token_id, now)?;
         // A confirmation on its way counts: it is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.confirmations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
@@ -92,7 +95,12 @@ impl Broker {
             Some(family) if !holder.may_hold(family) => Rotation::Refused(Reason::GrantMismatch),
             _ => rotate(family, watermark, presented, &roots, &lifetimes, now),
         };
-        Ok(self.store.rotate(presented, Box::new(decide)).await?)
+        let rotation = self.store.rotate(presented, Box::new(decide)).await?;
+        // Whoever knows no more than the name of a login must not use up its refreshes.
+        if !matches!(rotation, Rotation::Refused(GrantUnknown | GrantForged | GrantMismatch)) {
+            self.throttle.refreshed(token_id, now);
+        }
+        Ok(rotation)
     }
 
     fn answer(&self, rotation: Rotation, token_id: TokenId, now: UnixTime) -> Result<TokenPair, Reject> {

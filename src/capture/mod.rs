@@ -7,6 +7,7 @@
 
 mod merge;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::response::Parts;
@@ -20,6 +21,7 @@ use crate::clock::UnixTime;
 use crate::forward::Forwarded;
 use crate::reject::{Reason, Reject};
 use crate::route::Capture;
+use crate::throttle::Throttle;
 use crate::token::VerifiedToken;
 use merge::Object;
 
@@ -27,11 +29,23 @@ use merge::Object;
 pub struct Captured {
     capture: Capture,
     caller: Option<Arc<VerifiedToken>>,
+    /// Of the client.
+    address: IpAddr,
 }
 
 /// `None` for any other route. The request is prepared: what comes back must be one whole answer that can be read.
-pub fn begin<B>(permit: &Permit, request: &mut Request<B>) -> Option<Captured> {
-    let capture = permit.route().capture?;
+pub fn begin<B>(
+    permit: &Permit,
+    request: &mut Request<B>,
+    throttle: &Throttle,
+    address: IpAddr,
+    now: UnixTime,
+) -> Result<Option<Captured>, Reject> {
+    let Some(capture) = permit.route().capture else { return Ok(None) };
+    if capture == Capture::Login {
+        throttle.guess(address, now)?;
+        throttle.call(address, now)?;
+    }
     let headers = request.headers_mut();
     // A tunnel is no answer.
     headers.remove(header::UPGRADE);
@@ -39,7 +53,7 @@ pub fn begin<B>(permit: &Permit, request: &mut Request<B>) -> Option<Captured> {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.remove(header::RANGE);
     }
-    Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()) })
+    Ok(Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()), address }))
 }
 
 impl Captured {
@@ -53,7 +67,13 @@ impl Captured {
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
         match (self.capture, self.caller) {
-            (Capture::Login, _) => login(forwarded, broker, answer_size, record, now).await,
+            (Capture::Login, _) => {
+                // A password that was wrong, or guessed.
+                if forwarded.response.status().is_client_error() {
+                    broker.throttle.failed(self.address, now);
+                }
+                login(forwarded, broker, answer_size, record, now).await
+            }
             (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, now).await,
             // A preflight: nobody's.
             (Capture::Logout, None) => Ok(forwarded),

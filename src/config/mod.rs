@@ -23,7 +23,7 @@ use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
 use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, forwarding, identity, login, route, server, upstream};
+use crate::{access_log, admin, forwarding, identity, login, route, server, throttle, upstream};
 
 pub use fault::{Fault, Faults, Place};
 
@@ -47,6 +47,7 @@ pub struct Config {
     pub forwarding: forwarding::Forwarding,
     pub access_log: access_log::Settings,
     pub limits: Limits,
+    pub throttle: throttle::Settings,
 }
 
 /// `[store]`.

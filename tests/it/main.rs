@@ -38,6 +38,7 @@ mod source;
 mod store;
 mod store_failure;
 mod support;
+mod throttle;
 mod tls;
 mod token_places;
 mod upstream_failures;

@@ -17,6 +17,7 @@ mod oauth;
 mod pem;
 mod route;
 mod rules;
+mod throttle;
 mod token;
 mod tokens;
 mod upstream;
@@ -71,6 +72,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         forwarding,
         access_log,
         limits: limits.others,
+        throttle: root.table("throttle", throttle::read),
     }
 }
 
