@@ -126,7 +126,7 @@ impl Forwarder {
         }
         // Thirty-two hexadecimal digits are always a header value.
         if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
-            headers.insert(HeaderName::from_static("x-request-id"), id);
+            headers.insert(headers::X_REQUEST_ID, id);
         }
         // It was for us: the body is asked for when the upstream takes it.
         headers.remove(header::EXPECT);

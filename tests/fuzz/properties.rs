@@ -3,6 +3,7 @@
 //! Searched by a fuzzer, by hand, with `cargo install cargo-fuzz` and a nightly compiler:
 //!
 //! ```sh
+//! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite comes to the linker twice
 //! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or path, headers, config
 //! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # keeps the corpus small
 //! ```
