@@ -85,7 +85,12 @@ impl Hygiene {
 
     /// Removes these from requests as well.
     pub fn and<'n>(mut self, names: impl Iterator<Item = &'n HeaderName>) -> Self {
-        self.folded.extend(names.map(|name| fold(name.as_str())));
+        for name in names.map(|name| fold(name.as_str())) {
+            if let Some(first) = name.first() {
+                self.beginnings[usize::from(*first)] = true;
+            }
+            self.folded.push(name);
+        }
         self
     }
 

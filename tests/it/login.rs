@@ -354,17 +354,19 @@ async fn the_backend_is_asked_for_one_whole_plain_answer() {
 
 #[tokio::test]
 async fn names_and_size_are_the_operators_to_choose() {
-    let head = format!("{JSON}x-who: alice\r\nx-bearward-scope: kept\r\nx-bearward-subject: mallory\r\n");
+    let head = format!("{JSON}who-is: alice\r\nx-bearward-scope: kept\r\nx-bearward-subject: mallory\r\n");
     let body = format!("{{\"a\":\"{}\"}}", "x".repeat(100 << 10));
-    let (upstream, _) = backend(told("200 OK", &head, &body).replace("x-bearward", "x-other"));
+    let (upstream, heads) = backend(told("200 OK", &head, &body).replace("x-bearward", "x-other"));
     let gateway = gateway(
         upstream.address,
-        "[login]\nsubject = \"X-Who\"\nscope = \"\"\nclaims = \"\"\nanswer_size = \"101KiB\"",
+        "[login]\nsubject = \"Who-Is\"\nscope = \"\"\nclaims = \"\"\nanswer_size = \"101KiB\"",
     );
     let answer = log_in(&gateway).await;
     let claims = claims_of(&Pair::of(&answer.json()).access);
     assert_eq!((&claims["sub"], claims.get("scope")), (&json!("alice"), None));
-    assert_eq!((answer.header("x-who"), answer.header("x-other-scope")), (None, Some("kept")));
+    assert_eq!((answer.header("who-is"), answer.header("x-other-scope")), (None, Some("kept")));
+    gateway.client().header("who_is", "mallory").get("/public/").await;
+    assert!(!heads.lock().expect("unpoisoned")[1].contains("mallory"), "whatever letter it begins with");
 }
 
 #[tokio::test]
