@@ -5,8 +5,9 @@ mod metadata;
 mod revoke;
 mod token;
 
+use bearward::app::explain::{Explainer, Outcome};
 use bytes::Bytes;
-use http::Method;
+use http::{Method, Request};
 
 use crate::support::{Answer, Client, Gateway, Upstream};
 
@@ -47,6 +48,19 @@ async fn each_is_off_unless_it_is_configured() {
     let pair = gateway.issue("alice", "").await;
     assert_eq!(gateway.client().bearer(&pair.access).get("/oauth/token").await.status, 200, "it is the backend's");
     assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn explain_says_that_the_gateway_answers_them_itself() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream);
+    let explainer = Explainer::prepare(&gateway.config(), gateway.clock.clone()).await.expect("it can explain");
+    for (path, says) in [("/oauth/token", "exchanged"), ("/oauth/revoke", "revoked"), ("/oauth/introspect", "introspected")] {
+        let request = Request::post(path).header("host", "gateway.test").body(()).expect("a request");
+        let explanation = explainer.explain(&request, false).await;
+        let Outcome::Own(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
+        assert!(what.contains(says), "{what}");
+    }
 }
 
 #[tokio::test]
