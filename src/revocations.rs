@@ -136,9 +136,15 @@ impl Revocations {
         // `contains_key`, not `get`: it records nothing and never does maintenance in the caller.
         keys.family.is_some_and(|family| self.entries.contains_key(&family))
             || self.is_token_revoked(keys)
-            || keys.issued_at.as_millis() <= self.everything.load(Ordering::Acquire)
+            || self.is_before_everything(keys.issued_at)
             || (self.subjects.contains_key(&keys.subject)
                 && self.subjects.get(&keys.subject).is_some_and(|mark| keys.issued_at <= mark.not_after))
+    }
+
+    /// A token that does not say when it was issued counts as issued in 1970: any watermark voids it, but none does not.
+    fn is_before_everything(&self, issued_at: UnixTime) -> bool {
+        let mark = self.everything.load(Ordering::Acquire);
+        mark > 0 && issued_at.as_millis() <= mark
     }
 
     /// Is this one token void, whatever its family and subject?
@@ -169,5 +175,69 @@ impl Revocations {
 impl Default for Revocations {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
+    const MILLI: Duration = Duration::from_millis(1);
+    const HOUR: Duration = Duration::from_hours(1);
+
+    /// A token of alice's, with the `jti` 1, issued at this time.
+    fn issued(at: UnixTime) -> RevocationKeys {
+        RevocationKeys {
+            family: Some(7),
+            token: Some(name(b"jti", "a", "1")),
+            subject: name(b"sub", "a", "alice"),
+            issued_at: at,
+        }
+    }
+
+    fn revoked(what: &Revoked, until: UnixTime) -> Revocations {
+        let revocations = Revocations::new();
+        revocations.enforce(&Revocation { sequence: 1, what: what.clone(), at: NOW, until }, NOW);
+        revocations
+    }
+
+    #[test]
+    fn a_watermark_voids_what_was_issued_up_to_its_instant() {
+        let subject = Revoked::Subject { issuer: "a".into(), subject: "alice".into(), not_after: NOW };
+        for what in [subject, Revoked::Everything { not_after: NOW }] {
+            let revocations = revoked(&what, NOW + HOUR);
+            for (at, void) in [(NOW - MILLI, true), (NOW, true), (NOW + MILLI, false)] {
+                assert_eq!(revocations.is_revoked(&issued(at)), void, "{what:?}, issued at {at}");
+            }
+            let lower = match what {
+                Revoked::Subject { issuer, subject, .. } => Revoked::Subject { issuer, subject, not_after: NOW - HOUR },
+                _ => Revoked::Everything { not_after: NOW - HOUR },
+            };
+            revocations.enforce(&Revocation { sequence: 2, what: lower, at: NOW, until: NOW + HOUR }, NOW);
+            assert!(revocations.is_revoked(&issued(NOW)), "a watermark only rises");
+        }
+    }
+
+    #[test]
+    fn a_token_that_does_not_say_when_it_was_issued_is_void_by_any_watermark_and_only_then() {
+        let keys = issued(UnixTime::default());
+        assert!(!Revocations::new().is_revoked(&keys));
+        assert!(revoked(&Revoked::Everything { not_after: UnixTime::from_millis(1) }, NOW).is_revoked(&keys));
+        let subject = Revoked::Subject { issuer: "a".into(), subject: "alice".into(), not_after: UnixTime::default() };
+        assert!(revoked(&subject, NOW + HOUR).is_revoked(&keys));
+    }
+
+    /// From `until` on there is no token left that it could concern: each is refused for its time from that instant.
+    #[test]
+    fn a_revocation_is_held_until_its_last_token_ends() {
+        for what in [
+            Revoked::Family(TokenId::from_bytes(7_u128.to_be_bytes())),
+            Revoked::Token { issuer: "a".into(), jti: "1".into() },
+            Revoked::Subject { issuer: "a".into(), subject: "alice".into(), not_after: NOW },
+        ] {
+            assert!(revoked(&what, NOW + HOUR).is_revoked(&issued(NOW)), "{what:?}");
+            assert!(!revoked(&what, NOW).is_revoked(&issued(NOW)), "{what:?}");
+        }
     }
 }

@@ -55,7 +55,9 @@ async fn explain_says_that_the_gateway_answers_them_itself() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
     let explainer = Explainer::prepare(&gateway.config(), gateway.clock.clone()).await.expect("it can explain");
-    for (path, says) in [("/oauth/token", "exchanged"), ("/oauth/revoke", "revoked"), ("/oauth/introspect", "introspected")] {
+    for (path, says) in
+        [("/oauth/token", "exchanged"), ("/oauth/revoke", "revoked"), ("/oauth/introspect", "introspected")]
+    {
         let request = Request::post(path).header("host", "gateway.test").body(()).expect("a request");
         let explanation = explainer.explain(&request, false).await;
         let Outcome::Own(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
