@@ -182,6 +182,19 @@ async fn without_the_header_the_answer_goes_through_untouched() {
     }
 }
 
+#[tokio::test]
+async fn answers_without_a_body_go_through_as_well() {
+    for (status, method) in
+        [("204 No Content", Method::POST), ("304 Not Modified", Method::GET), ("200 OK", Method::HEAD)]
+    {
+        let (upstream, _) = backend(format!("HTTP/1.1 {status}\r\n{JSON}etag: \"1\"\r\n\r\n"));
+        let gateway = gateway(upstream.address, "");
+        let answer = gateway.client().send(method, "/login", "".into()).await;
+        assert!(status.starts_with(answer.status.as_str()), "{answer:?}");
+        assert_eq!((answer.header("etag"), answer.body.len()), (Some("\"1\""), 0));
+    }
+}
+
 /// What must not come through with the word `bare` in it: status line, head, body.
 fn unfit() -> Vec<(&'static str, String)> {
     let told = |status, head: &str, body: &str| told(status, &format!("{head}{ALICE}"), body);
