@@ -41,7 +41,7 @@ static NEVER_NOMINATED: [HeaderName; 6] =
 
 /// Cleans requests. Built once from the configuration.
 pub struct Hygiene {
-    /// Identity names, folded.
+    /// Names of our own beside those of [`FORWARDING`], folded.
     folded: Vec<Vec<u8>>,
     /// Does a name that must go begin with this byte, folded? Most names do not, and need no further look.
     beginnings: [bool; 256],
@@ -81,6 +81,17 @@ impl Hygiene {
             beginnings[usize::from(*first)] = true;
         }
         Hygiene { folded, beginnings }
+    }
+
+    /// Removes these from requests as well.
+    pub fn and<'n>(mut self, names: impl Iterator<Item = &'n HeaderName>) -> Self {
+        for name in names.map(|name| fold(name.as_str())) {
+            if let Some(first) = name.first() {
+                self.beginnings[usize::from(*first)] = true;
+            }
+            self.folded.push(name);
+        }
+        self
     }
 
     /// Removes what is hop-by-hop, nominated by `Connection`, or the gateway's to say. One pass over the names; requests

@@ -11,6 +11,7 @@ use crate::family::refresh_token::PresentedToken;
 use crate::ids::TokenId;
 use crate::reject::{Reason, Reject};
 use crate::store::{RevokeOutcome, RevokedBy};
+use crate::token::VerifiedToken;
 
 /// Lets its holder end anybody's family.
 pub const REVOKE_SCOPE: &str = "token:revoke";
@@ -31,6 +32,31 @@ impl Broker {
             false => RevokedBy::Owner(token.subject.clone()),
         };
         self.revoke_by(family, by, Some(&token.subject), now).await
+    }
+
+    /// Ends the login that a live token of ours belongs to, for its owner. Its family exists, or the store has lost it: then the
+    /// token lives on, and that is no success.
+    pub async fn revoke_login_of(&self, token: &VerifiedToken, now: UnixTime) -> Result<(), Reject> {
+        let family = token.family.ok_or_else(|| Reject::new(Reason::Internal, "a token of ours without a family"))?;
+        let owner = RevokedBy::Owner(token.subject.clone());
+        self.revoke_by(family, owner, Some(&token.subject), now).await.map_err(|reject| match reject.reason {
+            Reason::TokenNotFound => {
+                let lost = "the store does not know the family of a live token: was a backup restored?";
+                Reject::new(Reason::StoreUnavailable, lost)
+            }
+            _ => reject,
+        })
+    }
+
+    /// Ends the login that a refresh token is of, also a spent one. Nothing happens if it is of none.
+    pub async fn revoke_presented(&self, presented: &PresentedToken, now: UnixTime) -> Result<(), Reject> {
+        let Some(family) = self.family_of(presented).await? else { return Ok(()) };
+        let owner = RevokedBy::Owner(family.subject.clone());
+        match self.revoke_by(family.id, owner, Some(&family.subject), now).await {
+            // Swept in between.
+            Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
+            revoked => revoked,
+        }
     }
 
     /// `who`: the subject that asked, for the audit; `None` for the admin listener, which knows no subjects.

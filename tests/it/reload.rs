@@ -49,6 +49,29 @@ async fn whose_word_about_the_client_is_taken_changes_for_the_next_request() {
 }
 
 #[tokio::test]
+async fn logins_and_endpoints_come_and_go_and_a_throttle_takes_a_restart() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let client = gateway.client().bearer(&pair.access);
+    let more = "[[route]]\npath = \"/status/\"\nlogout = true\n[[route]]\npath = \"/in\"\npublic = true\nlogin = true\n\
+                [oauth]\nrevoke = \"/revoke\"\nresource = \"https://api.example\"\n";
+    let text = Gateway::text(&upstream.address.to_string(), more);
+    assert!(reload(&gateway, &text).is_empty());
+    client.post("/revoke", &serde_json::json!({})).await.refused(400, "invalid_request");
+    let challenge = gateway.client().get("/status/200").await;
+    assert!(challenge.header("www-authenticate").is_some_and(|text| text.contains("resource_metadata=")));
+    client.clone().header("x-bearward-subject", "mallory").get("/in").await;
+    assert_eq!(upstream.only().header("x-bearward-subject"), None);
+    assert_eq!(client.get("/status/200").await.status, 200);
+    client.get("/status/200").await.refused(401, "invalid_token");
+
+    assert_eq!(reload(&gateway, &text.replace("calls = 0", "calls = 1")), ["throttle"]);
+    assert!(reload(&gateway, gateway.configuration()).is_empty());
+    client.post("/revoke", &serde_json::json!({})).await.refused(401, "invalid_token");
+}
+
+#[tokio::test]
 async fn a_request_under_way_ends_as_it_began() {
     let (old, new) = (Upstream::start(), Upstream::start());
     let gateway = Gateway::start(&old);
