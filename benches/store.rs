@@ -40,7 +40,11 @@ fn store(c: &mut Criterion) {
 
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     let path = folder.path().join("bearward.db");
-    let settings = Settings { issuer: "https://gateway.example".into(), longest_life: LIFETIMES.access };
+    let settings = Settings {
+        issuer: "https://gateway.example".into(),
+        longest_life: LIFETIMES.access,
+        longest_family: LIFETIMES.absolute,
+    };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path, settings, Arc::new(|_| {})).expect("the store opens"));
     let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
     for callers in [1, 64] {
@@ -120,6 +124,7 @@ fn family(now: UnixTime) -> Family {
         salt: secret::random(),
         generation: 1,
         root: 1,
+        address: None,
         idle: None,
         rotated_at: now,
         confirmed: 0,

@@ -8,7 +8,7 @@
 //! epoch moves: with nothing revoked, a known token costs one atomic load here. A revocation is in the set before the epoch
 //! moves, and the epoch is read before the look-up, so a look-up can be too fresh for its epoch, never too old.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
@@ -27,6 +27,7 @@ pub struct RevocationKeys {
     family: Option<u128>,
     token: Option<u128>,
     subject: u128,
+    issuer: u128,
     issued_at: UnixTime,
 }
 
@@ -36,6 +37,7 @@ impl RevocationKeys {
             family: token.family.map(TokenId::as_u128),
             token: token.jti.as_ref().map(|jti| name(b"jti", &token.issuer, jti)),
             subject: name(b"sub", &token.issuer, &token.subject),
+            issuer: name(b"iss", &token.issuer, ""),
             issued_at: token.issued_at,
         }
     }
@@ -67,7 +69,7 @@ impl<V: Copy + Into<Life>> Expiry<u128, V> for ByLife {
     }
 }
 
-/// Tokens of a subject issued at or before `not_after` are void.
+/// Tokens of a subject or an issuer, issued at or before `not_after` are void.
 #[derive(Clone, Copy)]
 struct Watermark {
     not_after: UnixTime,
@@ -82,7 +84,10 @@ impl From<Watermark> for Life {
 
 pub struct Revocations {
     entries: Cache<u128, Life, RandomState>,
-    subjects: Cache<u128, Watermark, RandomState>,
+    /// Of subjects and of whole issuers.
+    watermarks: Cache<u128, Watermark, RandomState>,
+    /// Some issuer has one: rare enough that the look-up is saved until it happens.
+    issuer_marked: AtomicBool,
     /// Everything issued at or before this is void. Milliseconds; 0 for nothing.
     everything: AtomicU64,
     epoch: AtomicU64,
@@ -94,7 +99,8 @@ impl Revocations {
     pub fn new() -> Self {
         Revocations {
             entries: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
-            subjects: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
+            watermarks: Cache::builder().expire_after(ByLife).build_with_hasher(RandomState::default()),
+            issuer_marked: AtomicBool::new(false),
             everything: AtomicU64::new(0),
             epoch: AtomicU64::new(1),
             sequence: AtomicU64::new(0),
@@ -110,6 +116,10 @@ impl Revocations {
             Revoked::Subject { issuer, subject, not_after } => {
                 self.raise(name(b"sub", issuer, subject), *not_after, life)
             }
+            Revoked::Issuer { issuer, not_after } => {
+                self.raise(name(b"iss", issuer, ""), *not_after, life);
+                self.issuer_marked.store(true, Ordering::Release);
+            }
             Revoked::Everything { not_after } => {
                 self.everything.fetch_max(not_after.as_millis(), Ordering::AcqRel);
             }
@@ -120,10 +130,10 @@ impl Revocations {
     }
 
     /// A watermark only rises: an older one that arrives late must not bring tokens back.
-    fn raise(&self, subject: u128, not_after: UnixTime, life: Life) {
-        let known = self.subjects.get(&subject).map(|mark| mark.not_after);
+    fn raise(&self, whose: u128, not_after: UnixTime, life: Life) {
+        let known = self.watermarks.get(&whose).map(|mark| mark.not_after);
         let not_after = known.map_or(not_after, |known| known.max(not_after));
-        self.subjects.insert(subject, Watermark { not_after, life });
+        self.watermarks.insert(whose, Watermark { not_after, life });
     }
 
     /// Moves with each revocation and with nothing else.
@@ -137,8 +147,13 @@ impl Revocations {
         keys.family.is_some_and(|family| self.entries.contains_key(&family))
             || self.is_token_revoked(keys)
             || keys.issued_at.as_millis() <= self.everything.load(Ordering::Acquire)
-            || (self.subjects.contains_key(&keys.subject)
-                && self.subjects.get(&keys.subject).is_some_and(|mark| keys.issued_at <= mark.not_after))
+            || self.is_before_watermark(keys.subject, keys.issued_at)
+            || (self.issuer_marked.load(Ordering::Acquire) && self.is_before_watermark(keys.issuer, keys.issued_at))
+    }
+
+    fn is_before_watermark(&self, whose: u128, issued_at: UnixTime) -> bool {
+        self.watermarks.contains_key(&whose)
+            && self.watermarks.get(&whose).is_some_and(|mark| issued_at <= mark.not_after)
     }
 
     /// Is this one token void, whatever its family and subject?
@@ -149,12 +164,12 @@ impl Revocations {
     /// Lets go of what has expired. moka does this only when somebody calls it.
     pub fn tidy(&self) {
         self.entries.run_pending_tasks();
-        self.subjects.run_pending_tasks();
+        self.watermarks.run_pending_tasks();
     }
 
     /// Entries and watermarks held, expired ones included until [`Revocations::tidy`].
     pub fn len(&self) -> u64 {
-        self.entries.entry_count() + self.subjects.entry_count()
+        self.entries.entry_count() + self.watermarks.entry_count()
     }
 
     pub fn is_empty(&self) -> bool {

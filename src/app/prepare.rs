@@ -148,8 +148,11 @@ fn broker_settings(config: &Config) -> broker::Settings {
 const CLOCK_STEP: Duration = Duration::from_mins(5);
 
 fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
-    let settings =
-        sqlite::Settings { issuer: config.tokens.issuer.clone(), longest_life: longest_life(config) + CLOCK_STEP };
+    let settings = sqlite::Settings {
+        issuer: config.tokens.issuer.clone(),
+        longest_life: longest_life(config) + CLOCK_STEP,
+        longest_family: config.tokens.lifetimes.absolute + CLOCK_STEP,
+    };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
     SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())
 }

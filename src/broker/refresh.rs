@@ -4,9 +4,12 @@
 //! store transaction that decides by the rotation table (`family::rotation`). Nothing touches the store that has not passed
 //! a signature; a stolen refresh token alone is not enough.
 
+use std::net::IpAddr;
+
 use http::{HeaderMap, header};
 
 use super::{Broker, TokenPair};
+use crate::audit::Occasion;
 use crate::clock::UnixTime;
 use crate::family::Family;
 use crate::family::refresh_token::PresentedToken;
@@ -39,7 +42,7 @@ impl Broker {
         &self,
         request: RefreshRequest,
         bearer: &VerifiedToken,
-        now: UnixTime,
+        occasion: Occasion,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
         let token_id = presented.token_id;
@@ -48,11 +51,11 @@ impl Broker {
             tracing::warn!(target: "audit", event = "refresh.binding_mismatch", %token_id, subject = bearer.subject);
             return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
         }
-        let rotation = self.rotate(presented, bearer.subject.clone(), now).await?;
-        self.answer(rotation, token_id, now)
+        let rotation = self.rotate(presented, bearer.subject.clone(), occasion).await?;
+        self.answer(rotation, token_id, occasion.at)
     }
 
-    async fn rotate(&self, presented: PresentedToken, subject: String, now: UnixTime) -> Result<Rotation, Reject> {
+    async fn rotate(&self, presented: PresentedToken, subject: String, occasion: Occasion) -> Result<Rotation, Reject> {
         // A confirmation on its way counts: it is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.confirmations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
@@ -60,7 +63,7 @@ impl Broker {
         let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
             Some(family) if family.subject != subject => Rotation::Refused(Reason::GrantMismatch),
-            _ => rotate(family, watermark, presented, &roots, &lifetimes, now),
+            _ => used_from(occasion.client, rotate(family, watermark, presented, &roots, &lifetimes, occasion.at)),
         };
         Ok(self.store.rotate(presented, Box::new(decide)).await?)
     }
@@ -86,6 +89,14 @@ impl Broker {
         };
         tracing::info!(target: "audit", event, %token_id, subject = family.subject, generation = family.generation);
         self.pair(&family, now)
+    }
+}
+
+/// Where the family was used last is where its new generation goes.
+fn used_from(client: Option<IpAddr>, rotation: Rotation) -> Rotation {
+    match rotation {
+        Rotation::Rotated(family) => Rotation::Rotated(Family { address: client.or(family.address), ..family }),
+        other => other,
     }
 }
 

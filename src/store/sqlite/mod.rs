@@ -24,7 +24,7 @@ mod tests;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 use crate::clock::UnixTime;
 use crate::family::Family;
@@ -45,6 +45,9 @@ pub struct Settings {
     /// expiry is granted. Revocations are remembered so long. The store keeps the largest that it was ever given:
     /// tokens from before the setting was lowered live on, and have to stay revocable.
     pub longest_life: Duration,
+    /// The longest that a family can live, `tokens.refresh_absolute`: so long is one of our own access tokens good for a
+    /// refresh. The largest is kept as well.
+    pub longest_family: Duration,
 }
 
 /// The embedded store. Dropping it finishes what is under way and closes the file, which can take as long as the disk
@@ -63,8 +66,12 @@ impl SqliteStore {
     /// the disk, the rights or the file system do not permit safe commits. The file is then as it was.
     pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: Enforce) -> Result<Self, StoreError> {
         let opened = file::open(path.as_ref())?;
-        let longest_life = longest_life_ever(&opened.connection, settings.longest_life)?;
-        let terms = Terms { issuer: settings.issuer, longest_life };
+        let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
+        let terms = Terms {
+            issuer: settings.issuer,
+            longest_life: longest_ever("longest_life", settings.longest_life)?,
+            longest_family: longest_ever("longest_family", settings.longest_family)?,
+        };
         Ok(SqliteStore { writer: Writer::start(opened, terms, enforce)? })
     }
 }
@@ -79,10 +86,10 @@ pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, Sto
 }
 
 /// Notes the configured life if it is a new maximum; answers the maximum.
-fn longest_life_ever(connection: &Connection, configured: Duration) -> Result<Duration, StoreError> {
-    let sql = "update meta set value = ?1 where name = 'longest_life' and value < ?1";
-    connection.execute(sql, [rows::millis(configured)])?;
-    let ever: i64 = connection.query_row("select value from meta where name = 'longest_life'", [], |row| row.get(0))?;
+fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Result<Duration, StoreError> {
+    let sql = "update meta set value = ?2 where name = ?1 and value < ?2";
+    connection.execute(sql, params![name, rows::millis(configured)])?;
+    let ever: i64 = connection.query_row("select value from meta where name = ?1", [name], |row| row.get(0))?;
     Ok(Duration::from_millis(ever.unsigned_abs()))
 }
 

@@ -19,8 +19,10 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, now: UnixTime) -> Re
         Revoked::Subject { issuer, subject, not_after } if *issuer == batch.terms.issuer => {
             raise_watermark(batch, subject, *not_after, until)?;
         }
+        // All families are of our own issuer.
+        Revoked::Issuer { issuer, not_after } if *issuer == batch.terms.issuer => batch.raise_watermark(*not_after)?,
         Revoked::Everything { not_after } => batch.raise_watermark(*not_after)?,
-        Revoked::Subject { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
+        Revoked::Subject { .. } | Revoked::Issuer { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
     }
     Ok(sequence)
 }

@@ -28,7 +28,11 @@ fn home() -> Home {
         assert_ne!(revocation.what, token("unenforceable"));
         seen.lock().expect("not poisoned").push(revocation.clone());
     });
-    let settings = Settings { issuer: "https://gateway.example".into(), longest_life: Duration::from_secs(900) };
+    let settings = Settings {
+        issuer: "https://gateway.example".into(),
+        longest_life: Duration::from_secs(900),
+        longest_family: Duration::from_secs(86_400),
+    };
     let store = SqliteStore::open(folder.path().join("bearward.db"), settings, enforce).expect("opens");
     Home { store, enforced, _folder: folder }
 }
@@ -74,6 +78,7 @@ fn family(subject: &str) -> Family {
         confirmed: 2,
         created_at: NOW,
         last_used_at: NOW,
+        address: Some("2001:db8::7".parse().expect("an address")),
         idle: Some(Duration::from_millis(3_600_001)),
         idle_expiry: NOW + Duration::from_secs(7),
         absolute_expiry: UnixTime::MAX,

@@ -31,7 +31,7 @@ fn with_an_empty_store(story: impl for<'store> FnOnce(&'store dyn Store) -> Stor
 }
 
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
-    let settings = Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE };
+    let settings = Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY };
     SqliteStore::open(path, settings, Arc::new(|_| {}))
 }
 
@@ -96,8 +96,12 @@ async fn a_revocation_is_enforced_before_its_caller_is_answered() {
         std::thread::sleep(Duration::from_millis(20));
         seen.lock().expect("not poisoned").push(revocation.clone());
     });
-    let store = SqliteStore::open(path, Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE }, enforce)
-        .expect("opens");
+    let store = SqliteStore::open(
+        path,
+        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY },
+        enforce,
+    )
+    .expect("opens");
     let family = issued(&store, "alice", LOGIN).await;
     store.revoke_family(family.id, RevokedBy::Admin, LOGIN).await.expect("revokes");
     let log = store.revocations_since(0, LOGIN).await.expect("reads");
@@ -109,13 +113,53 @@ async fn a_revocation_is_enforced_before_its_caller_is_answered() {
 async fn a_shorter_access_lifetime_does_not_make_older_tokens_irrevocable() {
     let (_folder, path) = place();
     for (configured, remembered) in [(3_600, 3_600), (300, 3_600), (7_200, 7_200)] {
-        let settings = Settings { issuer: ISSUER.into(), longest_life: Duration::from_secs(configured) };
+        let settings = Settings {
+            issuer: ISSUER.into(),
+            longest_life: Duration::from_secs(configured),
+            longest_family: LONGEST_FAMILY,
+        };
         let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
-        let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.to_string() };
+        let revoked = Revoked::Token { issuer: "https://login.example".into(), jti: configured.to_string() };
         let sequence = store.revoke(revoked, LOGIN).await.expect("revokes");
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
         assert_eq!(log[0].until, LOGIN + Duration::from_secs(remembered));
     }
+}
+
+#[tokio::test]
+async fn a_shorter_life_of_families_does_not_make_older_tokens_irrevocable() {
+    let (_folder, path) = place();
+    let hour = Duration::from_secs(3_600);
+    for (configured, remembered) in [(48 * hour, 48 * hour), (24 * hour, 48 * hour), (72 * hour, 72 * hour)] {
+        let settings = Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: configured };
+        let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
+        let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.as_secs().to_string() };
+        let sequence = store.revoke(revoked, LOGIN).await.expect("revokes");
+        let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
+        assert_eq!(log[0].until, LOGIN + remembered);
+    }
+}
+
+/// As the first version of this schema left it.
+#[tokio::test]
+async fn an_older_schema_is_brought_up_to_date_and_keeps_what_it_has() {
+    let (_folder, path) = place();
+    let older = Connection::open(&path).expect("opens");
+    older.execute_batch(include_str!("../../../src/store/sqlite/schema.sql")).expect("writes");
+    older.execute_batch("pragma application_id = 0x62777264; pragma user_version = 1;").expect("writes");
+    let id = bearward::ids::TokenId::random();
+    older
+        .execute(
+            "insert into families values (?1, 'alice', '', '[]', '', '{}', '', zeroblob(32), 1, 1, 0, 0, 0, 0, null,
+                 9000000000000, 9000000000000, null, null)",
+            [id.to_string()],
+        )
+        .expect("writes");
+    drop(older);
+    let store = open(&path);
+    let family = store.family(id).await.expect("reads").expect("it is there");
+    assert_eq!((family.subject.as_str(), family.address), ("alice", None));
+    rotated(&store, &family, 1, LOGIN).await;
 }
 
 /// The families stay ours when the gateway is renamed, and so do their watermarks.
@@ -128,7 +172,8 @@ async fn a_watermark_survives_a_change_of_the_issuers_name() {
     store.revoke(what, LOGIN).await.expect("revokes");
     drop(store);
 
-    let settings = Settings { issuer: "https://new.example".into(), longest_life: LONGEST_LIFE };
+    let settings =
+        Settings { issuer: "https://new.example".into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY };
     let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
     assert_eq!(refused(&store, &family, 1, LOGIN).await, Reason::GrantRevoked);
 }

@@ -19,7 +19,8 @@ macro_rules! run_the_suite {
             a_subject_sees_its_families_newest_first, one_signing_key_comes_first, a_working_store_passes_its_check;
             log: the_log_has_no_gaps_and_starts_where_asked, a_family_is_not_revoked_without_asking_who,
             a_subjects_watermark_ends_its_families, a_watermark_is_never_lowered, a_watermark_over_everything_ends_all,
-            another_issuers_subject_is_not_ours, a_login_right_after_a_watermark_lives,
+            another_issuers_subject_is_not_ours, a_watermark_over_our_issuer_ends_all,
+            one_token_of_ours_is_remembered_as_long_as_its_family_may_live, a_login_right_after_a_watermark_lives,
             what_no_longer_matters_is_swept, sweeping_takes_no_more_than_asked, watermarks_outlive_what_they_void;
         );
     };

@@ -95,6 +95,40 @@ pub(crate) async fn another_issuers_subject_is_not_ours(store: &dyn Store) {
     rotated(store, &family, 1, LOGIN).await;
 }
 
+pub(crate) async fn a_watermark_over_our_issuer_ends_all(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    let issuer = |name: &str| Revoked::Issuer { issuer: name.into(), not_after: LOGIN };
+    revoke(store, issuer("https://login.example"), LOGIN).await;
+    let family = rotated(store, &family, 1, LOGIN).await;
+    revoke(store, issuer(ISSUER), LOGIN).await;
+    assert_eq!(refused(store, &family, 2, LOGIN).await, Reason::GrantRevoked);
+    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    assert_eq!(
+        log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(),
+        [issuer("https://login.example"), issuer(ISSUER)]
+    );
+    assert!(log.iter().all(|each| each.until == LOGIN + LONGEST_LIFE));
+}
+
+/// It is good for refreshes long after it expired, and nothing but this record stops it there.
+pub(crate) async fn one_token_of_ours_is_remembered_as_long_as_its_family_may_live(store: &dyn Store) {
+    let ours = Revoked::Token { issuer: ISSUER.into(), jti: "1".into() };
+    revoke(store, ours.clone(), LOGIN).await;
+    revoke(store, token("1"), LOGIN).await;
+    let remembered = async |now| {
+        let log = store.revocations_since(0, now).await.expect("the store works");
+        log.into_iter().map(|each| each.what).collect::<Vec<_>>()
+    };
+    assert_eq!(remembered(LOGIN + LONGEST_LIFE).await, [ours.clone(), token("1")]);
+    for now in [LOGIN + LONGEST_LIFE + MILLISECOND, LOGIN + LONGEST_FAMILY] {
+        assert_eq!(store.sweep(now, 100).await.expect("the store works"), usize::from(now < LOGIN + LONGEST_FAMILY));
+        assert_eq!(remembered(now).await, std::slice::from_ref(&ours));
+    }
+    let over = LOGIN + LONGEST_FAMILY + MILLISECOND;
+    assert_eq!(remembered(over).await, []);
+    assert_eq!(store.sweep(over, 100).await.expect("the store works"), 1);
+}
+
 /// An access token's time of issue is rounded down to a second. A login in the second of the watermark would get tokens
 /// that the watermark voids, if it were not moved past it.
 pub(crate) async fn a_login_right_after_a_watermark_lives(store: &dyn Store) {
