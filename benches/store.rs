@@ -44,6 +44,7 @@ fn store(c: &mut Criterion) {
         issuer: "https://gateway.example".into(),
         longest_life: LIFETIMES.access,
         longest_family: LIFETIMES.absolute,
+        audit: 1_000_000,
     };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path, settings, Arc::new(|_| {})).expect("the store opens"));
     let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
@@ -90,7 +91,7 @@ impl Client {
     fn log_in(runtime: &Runtime, store: Arc<dyn Store>, roots: Arc<Roots>) -> Self {
         let family = family(SystemClock.now());
         let id = family.id;
-        runtime.block_on(store.issue(family, usize::MAX)).expect("the store works");
+        runtime.block_on(store.issue(family, usize::MAX, SystemClock.now().into())).expect("the store works");
         Client { store, roots, id }
     }
 
@@ -103,7 +104,7 @@ impl Client {
             let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken| {
                 rotate(family, watermark, presented, &roots, &LIFETIMES, now)
             };
-            match self.store.rotate(presented, Box::new(decide)).await {
+            match self.store.rotate(presented, Box::new(decide), now.into()).await {
                 Ok(Rotation::Rotated(next)) => family = next,
                 other => panic!("{other:?}"),
             }

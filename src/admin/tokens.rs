@@ -168,7 +168,7 @@ async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<
 
 async fn revoke_one(admin: &Admin, parameter: &str, occasion: Occasion) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
-    admin.broker.revoke_by(family, RevokedBy::Admin, None, occasion).await?;
+    admin.broker.revoke_by(family, RevokedBy::Admin, occasion).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 

@@ -41,8 +41,7 @@ impl Broker {
         let now = occasion.at;
         let family = self.first_generation(login, now);
         self.check_usable(&family, now)?;
-        let family = self.store.issue(family, self.settings.families).await?;
-        tracing::info!(target: "audit", event = "token.issued", token_id = %family.id, subject = family.subject);
+        let family = self.store.issue(family, self.settings.families, occasion).await?;
         self.pair(&family, now)
     }
 

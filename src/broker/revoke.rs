@@ -31,31 +31,21 @@ impl Broker {
             true => RevokedBy::Admin,
             false => RevokedBy::Owner(token.subject.clone()),
         };
-        self.revoke_by(family, by, Some(&token.subject), occasion).await
+        let caller = Some(token.subject.clone());
+        self.revoke_by(family, by, Occasion { caller, ..occasion }).await
     }
 
-    /// `who`: the subject that asked, for the audit; `None` for the admin listener, which knows no subjects.
-    pub async fn revoke_by(
-        &self,
-        family: TokenId,
-        by: RevokedBy,
-        who: Option<&str>,
-        occasion: Occasion,
-    ) -> Result<(), Reject> {
-        let reason = by.reason().as_str();
-        match self.store.revoke_family(family, by, occasion.at).await? {
-            RevokeOutcome::Revoked => {
-                tracing::info!(target: "audit", event = "token.revoked", token_id = %family, reason, by = who);
-                Ok(())
-            }
-            RevokeOutcome::AlreadyDead => Ok(()),
+    /// As [`Broker::revoke`], for whoever may.
+    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: Occasion) -> Result<(), Reject> {
+        match self.store.revoke_family(family, by, occasion).await? {
+            RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
     }
 
     /// Revokes anything but a family by its name. When this returns `Ok`, it is dead as in [`Broker::revoke`].
     pub async fn revoke_named(&self, what: Revoked, occasion: Occasion) -> Result<(), Reject> {
-        self.store.revoke(what, occasion.at).await?;
+        self.store.revoke(what, occasion).await?;
         Ok(())
     }
 }

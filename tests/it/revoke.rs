@@ -247,7 +247,7 @@ async fn thousands_of_revocations_are_there_again_after_a_restart() {
     let now = bearward::clock::UnixTime::from_secs(gateway.now_secs());
     let revoke = |jti: usize| {
         let what = Revoked::Token { issuer: FOREIGN.into(), jti: jti.to_string() };
-        gateway.running().broker.store.revoke(what, now)
+        gateway.running().broker.store.revoke(what, now.into())
     };
     let mut answers: JoinSet<_> = (0..MANY).map(revoke).collect();
     while let Some(answer) = answers.join_next().await {

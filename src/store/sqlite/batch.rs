@@ -17,6 +17,8 @@ pub(super) struct Terms {
     pub(super) longest_life: Duration,
     /// The most that any family lives, or ever did.
     pub(super) longest_family: Duration,
+    /// The most events that may wait for their delivery; 0 for none at all.
+    pub(super) audit: usize,
 }
 
 /// An open transaction. Everything that an operation does goes through it and becomes durable, or is undone, with it.
@@ -24,11 +26,19 @@ pub(super) struct Batch<'writer> {
     pub(super) connection: &'writer Connection,
     pub(super) terms: &'writer Terms,
     revocations: Vec<Revocation>,
+    pub(super) audited: Audited,
+}
+
+/// What became of the events of a transaction.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Audited {
+    pub(super) recorded: u64,
+    pub(super) lost: u64,
 }
 
 impl<'writer> Batch<'writer> {
     pub(super) fn new(connection: &'writer Connection, terms: &'writer Terms) -> Self {
-        Batch { connection, terms, revocations: Vec::new() }
+        Batch { connection, terms, revocations: Vec::new(), audited: Audited::default() }
     }
 
     /// The revocations that were written, in the order of their sequence.
@@ -119,6 +129,7 @@ mod tests {
             issuer: "https://gateway.example".into(),
             longest_life: Duration::from_secs(60),
             longest_family: Duration::from_secs(3_600),
+            audit: 0,
         };
         let everything = |secs| Revoked::Everything { not_after: UnixTime::from_secs(secs) };
         assert_eq!(concerned_until(&everything(900), now, &terms), UnixTime::from_secs(1_060));

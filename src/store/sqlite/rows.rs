@@ -63,7 +63,7 @@ pub(super) fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn read_counter(row: &Row<'_>, column: &str) -> Result<u64, StoreError> {
+pub(super) fn read_counter(row: &Row<'_>, column: &str) -> Result<u64, StoreError> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| StoreError::new(format!("the column {column} holds the negative number {value}")))
 }

@@ -81,7 +81,7 @@ pub(crate) fn at(now: UnixTime) -> DecideRotation {
 
 /// Presents the family's token of `generation` at `now`.
 pub(crate) async fn refresh(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Rotation {
-    store.rotate(token(family, generation), at(now)).await.expect("the store works")
+    store.rotate(token(family, generation), at(now), now.into()).await.expect("the store works")
 }
 
 /// Refreshes, and expects a new generation.
@@ -101,7 +101,7 @@ pub(crate) async fn refused(store: &dyn Store, family: &Family, generation: u64,
 }
 
 pub(crate) async fn issued(store: &dyn Store, subject: &str, now: UnixTime) -> Family {
-    store.issue(login(subject, now), ANY).await.expect("the store works")
+    store.issue(login(subject, now), ANY, now.into()).await.expect("the store works")
 }
 
 /// The family as the store has it.

@@ -1,5 +1,6 @@
 //! What every store does, as functions over one that is empty. Each implementation runs all of them: see `embedded.rs`.
 
+pub(crate) mod audit;
 pub(crate) mod families;
 pub(crate) mod log;
 pub(crate) mod rotation;
@@ -8,6 +9,8 @@ pub(crate) mod rotation;
 macro_rules! run_the_suite {
     ($run:path) => {
         $crate::store::suite::run_the_suite!($run;
+            audit: each_decision_is_recorded_once_and_in_order, what_is_delivered_is_forgotten_and_the_sequence_goes_on,
+            what_failed_was_never_recorded;
             rotation: the_current_token_rotates, the_parent_gets_its_child_again_within_the_grace,
             a_lost_response_is_recovered_after_the_grace, a_reuse_is_refused_and_committed,
             laggards_conflict_within_the_grace_and_are_reuse_after_it, a_token_ahead_of_the_store_is_refused,

@@ -22,7 +22,7 @@ fn subject(subject: &str, not_after: UnixTime) -> Revoked {
 }
 
 async fn revoke(store: &dyn Store, what: Revoked, now: UnixTime) -> u64 {
-    store.revoke(what, now).await.expect("the store works")
+    store.revoke(what, now.into()).await.expect("the store works")
 }
 
 pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store) {
@@ -31,7 +31,7 @@ pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store
     let written = [token("é"), subject("bob", LOGIN), Revoked::Family(family.id), everything];
     assert_eq!(revoke(store, written[0].clone(), LOGIN).await, 1);
     assert_eq!(revoke(store, written[1].clone(), LOGIN + SECOND).await, 2);
-    store.revoke_family(family.id, RevokedBy::Admin, LOGIN).await.expect("the store works");
+    store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
     assert_eq!(revoke(store, written[3].clone(), LOGIN).await, 4);
 
     let log = store.revocations_since(0, LOGIN).await.expect("the store works");
@@ -45,7 +45,7 @@ pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store
 
 pub(crate) async fn a_family_is_not_revoked_without_asking_who(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
-    assert!(store.revoke(Revoked::Family(family.id), LOGIN).await.is_err());
+    assert!(store.revoke(Revoked::Family(family.id), LOGIN.into()).await.is_err());
     assert_eq!(stored(store, &family).await, family);
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn a_login_right_after_a_watermark_lives(store: &dyn Store) {
 pub(crate) async fn what_no_longer_matters_is_swept(store: &dyn Store) {
     let logged_out = issued(store, "alice", LOGIN).await;
     let living = issued(store, "alice", LOGIN + SECOND).await;
-    store.revoke_family(logged_out.id, RevokedBy::Admin, LOGIN).await.expect("the store works");
+    store.revoke_family(logged_out.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
     revoke(store, token("a"), LOGIN + SECOND).await;
     let sweep = |now| store.sweep(now, 100);
 
