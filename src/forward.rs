@@ -13,10 +13,14 @@ use crate::access_log::Record;
 use crate::authorize::Permit;
 use crate::bearer;
 use crate::body::{Body, BodyError, Watch};
+use crate::clock::UnixTime;
 use crate::headers::{self, Hygiene, Origin};
+use crate::keyring::Keyring;
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
+use crate::route::Onward;
 use crate::target;
+use crate::token::replacement::Terms;
 use crate::tunnel::{self, Tunnel};
 use crate::upstream::{Answer, Failure, Lease, Protocol, Upstream};
 
@@ -27,6 +31,8 @@ pub struct Forwarder {
     pub body_idle: Duration,
     /// `limits.body_size`
     pub body_size: u64,
+    pub keyring: Arc<Keyring>,
+    pub replacement: Terms,
 }
 
 /// An answer on its way to the client, and what has to last as long as its body.
@@ -48,7 +54,7 @@ impl Forwarder {
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         record.upstream = Some(upstream.name.clone());
-        let asked_as_bearer = permit.route().places.take_out(&mut request, permit.route().drop_token)?;
+        let asked_as_bearer = self.set_token(&mut request, &permit, record.time)?;
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => tunnel::asked_for(&mut request),
@@ -87,6 +93,18 @@ impl Forwarder {
         Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel })
     }
 
+    /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].
+    fn set_token(&self, request: &mut Request<Incoming>, permit: &Permit, now: UnixTime) -> Result<bool, Reject> {
+        let route = permit.route();
+        let asked_as_bearer = route.places.take_out(request, route.onward != Onward::Pass)?;
+        if let (Onward::Replace(audience), Some(caller)) = (&route.onward, permit.caller()) {
+            let (known, signing) = (caller.known(), &self.keyring.keys().signing);
+            let replaced = known.replacements.authorization(&known.token, audience, &self.replacement, signing, now)?;
+            request.headers_mut().insert(header::AUTHORIZATION, replaced);
+        }
+        Ok(asked_as_bearer)
+    }
+
     /// Who is asking, and which request this is. What the client said under these names is gone by now.
     fn set_identity(&self, request: &mut Request<Incoming>, permit: &Permit, record: &Record) {
         let headers = request.headers_mut();
@@ -101,7 +119,7 @@ impl Forwarder {
         }
         // Thirty-two hexadecimal digits are always a header value.
         if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
-            headers.insert(HeaderName::from_static("x-request-id"), id);
+            headers.insert(headers::X_REQUEST_ID, id);
         }
         // It was for us: the body is asked for when the upstream takes it.
         headers.remove(header::EXPECT);

@@ -57,7 +57,7 @@ pub struct Worker {
 
 impl Worker {
     /// Counts a request that is over, and leaves its line for the log.
-    fn over(&self, record: Record) {
+    fn over(&self, record: &Record) {
         self.metrics.request_over(record.status, record.duration);
         if let Some(refusal) = &record.refused {
             self.metrics.refused(refusal.reason);
@@ -116,7 +116,7 @@ impl Gateway {
             refused: Some(Reject::new(reason, with_causes(error))),
             ..Record::default()
         };
-        worker.over(record);
+        worker.over(&record);
     }
 
     async fn answer(
@@ -247,6 +247,6 @@ impl Watch for Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         self.record.duration = self.started.elapsed();
-        self.worker.over(std::mem::take(&mut self.record));
+        self.worker.over(&self.record);
     }
 }

@@ -17,6 +17,12 @@ const FORWARDING: &[&str] =
     &["forwarded", "x-real-ip", "x-original-url", "x-original-uri", "x-original-host", "x-rewrite-url", "x-request-id"];
 const FORWARDING_FAMILY: &[u8] = b"x-forwarded-";
 
+// Constants, as `from_static` looks a name up each time that it runs.
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// Fields that concern one connection only (RFC 9110 section 7.6.1). `TE` and `Trailer` have rules of their own.
 static HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
@@ -37,6 +43,8 @@ static NEVER_NOMINATED: [HeaderName; 6] =
 pub struct Hygiene {
     /// Identity names, folded.
     folded: Vec<Vec<u8>>,
+    /// Does a name that must go begin with this byte, folded? Most names do not, and need no further look.
+    beginnings: [bool; 256],
 }
 
 /// Where requests come from, as upstreams are told it.
@@ -66,35 +74,41 @@ impl Origin {
 
 impl Hygiene {
     pub fn new(identity: &Identity) -> Self {
-        let names = identity.names().map(HeaderName::as_str);
-        Hygiene { folded: names.chain([OBSERVED]).map(fold).collect() }
+        let folded: Vec<Vec<u8>> = identity.names().map(HeaderName::as_str).chain([OBSERVED]).map(fold).collect();
+        let fixed = HOP_BY_HOP.iter().map(HeaderName::as_str).chain(FORWARDING.iter().copied()).map(str::as_bytes);
+        let mut beginnings = [false; 256];
+        for first in fixed.chain([FORWARDING_FAMILY]).chain(folded.iter().map(Vec::as_slice)).flat_map(<[u8]>::first) {
+            beginnings[usize::from(*first)] = true;
+        }
+        Hygiene { folded, beginnings }
     }
 
     /// Removes what is hop-by-hop, nominated by `Connection`, or the gateway's to say. One pass over the names; requests
     /// without such fields are left untouched.
     pub fn clean_request(&self, headers: &mut HeaderMap) {
-        let keeps_trailers = asks_for_trailers(headers);
         remove_nominated(headers);
-        let mut condemned: Vec<HeaderName> = Vec::new();
-        condemned.extend(headers.keys().filter(|name| is_hop_by_hop(name) || self.is_ours(name)).cloned());
+        let condemned: Vec<HeaderName> = headers.keys().filter(|name| self.must_go(name)).cloned().collect();
         for name in condemned {
             headers.remove(name);
         }
-        if keeps_trailers {
-            headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        } else {
-            headers.remove(header::TE);
+        if headers.contains_key(header::TE) {
+            reduce_te(headers);
         }
     }
 
     /// Trailers may not say what headers may not: there are backends that put them among the headers.
     pub fn clean_trailers(&self, trailers: &mut HeaderMap) {
-        let condemned =
-            |name: &&HeaderName| is_hop_by_hop(name) || NEVER_NOMINATED.contains(name) || self.is_ours(name);
+        let condemned = |name: &&HeaderName| self.must_go(name) || NEVER_NOMINATED.contains(name);
         let condemned: Vec<HeaderName> = trailers.keys().filter(condemned).cloned().collect();
         for name in condemned {
             trailers.remove(name);
         }
+    }
+
+    fn must_go(&self, name: &HeaderName) -> bool {
+        let first = name.as_str().as_bytes().first();
+        let begins_like_one = first.is_some_and(|first| self.beginnings[usize::from(folded(*first))]);
+        begins_like_one && (is_hop_by_hop(name) || self.is_ours(name))
     }
 
     /// Is this name, however spelled, one that only the gateway may set?
@@ -115,11 +129,11 @@ const MOST_SET: usize = 9;
 pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&HeaderValue>) {
     // At once for all that follows, or the map would grow twice, moving everything each time.
     headers.reserve(MOST_SET);
-    headers.insert(HeaderName::from_static("x-forwarded-for"), origin.forwarded_for.clone());
-    headers.insert(HeaderName::from_static("x-forwarded-proto"), origin.scheme.clone());
+    headers.insert(X_FORWARDED_FOR, origin.forwarded_for.clone());
+    headers.insert(X_FORWARDED_PROTO, origin.scheme.clone());
     headers.insert(header::FORWARDED, origin.forwarded.clone());
     if let Some(host) = host {
-        headers.insert(HeaderName::from_static("x-forwarded-host"), host.clone());
+        headers.insert(X_FORWARDED_HOST, host.clone());
     }
 }
 
@@ -167,7 +181,10 @@ fn remove_nominated(headers: &mut HeaderMap) {
         .get_all(header::CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .filter_map(|name| str::from_utf8(name.trim_ascii()).ok())
+        // Asked first: nearly always this is `close` or `keep-alive`, and there is nothing to remove.
+        .filter(|name| headers.contains_key(*name))
+        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
         .filter(|name| !NEVER_NOMINATED.contains(name))
         .collect();
     for name in nominated {
@@ -176,11 +193,15 @@ fn remove_nominated(headers: &mut HeaderMap) {
 }
 
 /// `TE: trailers` goes on, as gRPC needs it; any other transfer coding is between the client and us.
-fn asks_for_trailers(headers: &HeaderMap) -> bool {
-    let lists = |value: &HeaderValue| {
+fn reduce_te(headers: &mut HeaderMap) {
+    let lists_trailers = |value: &HeaderValue| {
         value.as_bytes().split(|byte| *byte == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
     };
-    headers.get_all(header::TE).iter().any(lists)
+    if headers.get_all(header::TE).iter().any(lists_trailers) {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    } else {
+        headers.remove(header::TE);
+    }
 }
 
 fn fold(name: &str) -> Vec<u8> {

@@ -32,10 +32,18 @@ pub struct Route {
     pub places: Places,
     /// `route.origins`: pages of these may use a token from a cookie, besides those of the request's own host.
     pub origins: Vec<String>,
-    /// `token = "drop"`: the upstream does not see the token.
-    pub drop_token: bool,
+    pub onward: Onward,
     /// `false`: what would be refused for its token goes on, and is only reported.
     pub enforce: bool,
+}
+
+/// `route.token`: what the upstream sees of the token.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Onward {
+    Pass,
+    Drop,
+    /// One of our own instead, for this audience (`route.token_audience`).
+    Replace(Vec<String>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -198,7 +206,7 @@ mod tests {
             preflight: false,
             places: Places::default(),
             origins: Vec::new(),
-            drop_token: false,
+            onward: Onward::Pass,
             enforce: true,
         }
     }

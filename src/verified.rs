@@ -17,6 +17,7 @@ use crate::bearer::BearerToken;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
 use crate::token::VerifiedToken;
+use crate::token::replacement::Replacements;
 
 /// A token that was verified, and what each of its requests needs.
 pub struct Known {
@@ -24,6 +25,8 @@ pub struct Known {
     /// Identity headers for the upstream.
     pub identity: Vec<(HeaderName, HeaderValue)>,
     pub keys: RevocationKeys,
+    /// What upstreams see instead, where a route says so.
+    pub replacements: Replacements,
     /// Of the keyring it was verified with.
     generation: u64,
     /// It was not revoked as of this epoch.
@@ -35,7 +38,15 @@ impl Known {
     pub fn new(token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
         let keys = RevocationKeys::of(&token);
         let headers: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-        Known { keys, generation, checked: AtomicU64::new(0), size: headers, token: Arc::new(token), identity }
+        Known {
+            token: Arc::new(token),
+            identity,
+            keys,
+            replacements: Replacements::default(),
+            generation,
+            checked: AtomicU64::new(0),
+            size: headers,
+        }
     }
 
     /// Refuses a revoked token. Looks it up only if something was revoked since it was looked up last.

@@ -15,7 +15,7 @@ use bearward::ids::RequestIds;
 use bearward::judge::{Arrival, Judge, Verdict};
 use bearward::reject::Reject;
 use bearward::respond;
-use bearward::route::{Access, Route, RouteTable};
+use bearward::route::{Access, Onward, Route, RouteTable};
 use bearward::rules::Rules;
 use bearward::target;
 use bytes::Bytes;
@@ -82,7 +82,7 @@ impl Steps {
 
     /// What the upstream is told, and no longer told.
     pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
-        let (places, drop) = (&permit.route().places, permit.route().drop_token);
+        let (places, drop) = (&permit.route().places, permit.route().onward != Onward::Pass);
         places.take_out(request, drop).expect("nothing to take out");
         self.hygiene.clean_request(request.headers_mut());
         set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
@@ -111,7 +111,7 @@ pub fn routes(count: usize) -> Vec<Route> {
         preflight: false,
         places: Places::default(),
         origins: Vec::new(),
-        drop_token: false,
+        onward: Onward::Pass,
         enforce: true,
     };
     (0..count).map(route).collect()

@@ -1,4 +1,4 @@
-//! The buffers that workers leave records in, and the thread that empties them.
+//! The pages that workers write lines on, and the thread that empties them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,26 +12,35 @@ use super::line::Lines;
 use super::{Record, Settings, Target};
 use crate::metrics::WorkerMetrics;
 
-/// Records that one worker may leave lying around: at 100,000 requests a second, half a second's worth.
-const BUFFERED: usize = 50_000;
+/// Bytes of lines that one worker may leave lying around: at 100,000 requests a second, half a second's worth.
+const MOST: usize = 16 << 20;
 
-/// Where a worker leaves its records.
+/// A page that is larger gives its memory back once it is written: there will not be another like it soon.
+const USUAL: usize = 1 << 20;
+
+/// Where a worker leaves its lines.
 pub struct Buffer {
-    records: Mutex<Vec<Record>>,
+    page: Mutex<Page>,
     wake: Arc<Wake>,
     metrics: Arc<WorkerMetrics>,
 }
 
+struct Page {
+    lines: Lines,
+    text: Vec<u8>,
+}
+
 impl Buffer {
-    pub fn push(&self, record: Record) {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() >= BUFFERED {
+    pub fn push(&self, record: &Record) {
+        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let Page { lines, text } = &mut *page;
+        if text.len() >= MOST {
             self.metrics.access_log_dropped.one();
             return;
         }
-        let first = records.is_empty();
-        records.push(record);
-        drop(records);
+        let first = text.is_empty();
+        lines.write(record, text);
+        drop(page);
         // One wake-up for a batch: whoever comes next finds the writer on its way.
         if first {
             self.wake.ring();
@@ -77,12 +86,15 @@ impl AccessLog {
         let wake = Arc::new(Wake::default());
         let buffers: Vec<_> = workers
             .iter()
-            .map(|metrics| Arc::new(Buffer { records: Mutex::default(), wake: wake.clone(), metrics: metrics.clone() }))
+            .map(|metrics| {
+                let page = Mutex::new(Page { lines: Lines::new(settings.format), text: Vec::new() });
+                Arc::new(Buffer { page, wake: wake.clone(), metrics: metrics.clone() })
+            })
             .collect();
-        let (collected, bell, format) = (buffers.clone(), wake.clone(), settings.format);
+        let (collected, bell) = (buffers.clone(), wake.clone());
         let writer = std::thread::Builder::new()
             .name("access-log".into())
-            .spawn(move || write_until_closed(&collected, &bell, Lines::new(format), &mut out))?;
+            .spawn(move || write_until_closed(&collected, &bell, &mut out))?;
         Ok(Some(AccessLog { buffers, wake, writer: Some(writer) }))
     }
 
@@ -108,7 +120,7 @@ fn open_file(path: &PathBuf) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
-fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, mut lines: Lines, out: &mut impl Write) {
+fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut impl Write) {
     let mut page = Vec::new();
     let mut complained = false;
     loop {
@@ -119,20 +131,18 @@ fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, mut lines: Lines, ou
             std::thread::sleep(Duration::from_millis(20));
         }
         for buffer in buffers {
-            let records = std::mem::take(&mut *buffer.records.lock().unwrap_or_else(PoisonError::into_inner));
-            for record in &records {
-                lines.write(record, &mut page);
+            // The two pages change places: both keep their memory.
+            std::mem::swap(&mut buffer.page.lock().unwrap_or_else(PoisonError::into_inner).text, &mut page);
+            match out.write_all(&page).and_then(|()| out.flush()) {
+                Ok(()) => complained = false,
+                Err(error) if !complained => {
+                    tracing::error!(%error, "the access log cannot be written; lines are lost until it can");
+                    complained = true;
+                }
+                Err(_) => {}
             }
-        }
-        let written = out.write_all(&page).and_then(|()| out.flush());
-        page.clear();
-        match written {
-            Ok(()) => complained = false,
-            Err(error) if !complained => {
-                tracing::error!(%error, "the access log cannot be written; lines are lost until it can");
-                complained = true;
-            }
-            Err(_) => {}
+            page.clear();
+            page.shrink_to(USUAL);
         }
         if closing {
             return;

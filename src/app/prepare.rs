@@ -28,6 +28,7 @@ use crate::route::RouteTable;
 use crate::secret::{self, Secret};
 use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
+use crate::token::replacement::Terms;
 use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::verify::TrustedIssuer;
 use crate::token::{Algorithm, Audience, Issuer, algorithm_name, algorithm_named};
@@ -104,6 +105,11 @@ impl Foundation {
                 hygiene,
                 body_idle: config.connections.body_idle,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
+                keyring: self.keyring.clone(),
+                replacement: Terms {
+                    issuer: config.tokens.issuer.as_str().into(),
+                    lifetime: config.tokens.lifetimes.access,
+                },
             },
             body_idle: config.connections.body_idle,
         })

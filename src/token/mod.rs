@@ -2,7 +2,8 @@
 //!
 //! The life of a token in one page: `bearer/` finds exactly one; [`verify`] reads header and claims strictly ([`json`]),
 //! applies the issuer's policy, and has the signature checked last, by the issuer's own key ([`keys`]), as that costs
-//! fifty times all the rest ([`jws`]). [`sign`] is the other direction, for the tokens this gateway issues. Which keys are
+//! fifty times all the rest ([`jws`]). [`sign`] is the other direction, for the tokens this gateway issues, and
+//! for those that it puts in the place of others' ([`replacement`]). Which keys are
 //! fit at all is decided when they are loaded (`admission`).
 //!
 //! jsonwebtoken is used for keys and signatures only. Its claim checks are lax by default (no `nbf`, no `typ`, no
@@ -14,6 +15,7 @@ pub mod jws;
 pub mod keys;
 mod pem;
 pub mod pointer;
+pub mod replacement;
 pub mod sign;
 pub mod verify;
 

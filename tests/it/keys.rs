@@ -71,20 +71,13 @@ async fn soon_status(gateway: &Gateway, mint: &Mint, expected: u16) {
     }
 }
 
-/// One value of `/metrics`, by the beginning of its line.
-async fn metric(gateway: &Gateway, name: &str) -> f64 {
-    let page = Client::http1(gateway.admin_address()).get("/metrics").await.text();
-    let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{page}"));
-    line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
-}
-
 async fn age(gateway: &Gateway) -> f64 {
-    metric(gateway, &format!("bearward_issuer_keys_age_seconds{{issuer=\"{FOREIGN}\"}}")).await
+    gateway.metric(&format!("bearward_issuer_keys_age_seconds{{issuer=\"{FOREIGN}\"}}")).await
 }
 
 async fn visits(gateway: &Gateway, outcome: &str) -> f64 {
     let labels = format!("{{issuer=\"{FOREIGN}\",outcome=\"{outcome}\"}}");
-    metric(gateway, &format!("bearward_issuer_key_visits_total{labels}")).await
+    gateway.metric(&format!("bearward_issuer_key_visits_total{labels}")).await
 }
 
 /// Status and reason of `/readyz`.

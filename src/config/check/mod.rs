@@ -47,7 +47,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
-    let routes = route::routes(root, &upstreams, &issuers.names);
+    let routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
     let identity = root.table("identity", identity::read);
     let forwarding = root.table("forwarding", forwarding::read);
     let access_log = root.table("access_log", access_log);

@@ -7,7 +7,7 @@ use crate::config::check::{Placed, host, rules, token};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
-use crate::route::{Access, Route};
+use crate::route::{Access, Onward, Route};
 use crate::rules::Rules;
 use crate::upstream;
 
@@ -16,9 +16,14 @@ type Upstreams = [Placed<upstream::Settings>];
 /// What the gateway answers itself, on every host.
 const OWN_PATHS: &[&str] = &["/user/refresh", "/token", "/.well-known/jwks.json"];
 
-/// `issuers` are all whose tokens are accepted, the gateway's own among them.
-pub(super) fn routes(root: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Vec<Route> {
-    let routes = root.tables("route", |table| route(table, upstreams, issuers));
+/// `issuers` are all whose tokens are accepted, the gateway's own among them; `own_audience` is that of its own.
+pub(super) fn routes(
+    root: &mut Table<'_>,
+    upstreams: &Upstreams,
+    issuers: &[String],
+    own_audience: &[String],
+) -> Vec<Route> {
+    let routes = root.tables("route", |table| route(table, upstreams, issuers, own_audience));
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_collisions(root, &routes);
@@ -43,13 +48,18 @@ fn everything() -> Route {
         preflight: false,
         places: Places::default(),
         origins: Vec::new(),
-        drop_token: false,
+        onward: Onward::Pass,
         enforce: true,
     }
 }
 
 /// `None` if the path is missing or wrong: the rest was checked, but nothing can be compared with it.
-fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Option<Placed<Route>> {
+fn route(
+    table: &mut Table<'_>,
+    upstreams: &Upstreams,
+    issuers: &[String],
+    own_audience: &[String],
+) -> Option<Placed<Route>> {
     let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
     let host = table.take("host").and_then(|value| value.parse(host_of_route));
     let methods = table.take("methods").and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
@@ -59,7 +69,7 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
     let preflight = table.flag("preflight", false);
     let places = token::places(table, access == Access::Public);
     let origins = token::origins(table, &places);
-    let drop_token = table.choice("token", false, &[("pass", false), ("drop", true)]);
+    let onward = token::onward(table, own_audience);
     let enforce = table.flag("enforce", true);
     if !enforce && access == Access::Public {
         let fault = Fault::new("a public route refuses nothing", "expected no `enforce`, as no token is asked for");
@@ -76,7 +86,7 @@ fn route(table: &mut Table<'_>, upstreams: &Upstreams, issuers: &[String]) -> Op
         preflight,
         places,
         origins,
-        drop_token,
+        onward,
         enforce,
     };
     Some(Placed { value: route, place: table.place("path") })

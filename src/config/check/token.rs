@@ -1,12 +1,13 @@
-//! How a route takes its token: `route.token_from` and `route.origins`.
+//! How a route takes its token, and what its upstream sees of it: `route.token_from`, `route.origins`, `route.token`.
 
 use http::Uri;
 
 use crate::bearer::Places;
-use crate::config::check::host;
+use crate::config::check::{host, issuer};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
+use crate::route::Onward;
 
 #[derive(PartialEq)]
 enum Place {
@@ -75,6 +76,37 @@ fn is_cookie_name(name: &str) -> bool {
 /// What needs no escape in a query.
 fn is_parameter_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Said {
+    Pass,
+    Drop,
+    Replace,
+}
+
+/// `own_audience`: of the tokens that clients of the gateway have.
+pub(super) fn onward(table: &mut Table<'_>, own_audience: &[String]) -> Onward {
+    let said =
+        table.choice("token", Said::Pass, &[("pass", Said::Pass), ("drop", Said::Drop), ("replace", Said::Replace)]);
+    let Some(value) = table.take("token_audience") else {
+        if said == Said::Replace {
+            let fault = Fault::new("`token_audience` is missing", "expected for whom the upstream's tokens are");
+            table.wrong("token", fault.help("add token_audience = [\"https://orders.internal\"]").of_absence());
+        }
+        return if said == Said::Drop { Onward::Drop } else { Onward::Pass };
+    };
+    let audience = issuer::audience(&value).unwrap_or_default();
+    if said != Said::Replace {
+        let fault = Fault::new("no token is made for this audience", "expected token = \"replace\" beside it");
+        value.wrong(fault.related(&table.place("token"), "the upstream sees the client's token, or none"));
+    }
+    // Else the upstream, or whoever reads its log, could come back with the token as the client.
+    if let Some(own) = audience.iter().find(|aud| own_audience.contains(aud)) {
+        let fault = Fault::new(format!("{own} is an audience of this gateway"), "expected another audience");
+        value.wrong(fault.help("the gateway would accept the upstream's token as the client's"));
+    }
+    Onward::Replace(audience)
 }
 
 /// `None` of them without a cookie to guard: whoever lists origins believes that they are checked.

@@ -337,6 +337,25 @@ fn where_a_route_takes_its_token_from_is_checked() {
         (origins!("\"https://*.a\""), "route[0].origins[0]", (4, 12), "not the name of a host"),
         (origins!("\"https://A\", \"https://a:443\""), "route[0].origins[1]", (4, 25), "twice"),
         ("[[route]]\npath = \"/\"\ntoken = \"keep\"", "route[0].token", (3, 9), "\"pass\", \"drop\""),
+        ("[[route]]\npath = \"/\"\ntoken = \"replace\"", "route[0].token", (3, 9), "expected for whom"),
+        (
+            "[[route]]\npath = \"/\"\ntoken = \"replace\"\ntoken_audience = []",
+            "route[0].token_audience",
+            (4, 18),
+            "the `aud` of the tokens",
+        ),
+        (
+            "[[route]]\npath = \"/\"\ntoken = \"replace\"\ntoken_audience = [\"https://localhost:8443\"]",
+            "route[0].token_audience",
+            (4, 18),
+            "is an audience of this gateway",
+        ),
+        (
+            "[[route]]\npath = \"/\"\ntoken = \"drop\"\ntoken_audience = [\"a\"]",
+            "route[0].token_audience",
+            (4, 18),
+            "no token is made for this audience",
+        ),
     ]);
 }
 

@@ -238,7 +238,7 @@ async fn a_refresh_that_brings_the_same_keys_or_more_leaves_known_tokens_known()
     let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), often));
     let token = fresh(&gateway, &one);
     assert_eq!(status(&gateway, &token).await, 200);
-    let misses = async || super::metric(&gateway, "bearward_token_cache_misses_total").await;
+    let misses = async || gateway.metric("bearward_token_cache_misses_total").await;
     let before = misses().await;
     soon("two refreshes", || server.visits() >= 3);
     assert!(visits(&gateway, "unchanged").await >= 1.0);

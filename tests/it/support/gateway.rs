@@ -285,6 +285,13 @@ impl Gateway {
         panic!("{expected} is not in {page}");
     }
 
+    /// One value of `/metrics`, by the beginning of its line.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let page = Client::http1(self.admin_address()).get("/metrics").await.text();
+        let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{page}"));
+        line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    }
+
     /// The lines of the access log, once it has at least `count`. The writer is asked by draining or by waiting for it.
     pub async fn log_lines(&self, count: usize) -> Vec<Value> {
         let text = self.log_text(count).await;

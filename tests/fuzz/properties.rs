@@ -1,0 +1,206 @@
+//! What has to be true of any input whatever. Each function panics if it is not, and says whether the input was accepted.
+//!
+//! Searched by a fuzzer, by hand, with `cargo install cargo-fuzz` and a nightly compiler:
+//!
+//! ```sh
+//! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite comes to the linker twice
+//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or path, headers, config
+//! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # keeps the corpus small
+//! ```
+//!
+//! What it kept lies in `corpus/`, and is asked again by every test run.
+#![allow(dead_code, reason = "each fuzz target uses one of them")]
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bearward::clock::UnixTime;
+use bearward::config::{self, Probe};
+use bearward::headers::Hygiene;
+use bearward::identity::Identity;
+use bearward::path::CanonicalPath;
+use bearward::story::Story;
+use bearward::token::keys::KeySet;
+use bearward::token::pointer::Pointer;
+use bearward::token::verify::{TrustedIssuer, verify};
+use bearward::token::{Algorithm, Audience, Issuer, Validity};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use jsonwebtoken::{DecodingKey, EncodingKey, Validation};
+use serde_json::{Map, Value};
+
+const SECRET: &[u8] = b"a secret for fuzzing, 32 bytes of";
+const ISSUER: &str = "https://login.example";
+const AUDIENCE: &str = "https://api.example";
+/// Seconds; a moment in 2027.
+const NOW: u64 = 1_800_000_000;
+const LEEWAY: u64 = 30;
+const MAX_LIFETIME: u64 = 86_400;
+
+static ISSUERS: LazyLock<[TrustedIssuer; 1]> = LazyLock::new(|| {
+    let policy = Issuer {
+        issuer: ISSUER.into(),
+        audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        algorithms: vec![Algorithm::HS256],
+        types: vec!["at+jwt".into()],
+        leeway: Duration::from_secs(LEEWAY),
+        max_lifetime: Duration::from_secs(MAX_LIFETIME),
+        require_subject: true,
+        own: false,
+    };
+    let keys = KeySet::from_secret(SECRET, &policy.algorithms).expect("a key set");
+    [TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }]
+});
+
+/// One line is a token as it came. Of several, the first is a header and the rest are claims, and the token is signed
+/// well: past the signature a fuzzer would never get by itself.
+///
+/// Whoever is let through would be let through by the library too, whose checks are fewer, and says about itself what we
+/// ask for.
+pub fn token(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let token = match text.split_once('\n') {
+        None => text.to_owned(),
+        Some((header, claims)) => signed(header, claims),
+    };
+    let now = UnixTime::from_secs(NOW);
+    let Ok(verified) = verify(&token, &*ISSUERS, now, Validity::Live, Story::UNTOLD) else { return false };
+
+    let claims = read_by_the_library(&token).expect("the library refuses what we accept");
+    assert_eq!(claims, verified.claims, "we and the library read different claims");
+    assert_eq!(verified.subject, claims["sub"], "another subject than the claims have");
+    assert!(!verified.subject.is_empty(), "no subject");
+    let date = |name: &str| claims.get(name).map(|date| date.as_f64().expect("a number"));
+    let exp = date("exp").expect("exp");
+    assert!(exp + LEEWAY as f64 > NOW as f64, "expired: {exp}");
+    assert!(exp - date("iat").unwrap_or(NOW as f64) < MAX_LIFETIME as f64 + 0.01, "a life that is too long");
+    for begin in ["nbf", "iat"] {
+        assert!(date(begin).is_none_or(|begin| begin < (NOW + LEEWAY) as f64 + 0.01), "{begin} is ahead");
+    }
+    let header = jsonwebtoken::decode_header(&token).expect("a header that the library reads");
+    assert!(header.typ.is_some_and(|typ| typ.to_ascii_lowercase().ends_with("at+jwt")), "another typ");
+    assert!(header.jku.is_none() && header.jwk.is_none() && header.x5u.is_none(), "a key out of the token");
+    assert!(header.crit.is_none(), "an extension that nobody understood");
+    true
+}
+
+fn signed(header: &str, claims: &str) -> String {
+    let message = [header, claims].map(|text| URL_SAFE_NO_PAD.encode(text)).join(".");
+    let key = EncodingKey::from_secret(SECRET);
+    let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &key, Algorithm::HS256).expect("a signature");
+    format!("{message}.{signature}")
+}
+
+/// Times are left to us: the library looks at a clock.
+fn read_by_the_library(token: &str) -> Result<Map<String, Value>, jsonwebtoken::errors::Error> {
+    let mut terms = Validation::new(Algorithm::HS256);
+    terms.validate_exp = false;
+    terms.set_issuer(&[ISSUER]);
+    terms.set_audience(&[AUDIENCE]);
+    terms.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+    jsonwebtoken::decode(token, &DecodingKey::from_secret(SECRET), &terms).map(|data| data.claims)
+}
+
+/// A path that is accepted means the same to whoever reads it next: decoded once or twice, with backslashes for slashes,
+/// with or without its parameters.
+pub fn path(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let Ok(path) = CanonicalPath::parse(text) else { return false };
+    assert!(text.is_ascii() && text.starts_with('/'), "{text:?}");
+    assert!(!text.bytes().any(|byte| byte.is_ascii_control() || b" \\;?#".contains(&byte)), "{text:?}");
+    let once = naively_decoded(text.as_bytes());
+    assert_eq!(path.as_bytes(), once, "what is matched is not what was sent: {text:?}");
+    let slashes = |path: &[u8]| path.iter().filter(|byte| b"/\\".contains(byte)).count();
+    for decoded in [once.clone(), naively_decoded(&once)] {
+        assert_eq!(slashes(&decoded), slashes(text.as_bytes()), "another depth once decoded: {text:?}");
+        assert!(!decoded.iter().any(|byte| byte.is_ascii_control() || b";?#".contains(byte)), "{text:?}");
+        assert!(!decoded.split(|byte| *byte == b'/').any(|segment| segment == b"." || segment == b".."), "{text:?}");
+    }
+    assert!(!once.windows(2).any(|pair| pair == b"//"), "{text:?}");
+    true
+}
+
+/// As a careless backend decodes: what is not an encoding stays.
+fn naively_decoded(path: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::new();
+    let mut rest = path;
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let hex = hex.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                decoded.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                decoded.push(*first);
+                rest = after;
+            }
+        }
+    }
+    decoded
+}
+
+/// Lines of `name: value`, as a client may send them. Nothing of ours is left of it, in no spelling that a backend takes
+/// for the same name; nothing that concerns one connection; and what had nothing to do with either is untouched.
+pub fn headers(bytes: &[u8]) -> bool {
+    const OURS: &[&str] = &["x-auth-subject", "x-auth-claims", "x-auth-observed", "forwarded", "x-real-ip"];
+    const HOPS: &[&str] = &["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+    let sent = lines(bytes);
+    let mut left = sent.clone();
+    let subject = HeaderName::from_static("x-auth-subject");
+    let claims = vec![(Pointer::parse("/a").expect("a pointer"), HeaderName::from_static("x-auth-claims"))];
+    let identity = Identity { subject: Some(subject), scope: None, token_id: None, issuer: None, claims };
+    Hygiene::new(&identity).clean_request(&mut left);
+
+    let as_cgi = |name: &str| name.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    for name in left.keys().map(HeaderName::as_str) {
+        let spelled = as_cgi(name);
+        assert!(OURS.iter().all(|ours| spelled != as_cgi(ours)), "{name} is ours");
+        assert!(!spelled.starts_with("X_FORWARDED_") || spelled == "X_FORWARDED_", "{name} is ours");
+        assert!(!HOPS.contains(&name), "{name} is of one connection");
+    }
+    assert!(left.get_all("te").iter().all(|te| te == "trailers"), "te: {left:?}");
+    for (name, value) in &left {
+        let was_sent = sent.get_all(name).iter().any(|sent| sent == value);
+        assert!(was_sent || name == "te", "{name} was not sent so");
+    }
+    for kept in ["host", "authorization", "cookie", "content-length", "x-auth-subjects"] {
+        let is_nominated = kept == "x-auth-subjects" && sent.contains_key("connection");
+        assert!(is_nominated || left.get_all(kept).iter().eq(sent.get_all(kept)), "{kept} was changed");
+    }
+    left == sent
+}
+
+fn lines(bytes: &[u8]) -> HeaderMap {
+    let pairs = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
+        Some((HeaderName::from_bytes(&line[..colon]).ok()?, value))
+    });
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs.take(100) {
+        headers.append(name, value);
+    }
+    headers
+}
+
+/// Any text is a configuration or has faults, each at a place that is in the text, and they can be shown.
+pub fn config(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    // A device never ends, and is not what this is about.
+    if text.contains("/dev") || text.contains("/proc") {
+        return false;
+    }
+    let Err(faults) = config::parse(text, &std::env::temp_dir(), Probe::None) else { return true };
+    assert!(!faults.all().is_empty(), "refused without a fault");
+    let lines = text.split('\n').count();
+    for fault in faults.all() {
+        let (line, column) = faults.line_and_column(&fault.place);
+        assert!((1..=lines).contains(&line) && column >= 1, "{line}:{column} of {lines} lines");
+    }
+    assert!(!faults.render(false).is_empty());
+    serde_json::from_str::<Value>(&faults.json()).expect("faults as JSON");
+    false
+}
