@@ -83,7 +83,8 @@ where
         tokio::select! {
             biased;
             ended = connection.as_mut() => return ended.map(|()| None),
-            () = shared.drains() => {
+            // Asked whenever the connection is looked at, which is twice a second if nothing else happens.
+            () = poll_fn(|_| if shared.is_draining() { Poll::Ready(()) } else { Poll::Pending }) => {
                 if let Some(ended) = first_request(&mut connection, peer).await {
                     return ended.map(|()| None);
                 }

@@ -82,6 +82,12 @@ impl Shared {
         let _ = draining.wait_for(|draining| *draining).await;
     }
 
+    /// Does it drain? One load, where waiters of all workers would meet at a lock whenever they are polled. The value changes
+    /// once, and nobody has marked this receiver's as seen.
+    fn is_draining(&self) -> bool {
+        self.draining.has_changed().unwrap_or(true)
+    }
+
     /// Returns when the process has drained for so long.
     async fn has_drained_for(&self, time: Duration) {
         self.drains().await;

@@ -19,6 +19,7 @@ mod forward;
 mod forwarding;
 mod framing;
 mod header_hygiene;
+mod hostile;
 mod house;
 mod idle;
 mod keys;

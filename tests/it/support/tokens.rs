@@ -77,7 +77,12 @@ impl Mint {
 
     /// Signs two segments as they are.
     pub fn sign_message(&self, message: &str) -> String {
-        let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
+        self.sign_message_as(self.algorithm, message)
+    }
+
+    /// By another algorithm of the same kind of key.
+    pub fn sign_message_as(&self, algorithm: Algorithm, message: &str) -> String {
+        let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, algorithm);
         let token = format!("{message}.{}", signature.expect("a signature"));
         super::secrets::remember(&token);
         token
@@ -90,7 +95,7 @@ pub fn claims_of(token: &str) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).expect("base64url")).expect("JSON")
 }
 
-pub fn segment(text: &str) -> String {
+pub fn segment(text: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
 
