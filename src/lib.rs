@@ -5,8 +5,8 @@
 //!
 //! # The way of a request
 //!
-//! `server` accepts, decrypts, reads one request → `gateway` { `route` → `authenticate` → `authorize` → `broker` or `forward`
-//! → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
+//! `server` accepts, decrypts, reads one request → `gateway` { `judge` { `route` → `authenticate` → `authorize` } → `broker` or
+//! `forward` → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
 //! change what is shared (keys, certificates, revocations) swap a snapshot.
 //!
 //! # Floors

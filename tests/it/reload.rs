@@ -31,6 +31,24 @@ async fn routes_and_upstreams_change_for_the_next_request() {
 }
 
 #[tokio::test]
+async fn whose_word_about_the_client_is_taken_changes_for_the_next_request() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let ask = async || {
+        let client = gateway.client().bearer(&pair.access).header("x-forwarded-for", "192.0.2.1");
+        assert_eq!(client.get("/").await.status, 200);
+        upstream.seen().pop().expect("a request").header("x-forwarded-for").map(str::to_owned)
+    };
+    assert_eq!(ask().await.as_deref(), Some("127.0.0.1"));
+    let trusting = format!("{}\n[forwarding]\ntrusted = [\"127.0.0.0/8\"]\n", gateway.configuration());
+    assert!(reload(&gateway, &trusting).is_empty());
+    assert_eq!(ask().await.as_deref(), Some("192.0.2.1"));
+    assert!(reload(&gateway, gateway.configuration()).is_empty());
+    assert_eq!(ask().await.as_deref(), Some("127.0.0.1"));
+}
+
+#[tokio::test]
 async fn a_request_under_way_ends_as_it_began() {
     let (old, new) = (Upstream::start(), Upstream::start());
     let gateway = Gateway::start(&old);
