@@ -4,6 +4,7 @@
 //! backend's on the way out, whatever the route: nobody learns them, and no backend that echoes what it is sent can be made
 //! to say them.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -24,6 +25,8 @@ pub struct Login {
     pub client_id: String,
     pub claims: Map<String, Value>,
     pub label: String,
+    /// Where the user is, if whoever asks knows.
+    pub address: Option<IpAddr>,
     pub idle: Option<Duration>,
     pub absolute: Option<Duration>,
 }

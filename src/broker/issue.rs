@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Broker, TokenPair};
+use crate::audit::Occasion;
 use crate::clock::UnixTime;
 use crate::family::{Family, refresh_token};
 use crate::ids::{TokenId, to_base62};
@@ -15,11 +16,11 @@ const GROWTH: usize = 32;
 
 impl Broker {
     /// Makes a family and its first pair of tokens. Durable when it returns.
-    pub async fn issue(&self, login: Login, now: UnixTime) -> Result<TokenPair, Reject> {
+    pub async fn issue(&self, login: Login, occasion: Occasion) -> Result<TokenPair, Reject> {
+        let now = occasion.at;
         let family = self.first_generation(login, now);
         self.check_usable(&family, now)?;
-        let family = self.store.issue(family, self.settings.families).await?;
-        tracing::info!(target: "audit", event = "token.issued", token_id = %family.id, subject = family.subject);
+        let family = self.store.issue(family, self.settings.families, occasion).await?;
         self.pair(&family, now)
     }
 
@@ -55,6 +56,7 @@ impl Broker {
             confirmed: 0,
             created_at: now,
             last_used_at: now,
+            address: login.address,
             idle: login.idle,
             idle_expiry: now,
             absolute_expiry: now + absolute,

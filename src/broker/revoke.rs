@@ -5,9 +5,10 @@
 //! stolen session alive, and a different answer would tell which ids exist.
 
 use super::Broker;
+use crate::audit::Occasion;
 use crate::authenticate::Caller;
-use crate::clock::UnixTime;
 use crate::family::refresh_token::PresentedToken;
+use crate::family::revocation::Revoked;
 use crate::ids::TokenId;
 use crate::reject::{Reason, Reject};
 use crate::store::{RevokeOutcome, RevokedBy};
@@ -23,7 +24,7 @@ pub fn named_family(parameter: &str) -> Option<TokenId> {
 
 impl Broker {
     /// When this returns `Ok`, the family is dead: durably, and on every worker of this process.
-    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, now: UnixTime) -> Result<(), Reject> {
+    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, occasion: Occasion) -> Result<(), Reject> {
         let token = caller.token();
         // A subject of another issuer is somebody else, whatever the name.
         let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
@@ -31,15 +32,17 @@ impl Broker {
             true => RevokedBy::Admin,
             false => RevokedBy::Owner(token.subject.clone()),
         };
-        self.revoke_by(family, by, Some(&token.subject), now).await
+        let caller = Some(token.subject.clone());
+        self.revoke_by(family, by, Occasion { caller, ..occasion }).await
     }
 
     /// Ends the login that a live token of ours belongs to, for its owner. Its family exists, or the store has lost it: then the
     /// token lives on, and that is no success.
-    pub async fn revoke_login_of(&self, token: &VerifiedToken, now: UnixTime) -> Result<(), Reject> {
+    pub async fn revoke_login_of(&self, token: &VerifiedToken, occasion: Occasion) -> Result<(), Reject> {
         let family = token.family.ok_or_else(|| Reject::new(Reason::Internal, "a token of ours without a family"))?;
         let owner = RevokedBy::Owner(token.subject.clone());
-        self.revoke_by(family, owner, Some(&token.subject), now).await.map_err(|reject| match reject.reason {
+        let occasion = Occasion { caller: Some(token.subject.clone()), ..occasion };
+        self.revoke_by(family, owner, occasion).await.map_err(|reject| match reject.reason {
             Reason::TokenNotFound => {
                 let lost = "the store does not know the family of a live token: was a backup restored?";
                 Reject::new(Reason::StoreUnavailable, lost)
@@ -49,32 +52,28 @@ impl Broker {
     }
 
     /// Ends the login that a refresh token is of, also a spent one. Nothing happens if it is of none.
-    pub async fn revoke_presented(&self, presented: &PresentedToken, now: UnixTime) -> Result<(), Reject> {
+    pub async fn revoke_presented(&self, presented: &PresentedToken, occasion: Occasion) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
         let owner = RevokedBy::Owner(family.subject.clone());
-        match self.revoke_by(family.id, owner, Some(&family.subject), now).await {
+        let occasion = Occasion { caller: Some(family.subject), ..occasion };
+        match self.revoke_by(family.id, owner, occasion).await {
             // Swept in between.
             Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
             revoked => revoked,
         }
     }
 
-    /// `who`: the subject that asked, for the audit; `None` for the admin listener, which knows no subjects.
-    pub async fn revoke_by(
-        &self,
-        family: TokenId,
-        by: RevokedBy,
-        who: Option<&str>,
-        now: UnixTime,
-    ) -> Result<(), Reject> {
-        let reason = by.reason().as_str();
-        match self.store.revoke_family(family, by, now).await? {
-            RevokeOutcome::Revoked => {
-                tracing::info!(target: "audit", event = "token.revoked", token_id = %family, reason, by = who);
-                Ok(())
-            }
-            RevokeOutcome::AlreadyDead => Ok(()),
+    /// As [`Broker::revoke`], for whoever may.
+    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: Occasion) -> Result<(), Reject> {
+        match self.store.revoke_family(family, by, occasion).await? {
+            RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
+    }
+
+    /// Revokes anything but a family by its name. When this returns `Ok`, it is dead as in [`Broker::revoke`].
+    pub async fn revoke_named(&self, what: Revoked, occasion: Occasion) -> Result<(), Reject> {
+        self.store.revoke(what, occasion).await?;
+        Ok(())
     }
 }

@@ -14,11 +14,13 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
 use crate::access_log::Record;
+use crate::audit::Occasion;
 use crate::authorize::Permit;
 use crate::body::{self, Body};
 use crate::broker::{Broker, TokenPair};
 use crate::clock::UnixTime;
 use crate::forward::Forwarded;
+use crate::login::Login;
 use crate::reject::{Reason, Reject};
 use crate::route::Capture;
 use crate::throttle::Throttle;
@@ -66,15 +68,16 @@ impl Captured {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
+        let occasion = Occasion::new(now, self.address, record.request_id);
         match (self.capture, self.caller) {
             (Capture::Login, _) => {
                 // A password that was wrong, or guessed.
                 if forwarded.response.status().is_client_error() {
                     broker.throttle.failed(self.address, now);
                 }
-                login(forwarded, broker, answer_size, record, now).await
+                login(forwarded, broker, answer_size, record, occasion).await
             }
-            (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, now).await,
+            (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, occasion).await,
             // A preflight: nobody's.
             (Capture::Logout, None) => Ok(forwarded),
         }
@@ -86,20 +89,20 @@ async fn login(
     broker: &Broker,
     answer_size: u64,
     record: &mut Record,
-    now: UnixTime,
+    occasion: Occasion,
 ) -> Result<Forwarded, Reject> {
     // Nobody has logged in: a wrong password, a second factor that is asked for.
     let Some(said) = forwarded.said.take() else { return Ok(forwarded) };
     let (head, body) = forwarded.response.into_parts();
     check_head(&head)?;
-    let login = said.login().map_err(refused)?;
+    let login = Login { address: occasion.client, ..said.login().map_err(refused)? };
     let content = body::read(body, answer_size).await.map_err(|broken| refused(broken.detail))?;
     let object = Object::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
     // It was read to its end: the connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
         lease.give_back();
     }
-    let pair = broker.issue(login, now).await.map_err(|reject| match reject.reason {
+    let pair = broker.issue(login, occasion).await.map_err(|reject| match reject.reason {
         Reason::StoreUnavailable => reject,
         // What the client sent has no part in it.
         _ => refused(reject.detail),
@@ -170,11 +173,11 @@ async fn logout(
     forwarded: Forwarded,
     broker: &Broker,
     caller: &VerifiedToken,
-    now: UnixTime,
+    occasion: Occasion,
 ) -> Result<Forwarded, Reject> {
     if !forwarded.response.status().is_success() {
         return Ok(forwarded);
     }
-    broker.revoke_login_of(caller, now).await?;
+    broker.revoke_login_of(caller, occasion).await?;
     Ok(forwarded)
 }

@@ -23,7 +23,7 @@ use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
 use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, forwarding, identity, login, route, server, throttle, upstream};
+use crate::{access_log, admin, delivery, forwarding, identity, login, route, server, throttle, upstream};
 
 pub use fault::{Fault, Faults, Place};
 
@@ -46,6 +46,7 @@ pub struct Config {
     pub oauth: Endpoints,
     pub forwarding: forwarding::Forwarding,
     pub access_log: access_log::Settings,
+    pub audit: delivery::Settings,
     pub limits: Limits,
     pub throttle: throttle::Settings,
 }

@@ -11,6 +11,7 @@ mod token;
 use http::{HeaderMap, Response, header};
 
 use crate::access_log::Record;
+use crate::audit::Occasion;
 use crate::authenticate::{Asker, Authenticator};
 use crate::body::Body;
 use crate::broker::Broker;
@@ -45,6 +46,10 @@ impl Call<'_> {
             // A document is no call.
             Endpoint::ProtectedResource => Err(Reason::NoRoute.into()),
         }
+    }
+
+    fn occasion(&self, record: &Record) -> Occasion {
+        Occasion::new(self.now, self.asker.address, record.request_id)
     }
 
     /// Clients are public here: whoever shows a secret expects that it is checked, and it would not be.

@@ -22,7 +22,7 @@ impl Call<'_> {
         match PresentedToken::parse(token) {
             Some(presented) => {
                 record.token_id = Some(presented.token_id);
-                self.broker.revoke_presented(&presented, self.now).await?;
+                self.broker.revoke_presented(&presented, self.occasion(record)).await?;
             }
             None => self.revoke_access_token(token, record).await?,
         }
@@ -45,6 +45,6 @@ impl Call<'_> {
             // It lives on: its issuer alone can end it.
             return Err(Reason::UnsupportedTokenType.into());
         }
-        self.broker.revoke_login_of(caller.token(), self.now).await
+        self.broker.revoke_login_of(caller.token(), self.occasion(record)).await
     }
 }

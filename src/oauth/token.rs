@@ -36,7 +36,8 @@ impl Call<'_> {
         }
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
         record.token_id = Some(presented.token_id);
-        let pair = self.broker.refresh_for_client(presented, form.get("client_id"), self.now).await?;
+        let occasion = self.occasion(record);
+        let pair = self.broker.refresh_for_client(presented, form.get("client_id"), occasion).await?;
         Ok(respond::json(StatusCode::OK, &Granted::of(&pair)))
     }
 }

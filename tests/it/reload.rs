@@ -134,10 +134,11 @@ async fn certificates_change_for_the_next_connection() {
 async fn what_takes_a_restart_is_said_and_left_alone() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nfamilies = 7\nheaders = 50\n");
+    let text =
+        Gateway::text(&upstream.address.to_string(), "[limits]\nfamilies = 7\nheaders = 50\n[audit]\nfile = \"off\"\n");
     let text = text
         .replace("workers = 2", "workers = 3")
         .replace("127.0.0.1:0\"\ntls = \"off\"", "127.0.0.1:1\"\ntls = \"off\"");
-    assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "timeouts and limits"]);
+    assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "audit", "timeouts and limits"]);
     gateway.client().get("/").await.refused(401, "unauthorized");
 }

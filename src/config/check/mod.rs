@@ -4,6 +4,7 @@
 //! where the later of them is read. Checking changes nothing on disk and sends nothing over the network.
 
 mod addresses;
+mod audit;
 mod files;
 mod forwarding;
 mod host;
@@ -55,6 +56,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let forwarding = root.table("forwarding", forwarding::read);
     let access_log = root.table("access_log", access_log);
+    let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 
     Config {
         workers,
@@ -71,6 +73,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         oauth,
         forwarding,
         access_log,
+        audit,
         limits: limits.others,
         throttle: root.table("throttle", throttle::read),
     }

@@ -87,7 +87,9 @@ impl Mint {
     /// By another algorithm of the same kind of key.
     pub fn sign_message_as(&self, algorithm: Algorithm, message: &str) -> String {
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, algorithm);
-        format!("{message}.{}", signature.expect("a signature"))
+        let token = format!("{message}.{}", signature.expect("a signature"));
+        super::secrets::remember(&token);
+        token
     }
 }
 
@@ -134,6 +136,7 @@ pub fn forged_refresh(token_id: &str) -> String {
         confirmed: 0,
         created_at: now,
         last_used_at: now,
+        address: None,
         idle: None,
         idle_expiry: now,
         absolute_expiry: now,
