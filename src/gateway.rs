@@ -17,7 +17,7 @@ use crate::authenticate::Asker;
 use crate::bearer;
 use crate::body::{self, Body, Watch};
 use crate::broker::refresh::RefreshRequest;
-use crate::broker::{BODY_LIMIT, Broker, revoke};
+use crate::broker::{BODY_LIMIT, Broker, metadata, revoke};
 use crate::clock::{Clock, UnixTime};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
@@ -144,6 +144,7 @@ impl Gateway {
                     .map(Forwarded::own)
             }
             Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
+            Verdict::Metadata => Ok(Forwarded::own(self.published_metadata())),
         }
     }
 
@@ -184,11 +185,15 @@ impl Gateway {
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }
 
-    /// `GET /.well-known/jwks.json`: public, and the one answer of ours that may be cached.
+    /// `GET /.well-known/jwks.json`: public, and cacheable for less than a key is published ahead.
     fn published_keys(&self) -> Response<Body> {
-        let mut response = respond::json(StatusCode::OK, &self.keyring.keys().published);
-        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
-        response
+        let keys = self.keyring.keys();
+        respond::public_json(&keys.own().published, keys.own().max_age)
+    }
+
+    /// `GET /.well-known/oauth-authorization-server`: public.
+    fn published_metadata(&self) -> Response<Body> {
+        respond::public_json(&metadata::of(&self.broker.settings.issuer), self.keyring.keys().own().max_age)
     }
 }
 

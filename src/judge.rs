@@ -51,6 +51,8 @@ pub enum Verdict {
     },
     /// `GET /.well-known/jwks.json`
     Keys,
+    /// `GET /.well-known/oauth-authorization-server`
+    Metadata,
 }
 
 impl Judge {
@@ -82,6 +84,7 @@ impl Judge {
             Action::Refresh => Ok(Verdict::Refresh),
             Action::Revoke { token_id } => Ok(Verdict::Revoke { parameter: token_id.to_owned() }),
             Action::Keys => Ok(Verdict::Keys),
+            Action::Metadata => Ok(Verdict::Metadata),
         }
     }
 

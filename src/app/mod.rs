@@ -6,6 +6,7 @@
 mod chores;
 pub mod explain;
 mod keys;
+mod own_keys;
 mod prepare;
 mod reload;
 mod secrets;
@@ -31,6 +32,8 @@ use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 use crate::tls::ServerSide;
+
+pub use secrets::add_root;
 
 use prepare::Foundation;
 use sockets::Sockets;

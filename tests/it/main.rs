@@ -26,6 +26,7 @@ mod limits;
 mod observe;
 mod openssl;
 mod oracle;
+mod own_keys;
 mod paths;
 mod refresh;
 mod reload;
