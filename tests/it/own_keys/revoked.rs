@@ -39,7 +39,8 @@ async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs()
 
     let gateway = gateway.restart();
     gateway.client().bearer(&alice.access).get("/").await.refused(401, "invalid_token");
-    assert_eq!(gateway.log_lines(8).await[7]["reason"], "key_revoked");
+    let lines = gateway.log_lines(8).await;
+    assert_eq!(lines.iter().filter(|line| line["reason"] == "key_revoked").count(), 4, "{lines:?}");
     assert_eq!(gateway.status_of(&new.access).await, 200);
     gateway.end_without_a_token_in_the_log();
 }
@@ -54,7 +55,7 @@ async fn a_bearer_of_a_revoked_key_refreshes_nothing_but_its_refresh_token_lives
     let second = Pair::of(&gateway.refresh(&first.access, &first.refresh).await.json());
     assert_eq!(revoke(&gateway, &kid_of(&second.access), &json!({})).await.status, 200);
     gateway.refresh(&second.access, &second.refresh).await.refused(401, "invalid_token");
-    assert_eq!(gateway.log_lines(2).await.last().expect("a line")["reason"], "key_revoked");
+    assert!(gateway.log_lines(2).await.iter().any(|line| line["reason"] == "key_revoked"));
 
     let third = gateway.refresh(&first.access, &second.refresh).await;
     assert_eq!(third.status, 200, "with a token that another key signed");
