@@ -40,7 +40,12 @@ fn store(c: &mut Criterion) {
 
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     let path = folder.path().join("bearward.db");
-    let settings = Settings { issuer: "https://gateway.example".into(), longest_life: LIFETIMES.access };
+    let settings = Settings {
+        issuer: "https://gateway.example".into(),
+        longest_life: LIFETIMES.access,
+        longest_family: LIFETIMES.absolute,
+        audit: 1_000_000,
+    };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path, settings, Arc::new(|_| {})).expect("the store opens"));
     let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
     for callers in [1, 64] {
@@ -86,7 +91,7 @@ impl Client {
     fn log_in(runtime: &Runtime, store: Arc<dyn Store>, roots: Arc<Roots>) -> Self {
         let family = family(SystemClock.now());
         let id = family.id;
-        runtime.block_on(store.issue(family, usize::MAX)).expect("the store works");
+        runtime.block_on(store.issue(family, usize::MAX, SystemClock.now().into())).expect("the store works");
         Client { store, roots, id }
     }
 
@@ -99,7 +104,7 @@ impl Client {
             let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken| {
                 rotate(family, watermark, presented, &roots, &LIFETIMES, now)
             };
-            match self.store.rotate(presented, Box::new(decide)).await {
+            match self.store.rotate(presented, Box::new(decide), now.into()).await {
                 Ok(Rotation::Rotated(next)) => family = next,
                 other => panic!("{other:?}"),
             }
@@ -120,6 +125,7 @@ fn family(now: UnixTime) -> Family {
         salt: secret::random(),
         generation: 1,
         root: 1,
+        address: None,
         idle: None,
         rotated_at: now,
         confirmed: 0,

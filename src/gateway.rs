@@ -13,6 +13,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access_log::{Buffer, Record};
+use crate::audit::Occasion;
 use crate::authenticate::Asker;
 use crate::bearer;
 use crate::body::{self, Body, Watch};
@@ -162,7 +163,7 @@ impl Gateway {
         let idle = self.broker.settings.lifetimes.idle;
         let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
         record.caller = Some(bearer.clone());
-        let pair = self.broker.refresh(request, &bearer, now).await?;
+        let pair = self.broker.refresh(request, &bearer, Occasion::new(now, asker.address, record.request_id)).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -180,7 +181,7 @@ impl Gateway {
         let authenticator = &self.judge.authenticator;
         let caller = authenticator.authenticate(bearer::find(headers, authenticator.token_size)?, asker, now).await?;
         record.caller = Some(caller.token().clone());
-        self.broker.revoke(&caller, family, now).await?;
+        self.broker.revoke(&caller, family, Occasion::new(now, asker.address, record.request_id)).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }
 

@@ -22,9 +22,9 @@
 //! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` | the steps, each with the proof of the one before |
-//! | 4 | `access_log/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
+//! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -63,6 +63,7 @@
 //! | **parent**, **child** | generation c - 1 and c: a refresh spends the parent and makes the child |
 //! | **confirmed** | an access token of the child was seen in use, so the client has the answer of its refresh |
 //! | **watermark** | a time: everything of a subject, or of everyone, that was issued at or before it is void |
+//! | **outbox** | audit events in the store, written with what they tell of, until they are delivered |
 //! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
 //! | **source** | where the keys of another issuer come from: the issuer itself, or a file |
 //! | **worker** | one thread with its own runtime, listening socket and upstream connections; one a core |
@@ -79,6 +80,7 @@
 pub mod access_log;
 pub mod admin;
 pub mod app;
+pub mod audit;
 pub mod authenticate;
 pub mod authorize;
 pub mod bearer;
@@ -89,6 +91,7 @@ pub mod clock;
 pub mod config;
 pub mod confirmations;
 pub mod csrf;
+pub mod delivery;
 pub mod family;
 pub mod forward;
 pub mod forwarding;

@@ -101,7 +101,8 @@ impl WorkerMetrics {
     }
 }
 
-type Gauge = Box<dyn Fn() -> f64 + Send + Sync>;
+/// Read when somebody looks.
+type Reading = Box<dyn Fn() -> f64 + Send + Sync>;
 
 /// A value with the labels that tell it from its siblings.
 pub type Labelled = (Vec<(&'static str, String)>, f64);
@@ -117,14 +118,15 @@ struct Family {
 /// Everything that `/metrics` shows.
 pub struct Metrics {
     workers: Vec<Arc<WorkerMetrics>>,
-    gauges: Vec<(&'static str, &'static str, Gauge)>,
+    gauges: Vec<(&'static str, &'static str, Reading)>,
+    counters: Vec<(&'static str, &'static str, Reading)>,
     families: Vec<Family>,
 }
 
 impl Metrics {
     pub fn new(workers: usize) -> Self {
         let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::default())).collect();
-        Metrics { workers, gauges: Vec::new(), families: Vec::new() }
+        Metrics { workers, gauges: Vec::new(), counters: Vec::new(), families: Vec::new() }
     }
 
     pub fn worker(&self, number: usize) -> Arc<WorkerMetrics> {
@@ -134,6 +136,11 @@ impl Metrics {
     /// Adds a value that is read when somebody looks.
     pub fn gauge(&mut self, name: &'static str, help: &'static str, read: impl Fn() -> f64 + Send + Sync + 'static) {
         self.gauges.push((name, help, Box::new(read)));
+    }
+
+    /// As [`Metrics::gauge`], of a value that only grows.
+    pub fn counter(&mut self, name: &'static str, help: &'static str, read: impl Fn() -> f64 + Send + Sync + 'static) {
+        self.counters.push((name, help, Box::new(read)));
     }
 
     /// As [`Metrics::gauge`], a value for each of a closed set of labels.
@@ -205,6 +212,10 @@ impl Collector for Shown {
         for (name, help, read) in &metrics.gauges {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(read()).encode(encoder)?;
+        }
+        for (name, help, read) in &metrics.counters {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(read()).encode(encoder)?;
         }
         metrics.families.iter().try_for_each(|family| encode_family(&mut encoder, family))
     }

@@ -3,11 +3,12 @@
 //! `/healthz`, `/readyz` and `/metrics` are open, as probes and scrapers have no token; they name no subject. `/admin/v1` asks
 //! for the admin token. The listener has its own thread: it answers while the workers are busy.
 
+mod revocations;
 mod tokens;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +19,22 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::body::Body;
-use crate::broker::Broker;
+use crate::audit::Occasion;
+use crate::body::{self, Body};
+use crate::broker::{BODY_LIMIT, Broker};
 use crate::clock::Clock;
 use crate::ids::RequestIds;
 use crate::metrics::Metrics;
 use crate::reject::{Reason, Reject};
 use crate::secret::Secret;
 use crate::tls::ServerSide;
+use crate::token::json::object;
 use crate::{bearer, respond, tls};
 
 /// `[admin]`.
@@ -79,8 +83,8 @@ pub struct Admin {
 pub async fn serve(listener: TcpListener, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(serve_connection(stream, tls.clone(), admin.clone()));
+            Ok((stream, caller)) => {
+                tokio::spawn(serve_connection(stream, caller.ip(), tls.clone(), admin.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting an admin connection failed");
@@ -90,22 +94,25 @@ pub async fn serve(listener: TcpListener, tls: Option<Arc<ServerSide>>, admin: A
     }
 }
 
-async fn serve_connection(stream: TcpStream, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
+async fn serve_connection(stream: TcpStream, caller: IpAddr, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
     match tls {
-        None => serve_http(stream, admin).await,
+        None => serve_http(stream, caller, admin).await,
         Some(side) => {
             let handshake = TlsAcceptor::from(side.config.clone()).accept(stream);
             if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, handshake).await {
-                serve_http(stream, admin).await;
+                serve_http(stream, caller, admin).await;
             }
         }
     }
 }
 
-async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, admin: Arc<Admin>) {
+async fn serve_http<S>(stream: S, caller: IpAddr, admin: Arc<Admin>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = service_fn(move |request| {
         let admin = admin.clone();
-        async move { Ok::<_, Infallible>(admin.handle(request).await) }
+        async move { Ok::<_, Infallible>(admin.handle(request, caller).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
@@ -114,16 +121,18 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: 
 }
 
 impl Admin {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn handle(&self, request: Request<Incoming>, caller: IpAddr) -> Response<Body> {
         let wants_problem = respond::wants_problem(request.headers());
-        self.answer(request).await.unwrap_or_else(|refusal| {
+        let request_id = self.request_ids.next();
+        let occasion = Occasion::new(self.clock.now(), caller, request_id);
+        self.answer(request, occasion).await.unwrap_or_else(|refusal| {
             tracing::debug!(reason = refusal.reason.code(), detail = %refusal.detail, "admin request refused");
             // Whoever has the admin token is told what is wrong; a refusal before that has no detail.
-            respond::reject_in_detail(&refusal, self.request_ids.next(), wants_problem)
+            respond::reject_in_detail(&refusal, request_id, wants_problem)
         })
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
+    async fn answer(&self, request: Request<Incoming>, occasion: Occasion) -> Result<Response<Body>, Reject> {
         match (request.method(), request.uri().path()) {
             (&Method::GET, "/healthz") => Ok(respond::json(StatusCode::OK, &json!({ "status": "alive" }))),
             (&Method::GET, "/readyz") => Ok(self.readiness().await),
@@ -131,7 +140,7 @@ impl Admin {
             (_, "/healthz" | "/readyz" | "/metrics") => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
             _ => {
                 self.check_token(request.headers())?;
-                tokens::answer(self, request).await
+                tokens::answer(self, request, occasion).await
             }
         }
     }
@@ -171,4 +180,14 @@ impl Admin {
         response.headers_mut().insert(header::CONTENT_TYPE, format);
         response
     }
+}
+
+/// The JSON object that a call of the API brings. Strict, as claims in it end up in tokens: what is refused in one must not
+/// get in here.
+async fn read_object<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Reject> {
+    let incoming = Body::incoming(request.into_body()).silent_for_at_most(PATIENCE);
+    let content = body::read(incoming, BODY_LIMIT).await?;
+    let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
+    let object = object(&content).map_err(|error| bad(error.to_string()))?;
+    serde_json::from_value(object.into()).map_err(|error| bad(error.to_string()))
 }

@@ -2,10 +2,12 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /admin/v1/tokens` `{"sub", "scope"?, "aud"?, "clientId"?, "claims"?, "label"?, "idle"?, "absolute"?}` | 201, the pair and `tokenId` |
+//! | `POST /admin/v1/tokens` `{"sub", "scope"?, "aud"?, "clientId"?, "claims"?, "label"?, "address"?, "idle"?, "absolute"?}` | 201, the pair and `tokenId` |
 //! | `GET /admin/v1/subjects/{sub}/tokens` | 200, `{"tokens": […]}`, newest first |
+//! | `DELETE /admin/v1/subjects/{sub}/tokens` | 200 `{"success": true}`, whether there were any or not |
 //! | `DELETE /admin/v1/tokens/{tokenId}` | 200 `{"success": true}`; 404 |
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
@@ -13,10 +15,11 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Admin, PATIENCE};
-use crate::body::{self, Body};
+use super::{Admin, read_object, revocations};
+use crate::audit::Occasion;
+use crate::body::Body;
 use crate::broker::issue::{Login, RESERVED_CLAIMS};
-use crate::broker::{BODY_LIMIT, revoke};
+use crate::broker::revoke;
 use crate::clock::UnixTime;
 use crate::family::{Family, RevokeReason};
 use crate::ids::TokenId;
@@ -24,7 +27,6 @@ use crate::path;
 use crate::reject::{Reason, Reject};
 use crate::respond;
 use crate::store::RevokedBy;
-use crate::token::json;
 
 /// The body of an issue call. Lifetimes are in seconds; a longer one than the configured one is that one.
 #[derive(Deserialize)]
@@ -41,6 +43,8 @@ struct IssueRequest {
     claims: Map<String, Value>,
     #[serde(default)]
     label: String,
+    /// Of the user's device, which the caller knows and the gateway does not.
+    address: Option<IpAddr>,
     idle: Option<u64>,
     absolute: Option<u64>,
 }
@@ -65,7 +69,11 @@ struct Listed {
     token_id: TokenId,
     sub: String,
     scope: String,
+    client_id: String,
     label: String,
+    /// Where it was used last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked_at: Option<String>,
@@ -78,30 +86,36 @@ struct Listed {
     absolute_expiry: String,
 }
 
-pub(super) async fn answer(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
+pub(super) async fn answer(
+    admin: &Admin,
+    request: Request<Incoming>,
+    occasion: Occasion,
+) -> Result<Response<Body>, Reject> {
     let place = request.uri().path().to_owned();
     let Some(place) = place.strip_prefix("/admin/v1/") else { return Err(Reason::NoRoute.into()) };
     let segments: Vec<&str> = place.split('/').collect();
     match (request.method(), &segments[..]) {
-        (&Method::POST, ["tokens"]) => issue(admin, request).await,
+        (&Method::POST, ["tokens"]) => issue(admin, request, occasion).await,
         (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("POST")),
-        (&Method::DELETE, ["tokens", id]) => revoke_one(admin, id).await,
+        (&Method::DELETE, ["tokens", id]) => revoke_one(admin, id, occasion).await,
         (_, ["tokens", _]) => Err(Reject::from(Reason::MethodNotAllowed).allow("DELETE")),
-        (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, subject).await,
-        (_, ["subjects", _, "tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
+        (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, named_subject(subject)?, occasion.at).await,
+        (&Method::DELETE, ["subjects", subject, "tokens"]) => {
+            revocations::everything_of(admin, named_subject(subject)?, occasion).await
+        }
+        (_, ["subjects", _, "tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, DELETE")),
+        (&Method::POST, ["revocations"]) => revocations::answer(admin, request, occasion).await,
+        (_, ["revocations"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("POST")),
         _ => Err(Reason::NoRoute.into()),
     }
 }
 
-async fn issue(admin: &Admin, request: Request<Incoming>) -> Result<Response<Body>, Reject> {
-    let incoming = Body::incoming(request.into_body()).silent_for_at_most(PATIENCE);
-    let content = body::read(incoming, BODY_LIMIT).await?;
-    let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
-    // Strict, as the claims end up in tokens: what is refused in one must not get in here.
-    let object = json::object(&content).map_err(|error| bad(error.to_string()))?;
-    let wanted: IssueRequest = serde_json::from_value(object.into()).map_err(|error| bad(error.to_string()))?;
-    let login = login(wanted).map_err(bad)?;
-    let mut pair = admin.broker.issue(login, admin.clock.now()).await?;
+async fn issue(admin: &Admin, request: Request<Incoming>, occasion: Occasion) -> Result<Response<Body>, Reject> {
+    let wanted: IssueRequest = read_object(request).await?;
+    let login = login(wanted).map_err(|fault| Reject::new(Reason::BadParameter, fault))?;
+    // The caller is a backend; where it is says nothing about the user.
+    let occasion = Occasion { client: login.address, ..occasion };
+    let mut pair = admin.broker.issue(login, occasion).await?;
     pair.show_token_id();
     Ok(respond::json(StatusCode::CREATED, &pair))
 }
@@ -131,23 +145,30 @@ fn login(wanted: IssueRequest) -> Result<Login, String> {
         client_id: wanted.client_id,
         claims: wanted.claims,
         label: wanted.label,
+        address: wanted.address.map(|address| address.to_canonical()),
         idle: wanted.idle.map(Duration::from_secs),
         absolute: wanted.absolute.map(Duration::from_secs),
     })
 }
 
-async fn list(admin: &Admin, subject: &str) -> Result<Response<Body>, Reject> {
-    let subject = String::from_utf8(path::decode(subject.as_bytes()).into_owned());
+fn named_subject(segment: &str) -> Result<String, Reject> {
+    let subject = String::from_utf8(path::decode(segment.as_bytes()).into_owned());
     let subject = subject.map_err(|_| Reject::new(Reason::BadParameter, "the subject is not UTF-8"))?;
+    match subject.is_empty() {
+        true => Err(Reject::new(Reason::BadParameter, "the subject is empty")),
+        false => Ok(subject),
+    }
+}
+
+async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {
     let families = admin.broker.store.families_of(subject).await?;
-    let now = admin.clock.now();
     let tokens: Vec<Listed> = families.into_iter().map(|family| Listed::of(family, now)).collect();
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }
 
-async fn revoke_one(admin: &Admin, parameter: &str) -> Result<Response<Body>, Reject> {
+async fn revoke_one(admin: &Admin, parameter: &str, occasion: Occasion) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
-    admin.broker.revoke_by(family, RevokedBy::Admin, None, admin.clock.now()).await?;
+    admin.broker.revoke_by(family, RevokedBy::Admin, occasion).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 
@@ -164,7 +185,9 @@ impl Listed {
             reason: family.revoked.map(|revoked| revoked.reason),
             sub: family.subject,
             scope: family.scope,
+            client_id: family.client_id,
             label: family.label,
+            address: family.address,
             created_at: family.created_at.to_string(),
             last_used_at: family.last_used_at.to_string(),
             idle_expiry: family.idle_expiry.to_string(),

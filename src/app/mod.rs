@@ -3,6 +3,7 @@
 //! The order of the start is part of its safety: secrets, store, the whole revocation set, keys, addresses; the first
 //! connection is accepted when all of that stands. Every thread and task has its owner here, who can stop it.
 
+mod audit;
 mod chores;
 pub mod explain;
 mod keys;
@@ -32,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 use crate::tls::ServerSide;
 
+use audit::AuditThread;
 use prepare::Foundation;
 use sockets::Sockets;
 
@@ -71,6 +73,8 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     stop_control: watch::Sender<bool>,
     control: Option<JoinHandle<()>>,
+    /// After all who make events.
+    audit: Option<AuditThread>,
     /// Last: it writes the lines of the requests that the workers ended with.
     log: Option<AccessLog>,
 }
@@ -86,6 +90,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     let gateway = foundation.gateway(&config, clock.clone())?;
     let mut metrics = Metrics::new(config.workers);
     foundation.show(&mut metrics);
+    let delivery = audit::prepare(foundation.store.clone(), config.audit.target.clone(), &mut metrics)?;
     let metrics = Arc::new(metrics);
     let log = open_log(&config, &metrics)?;
 
@@ -130,6 +135,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             runtime.shutdown_background();
         })
         .map_err(|error| format!("the control thread cannot start: {error}"))?;
+    let audit = delivery.map(audit::start).transpose()?;
     Ok(Running {
         addresses: sockets.addresses,
         admin_address: sockets.admin_address,
@@ -145,6 +151,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
         workers,
         stop_control,
         control: Some(control),
+        audit,
         log,
     })
 }
@@ -174,6 +181,7 @@ impl Drop for Running {
         if let Some(control) = self.control.take() {
             let _ = control.join();
         }
+        self.audit = None;
         self.log = None;
     }
 }

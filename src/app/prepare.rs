@@ -13,6 +13,7 @@ use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
 use crate::config::{Config, TokenSettings};
 use crate::confirmations::Confirmations;
+use crate::delivery::Target;
 use crate::family::Lifetimes;
 use crate::family::refresh_token::Roots;
 use crate::family::revocation::Revocation;
@@ -154,8 +155,12 @@ fn broker_settings(config: &Config) -> broker::Settings {
 const CLOCK_STEP: Duration = Duration::from_mins(5);
 
 fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
-    let settings =
-        sqlite::Settings { issuer: config.tokens.issuer.clone(), longest_life: longest_life(config) + CLOCK_STEP };
+    let settings = sqlite::Settings {
+        issuer: config.tokens.issuer.clone(),
+        longest_life: longest_life(config) + CLOCK_STEP,
+        longest_family: config.tokens.lifetimes.absolute + CLOCK_STEP,
+        audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
+    };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
     SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())
 }

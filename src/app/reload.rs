@@ -53,6 +53,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("admin", current.admin != next.admin),
         ("store", current.store != next.store),
         ("tokens", current.tokens != next.tokens),
+        ("audit", current.audit != next.audit),
         ("access_log", current.access_log != next.access_log),
         ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
     ];

@@ -1,10 +1,12 @@
 //! Issuing: new families, and the access tokens of any family.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::{Broker, TokenPair};
+use crate::audit::Occasion;
 use crate::clock::UnixTime;
 use crate::family::{Family, refresh_token};
 use crate::ids::{TokenId, to_base62};
@@ -27,17 +29,19 @@ pub struct Login {
     pub client_id: String,
     pub claims: Map<String, Value>,
     pub label: String,
+    /// Where the user is, if whoever asks knows.
+    pub address: Option<IpAddr>,
     pub idle: Option<Duration>,
     pub absolute: Option<Duration>,
 }
 
 impl Broker {
     /// Makes a family and its first pair of tokens. Durable when it returns.
-    pub async fn issue(&self, login: Login, now: UnixTime) -> Result<TokenPair, Reject> {
+    pub async fn issue(&self, login: Login, occasion: Occasion) -> Result<TokenPair, Reject> {
+        let now = occasion.at;
         let family = self.first_generation(login, now);
         self.check_usable(&family, now)?;
-        let family = self.store.issue(family, self.settings.families).await?;
-        tracing::info!(target: "audit", event = "token.issued", token_id = %family.id, subject = family.subject);
+        let family = self.store.issue(family, self.settings.families, occasion).await?;
         self.pair(&family, now)
     }
 
@@ -73,6 +77,7 @@ impl Broker {
             confirmed: 0,
             created_at: now,
             last_used_at: now,
+            address: login.address,
             idle: login.idle,
             idle_expiry: now,
             absolute_expiry: now + absolute,

@@ -4,9 +4,12 @@
 //! store transaction that decides by the rotation table (`family::rotation`). Nothing touches the store that has not passed
 //! a signature; a stolen refresh token alone is not enough.
 
+use std::net::IpAddr;
+
 use http::{HeaderMap, header};
 
 use super::{Broker, TokenPair};
+use crate::audit::{Event, Occasion};
 use crate::clock::UnixTime;
 use crate::family::Family;
 use crate::family::refresh_token::PresentedToken;
@@ -39,53 +42,58 @@ impl Broker {
         &self,
         request: RefreshRequest,
         bearer: &VerifiedToken,
-        now: UnixTime,
+        occasion: Occasion,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
         let token_id = presented.token_id;
+        let occasion = Occasion { caller: Some(bearer.subject.clone()), ..occasion };
         if bearer.family != Some(token_id) {
             // Not revoked: account switching inside one application does this too.
-            tracing::warn!(target: "audit", event = "refresh.binding_mismatch", %token_id, subject = bearer.subject);
+            let event = Event { token_id: Some(token_id), ..Event::new("refresh.binding_mismatch") };
+            self.store.record(event, occasion).await?;
             return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
         }
-        let rotation = self.rotate(presented, bearer.subject.clone(), now).await?;
+        let now = occasion.at;
+        let rotation = self.rotate(presented, bearer.subject.clone(), occasion).await?;
         self.answer(rotation, token_id, now)
     }
 
-    async fn rotate(&self, presented: PresentedToken, subject: String, now: UnixTime) -> Result<Rotation, Reject> {
+    async fn rotate(&self, presented: PresentedToken, subject: String, occasion: Occasion) -> Result<Rotation, Reject> {
         // A confirmation on its way counts: it is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.confirmations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
-        let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
+        let (roots, lifetimes, now, client) =
+            (self.roots.clone(), self.settings.lifetimes, occasion.at, occasion.client);
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
             Some(family) if family.subject != subject => Rotation::Refused(Reason::GrantMismatch),
-            _ => rotate(family, watermark, presented, &roots, &lifetimes, now),
+            _ => used_from(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
-        Ok(self.store.rotate(presented, Box::new(decide)).await?)
+        Ok(self.store.rotate(presented, Box::new(decide), occasion).await?)
     }
 
     fn answer(&self, rotation: Rotation, token_id: TokenId, now: UnixTime) -> Result<TokenPair, Reject> {
-        let (event, family) = match rotation {
-            Rotation::Rotated(family) => ("token.refreshed", family),
-            Rotation::Replayed(family) => ("refresh.replayed", family),
-            Rotation::Recovered(family) => ("refresh.recovered", family),
-            Rotation::Reused(family) => {
-                let subject = family.subject;
-                tracing::warn!(target: "audit", event = "refresh.reuse_detected", %token_id, subject);
+        let family = match rotation {
+            Rotation::Rotated(family) | Rotation::Replayed(family) | Rotation::Recovered(family) => family,
+            Rotation::Reused(_) => {
                 return Err(Reject::new(Reason::GrantReused, "a spent token came back; its family is revoked"));
             }
             Rotation::Refused(reason) => {
                 if reason == Reason::GrantAhead {
-                    tracing::error!(target: "audit", event = "store.rollback_suspected", %token_id,
-                        "a genuine refresh token is newer than the store: was a backup restored?");
+                    tracing::error!(%token_id, "a genuine refresh token is newer than the store: was a backup restored?");
                 }
-                tracing::info!(target: "audit", event = "refresh.denied", reason = reason.code(), %token_id);
                 return Err(reason.into());
             }
         };
-        tracing::info!(target: "audit", event, %token_id, subject = family.subject, generation = family.generation);
         self.pair(&family, now)
+    }
+}
+
+/// Where the family was used last is where its new generation goes.
+fn used_from(client: Option<IpAddr>, rotation: Rotation) -> Rotation {
+    match rotation {
+        Rotation::Rotated(family) => Rotation::Rotated(Family { address: client.or(family.address), ..family }),
+        other => other,
     }
 }
 

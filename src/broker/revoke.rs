@@ -5,9 +5,10 @@
 //! stolen session alive, and a different answer would tell which ids exist.
 
 use super::Broker;
+use crate::audit::Occasion;
 use crate::authenticate::Caller;
-use crate::clock::UnixTime;
 use crate::family::refresh_token::PresentedToken;
+use crate::family::revocation::Revoked;
 use crate::ids::TokenId;
 use crate::reject::{Reason, Reject};
 use crate::store::{RevokeOutcome, RevokedBy};
@@ -22,7 +23,7 @@ pub fn named_family(parameter: &str) -> Option<TokenId> {
 
 impl Broker {
     /// When this returns `Ok`, the family is dead: durably, and on every worker of this process.
-    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, now: UnixTime) -> Result<(), Reject> {
+    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, occasion: Occasion) -> Result<(), Reject> {
         let token = caller.token();
         // A subject of another issuer is somebody else, whatever the name.
         let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
@@ -30,25 +31,21 @@ impl Broker {
             true => RevokedBy::Admin,
             false => RevokedBy::Owner(token.subject.clone()),
         };
-        self.revoke_by(family, by, Some(&token.subject), now).await
+        let caller = Some(token.subject.clone());
+        self.revoke_by(family, by, Occasion { caller, ..occasion }).await
     }
 
-    /// `who`: the subject that asked, for the audit; `None` for the admin listener, which knows no subjects.
-    pub async fn revoke_by(
-        &self,
-        family: TokenId,
-        by: RevokedBy,
-        who: Option<&str>,
-        now: UnixTime,
-    ) -> Result<(), Reject> {
-        let reason = by.reason().as_str();
-        match self.store.revoke_family(family, by, now).await? {
-            RevokeOutcome::Revoked => {
-                tracing::info!(target: "audit", event = "token.revoked", token_id = %family, reason, by = who);
-                Ok(())
-            }
-            RevokeOutcome::AlreadyDead => Ok(()),
+    /// As [`Broker::revoke`], for whoever may.
+    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: Occasion) -> Result<(), Reject> {
+        match self.store.revoke_family(family, by, occasion).await? {
+            RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
+    }
+
+    /// Revokes anything but a family by its name. When this returns `Ok`, it is dead as in [`Broker::revoke`].
+    pub async fn revoke_named(&self, what: Revoked, occasion: Occasion) -> Result<(), Reject> {
+        self.store.revoke(what, occasion).await?;
+        Ok(())
     }
 }

@@ -38,15 +38,37 @@ pub(super) enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
-    /// End a family at once.
+    /// End a login at once; or all of a subject, of an issuer, of everybody; or one access token.
     Revoke {
         #[command(flatten)]
         config: ConfigArgument,
-        /// The token id, or a whole refresh token.
-        token_id: String,
+        #[command(flatten)]
+        whom: Whom,
+        /// Of another issuer than this gateway; with --all, nobody else's.
+        #[arg(long, conflicts_with = "token_id")]
+        issuer: Option<String>,
+        /// Only what was issued at this time or before, as 2026-11-20T23:05:21Z. Left out: until now.
+        #[arg(long, value_name = "TIME", conflicts_with_all = ["token_id", "jti"])]
+        before: Option<String>,
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct Whom {
+    /// The token id of a login, or a whole refresh token of it.
+    token_id: Option<String>,
+    /// Everything of this subject.
+    #[arg(long)]
+    subject: Option<String>,
+    /// One access token, by its `jti`.
+    #[arg(long)]
+    jti: Option<String>,
+    /// Everything there is.
+    #[arg(long)]
+    all: bool,
 }
 
 pub(super) fn run(command: TokenCommand) -> Result<(), Failed> {
@@ -71,10 +93,19 @@ pub(super) fn run(command: TokenCommand) -> Result<(), Failed> {
             let answer = call(&admin, Method::GET, &path, None)?;
             if json { print_json(&answer) } else { print_table(&answer) }
         }
-        TokenCommand::Revoke { config, token_id, json } => {
+        TokenCommand::Revoke { config, whom, issuer, before, json } => {
             let admin = load(&config.file, Probe::None)?.admin;
-            let path = format!("/admin/v1/tokens/{}", percent_encode(&token_id));
-            let answer = call(&admin, Method::DELETE, &path, None)?;
+            let answer = match &whom.token_id {
+                Some(token_id) => {
+                    let path = format!("/admin/v1/tokens/{}", percent_encode(token_id));
+                    call(&admin, Method::DELETE, &path, None)?
+                }
+                None => {
+                    let Whom { subject, jti, all, .. } = whom;
+                    let wanted = json!({ "sub": subject, "jti": jti, "all": all, "issuer": issuer, "before": before });
+                    call(&admin, Method::POST, "/admin/v1/revocations", Some(&wanted))?
+                }
+            };
             if json { print_json(&answer) } else { println!("revoked") }
         }
     }
@@ -86,13 +117,17 @@ fn print_json(value: &Value) {
 }
 
 fn print_table(answer: &Value) {
-    println!("{:22}  {:16}  {:24}  {:24}  {:20}  label", "token id", "state", "created", "last used", "scope");
+    println!(
+        "{:22}  {:16}  {:24}  {:24}  {:15}  {:20}  label",
+        "token id", "state", "created", "last used", "address", "scope"
+    );
     for token in answer.get("tokens").and_then(Value::as_array).into_iter().flatten() {
         let [id, state, reason, created] =
             ["tokenId", "state", "reason", "createdAt"].map(|member| text(token, member));
-        let [used, scope, label] = ["lastUsedAt", "scope", "label"].map(|member| text(token, member));
+        let [used, address, scope, label] =
+            ["lastUsedAt", "address", "scope", "label"].map(|member| text(token, member));
         let state = if reason.is_empty() { state } else { format!("{state}: {reason}") };
-        println!("{id:22}  {state:16}  {created:24}  {used:24}  {scope:20}  {label}");
+        println!("{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {label}");
     }
 }
 

@@ -22,7 +22,7 @@ use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
 use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, forwarding, identity, route, server, upstream};
+use crate::{access_log, admin, delivery, forwarding, identity, route, server, upstream};
 
 pub use fault::{Fault, Faults, Place};
 
@@ -43,6 +43,7 @@ pub struct Config {
     pub identity: identity::Identity,
     pub forwarding: forwarding::Forwarding,
     pub access_log: access_log::Settings,
+    pub audit: delivery::Settings,
     pub limits: Limits,
 }
 

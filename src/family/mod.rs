@@ -8,6 +8,7 @@ pub mod refresh_token;
 pub mod revocation;
 pub mod rotation;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -42,6 +43,8 @@ pub struct Family {
     pub confirmed: u64,
     pub created_at: UnixTime,
     pub last_used_at: UnixTime,
+    /// Where it was used last, as far as that is known: by its login or its last refresh.
+    pub address: Option<IpAddr>,
     /// How long it may go without a refresh, if that was said at its login. `None`: as configured.
     pub idle: Option<Duration>,
     /// Dead from here on unless it is refreshed before; never later than `absolute_expiry`.

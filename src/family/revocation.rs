@@ -14,6 +14,8 @@ pub enum Revoked {
     Token { issuer: String, jti: String },
     /// Every token of a subject that was issued at or before a time.
     Subject { issuer: String, subject: String, not_after: UnixTime },
+    /// Every token of an issuer that was issued at or before a time.
+    Issuer { issuer: String, not_after: UnixTime },
     /// Every token that was issued at or before a time.
     Everything { not_after: UnixTime },
 }

@@ -120,6 +120,7 @@ mod tests {
             confirmed,
             created_at: LOGIN,
             last_used_at: LOGIN,
+            address: None,
             idle: None,
             idle_expiry: LOGIN + LIFETIMES.idle,
             absolute_expiry: LOGIN + LIFETIMES.absolute,

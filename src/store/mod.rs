@@ -4,8 +4,10 @@
 //! still commit (a reuse revokes the family and is then refused). A method that has answered is durable: it survives the
 //! loss of power. A method that failed changed nothing that anybody was told of.
 //!
-//! [`sqlite`] is the embedded store. What every store must do in the same way lies beside it: `watermark`.
+//! [`sqlite`] is the embedded store. What every store must do in the same way lies beside it: `watermark`,
+//! `events`.
 
+mod events;
 pub mod sqlite;
 mod watermark;
 
@@ -13,7 +15,11 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use tokio::sync::Notify;
+
+use crate::audit::{Event, Occasion, Recorded};
 use crate::clock::UnixTime;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::revocation::{Revocation, Revoked};
@@ -80,25 +86,37 @@ pub struct StoredKey {
     pub created_at: UnixTime,
 }
 
+/// What the store tells about its events without being asked in a transaction.
+#[derive(Default)]
+pub struct Outbox {
+    /// Notified after events are durable.
+    pub written: Notify,
+    /// Events that wait, roughly: those of a transaction that is under way are not counted yet.
+    pub waiting: AtomicU64,
+    /// Events that were not recorded, as too many were waiting.
+    pub lost: AtomicU64,
+}
+
+/// Whatever a method decides is recorded, as an [`Event`] in its own transaction.
 pub trait Store: Send + Sync {
     /// Writes a new family. If its subject then has more than `most_live` live ones, the least recently used are
     /// revoked in the same transaction.
     ///
     /// A family must be younger than its subject's watermark to live; the store moves `created_at` to the first whole
     /// second past it. Tokens minted for the answer must not be dated earlier than that.
-    fn issue(&self, family: Family, most_live: usize) -> Answer<Family>;
+    fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family>;
 
     /// Reads the family of `presented`, lets `decide` decide, writes what it decided.
-    fn rotate(&self, presented: PresentedToken, decide: DecideRotation) -> Answer<Rotation>;
+    fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation>;
 
     /// Ends one family, if `by` may. A family that has expired is still ended while an access token of it may live.
-    fn revoke_family(&self, id: TokenId, by: RevokedBy, now: UnixTime) -> Answer<RevokeOutcome>;
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: Occasion) -> Answer<RevokeOutcome>;
 
     /// Writes a revocation of anything but a family, which is an error here. Answers its sequence.
     ///
     /// Watermarks are only ever raised. One over everything, or over a subject of this gateway's own issuer, also ends
     /// the families that are not younger.
-    fn revoke(&self, what: Revoked, now: UnixTime) -> Answer<u64>;
+    fn revoke(&self, what: Revoked, occasion: Occasion) -> Answer<u64>;
 
     /// Notes that an access token of this generation was seen in use. Never lowers what is there.
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()>;
@@ -121,6 +139,18 @@ pub trait Store: Send + Sync {
 
     /// Writes a signing key unless there is one of its algorithm already; answers the keys as they are then.
     fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>>;
+
+    /// Records what the store itself had no part in.
+    fn record(&self, event: Event, occasion: Occasion) -> Answer<()>;
+
+    /// The oldest events that wait for their delivery, in order.
+    fn undelivered(&self, limit: usize) -> Answer<Vec<Recorded>>;
+
+    /// Forgets the events up to this one.
+    fn delivered(&self, through: u64) -> Answer<()>;
+
+    /// What becomes of events.
+    fn outbox(&self) -> Arc<Outbox>;
 
     /// Can the store commit right now? Cheap enough for a readiness probe.
     fn check(&self) -> Answer<()>;

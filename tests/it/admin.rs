@@ -4,3 +4,4 @@ mod issue;
 mod listener;
 mod lists;
 mod metrics;
+mod revocations;

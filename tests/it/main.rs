@@ -4,6 +4,7 @@
 
 mod access_log;
 mod admin;
+mod audit;
 mod authenticate;
 mod cache_races;
 mod cli;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use bearward::family::revocation::Revoked;
 use bearward::ids::TokenId;
+use bearward::token::Algorithm;
 use http::Method;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use crate::support::client::Kept;
 use crate::support::program::Served;
+use crate::support::tokens::{FOREIGN, Mint};
 use crate::support::{Answer, Client, Gateway, Pair, Secrets, Upstream};
 
 #[track_caller]
@@ -229,4 +233,32 @@ async fn what_was_revoked_stays_so_through_kill_9() {
     secrets.assert_absent_from("standard error", &stderr);
     let log = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     secrets.assert_absent_from("the access log", &log);
+}
+
+/// The store has them all, and a start loads them all before it serves.
+#[tokio::test]
+async fn thousands_of_revocations_are_there_again_after_a_restart() {
+    const MANY: usize = 3_000;
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::trusting(&upstream, &mint, "");
+    let of = |jti: usize| mint.with_claims(gateway.now_secs(), serde_json::json!({ "jti": jti.to_string() }));
+    let tokens: Vec<String> = [0, 1, MANY / 2, MANY - 1, MANY].map(of).into();
+    let now = bearward::clock::UnixTime::from_secs(gateway.now_secs());
+    let revoke = |jti: usize| {
+        let what = Revoked::Token { issuer: FOREIGN.into(), jti: jti.to_string() };
+        gateway.running().broker.store.revoke(what, now.into())
+    };
+    let mut answers: JoinSet<_> = (0..MANY).map(revoke).collect();
+    while let Some(answer) = answers.join_next().await {
+        answer.expect("no panic").expect("the store works");
+    }
+    let gateway = gateway.restart();
+    let page = gateway.running().metrics.render();
+    for shown in ["bearward_revocations 3000.0\n", "bearward_revocation_sequence 3000.0\n"] {
+        assert!(page.contains(shown), "{shown} is not in {page}");
+    }
+    for (token, status) in tokens.iter().zip([401, 401, 401, 401, 200]) {
+        assert_eq!(gateway.status_of(token).await, status);
+    }
 }

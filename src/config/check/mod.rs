@@ -4,6 +4,7 @@
 //! where the later of them is read. Checking changes nothing on disk and sends nothing over the network.
 
 mod addresses;
+mod audit;
 mod files;
 mod forwarding;
 mod host;
@@ -50,6 +51,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let identity = root.table("identity", identity::read);
     let forwarding = root.table("forwarding", forwarding::read);
     let access_log = root.table("access_log", access_log);
+    let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 
     Config {
         workers,
@@ -64,6 +66,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         identity,
         forwarding,
         access_log,
+        audit,
         limits: limits.others,
     }
 }

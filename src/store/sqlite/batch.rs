@@ -15,6 +15,10 @@ pub(super) struct Terms {
     pub(super) issuer: String,
     /// The most that any access token lives, or ever did.
     pub(super) longest_life: Duration,
+    /// The most that any family lives, or ever did.
+    pub(super) longest_family: Duration,
+    /// The most events that may wait for their delivery; 0 for none at all.
+    pub(super) audit: usize,
 }
 
 /// An open transaction. Everything that an operation does goes through it and becomes durable, or is undone, with it.
@@ -22,11 +26,19 @@ pub(super) struct Batch<'writer> {
     pub(super) connection: &'writer Connection,
     pub(super) terms: &'writer Terms,
     revocations: Vec<Revocation>,
+    pub(super) audited: Audited,
+}
+
+/// What became of the events of a transaction.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Audited {
+    pub(super) recorded: u64,
+    pub(super) lost: u64,
 }
 
 impl<'writer> Batch<'writer> {
     pub(super) fn new(connection: &'writer Connection, terms: &'writer Terms) -> Self {
-        Batch { connection, terms, revocations: Vec::new() }
+        Batch { connection, terms, revocations: Vec::new(), audited: Audited::default() }
     }
 
     /// The revocations that were written, in the order of their sequence.
@@ -54,7 +66,7 @@ impl<'writer> Batch<'writer> {
     pub(super) fn revoke(&mut self, what: Revoked, at: UnixTime) -> Result<&Revocation, StoreError> {
         self.execute("update meta set value = value + 1 where name = 'revocation_sequence'", [])?;
         let sequence = self.meta("revocation_sequence")?;
-        let revocation = Revocation { sequence, until: concerned_until(&what, at, self.terms.longest_life), what, at };
+        let revocation = Revocation { sequence, until: concerned_until(&what, at, self.terms), what, at };
         rows::insert_revocation(self.connection, &revocation)?;
         self.revocations.push(revocation);
         self.revocations.last().ok_or_else(|| StoreError::new("the revocation was lost"))
@@ -91,14 +103,19 @@ impl<'writer> Batch<'writer> {
     }
 }
 
-/// The last moment at which an access token that `what` concerns can be valid.
-fn concerned_until(what: &Revoked, at: UnixTime, longest_life: Duration) -> UnixTime {
-    let last_issue = match what {
-        Revoked::Family(_) | Revoked::Token { .. } => at,
+/// The last moment at which an access token that `what` concerns can be good for anything.
+fn concerned_until(what: &Revoked, at: UnixTime, terms: &Terms) -> UnixTime {
+    match what {
+        Revoked::Family(_) => at + terms.longest_life,
+        // One of our own is good for a refresh long after it expired: as long as its family may live. Nothing but this
+        // entry stops it there, as the family itself is not revoked.
+        Revoked::Token { issuer, .. } if *issuer == terms.issuer => at + terms.longest_life.max(terms.longest_family),
+        Revoked::Token { .. } => at + terms.longest_life,
         // A watermark that lies ahead also concerns what is issued until then.
-        Revoked::Subject { not_after, .. } | Revoked::Everything { not_after } => at.max(*not_after),
-    };
-    last_issue + longest_life
+        Revoked::Subject { not_after, .. } | Revoked::Issuer { not_after, .. } | Revoked::Everything { not_after } => {
+            at.max(*not_after) + terms.longest_life
+        }
+    }
 }
 
 #[cfg(test)]
@@ -108,10 +125,18 @@ mod tests {
     #[test]
     fn a_revocation_is_kept_while_a_token_it_concerns_may_live() {
         let now = UnixTime::from_secs(1_000);
-        let life = Duration::from_secs(60);
+        let terms = Terms {
+            issuer: "https://gateway.example".into(),
+            longest_life: Duration::from_secs(60),
+            longest_family: Duration::from_secs(3_600),
+            audit: 0,
+        };
         let everything = |secs| Revoked::Everything { not_after: UnixTime::from_secs(secs) };
-        assert_eq!(concerned_until(&everything(900), now, life), UnixTime::from_secs(1_060));
-        assert_eq!(concerned_until(&everything(2_000), now, life), UnixTime::from_secs(2_060));
-        assert_eq!(concerned_until(&everything(2_000), UnixTime::MAX, life), UnixTime::MAX);
+        assert_eq!(concerned_until(&everything(900), now, &terms), UnixTime::from_secs(1_060));
+        assert_eq!(concerned_until(&everything(2_000), now, &terms), UnixTime::from_secs(2_060));
+        assert_eq!(concerned_until(&everything(2_000), UnixTime::MAX, &terms), UnixTime::MAX);
+        let token = |issuer: &str| Revoked::Token { issuer: issuer.into(), jti: "1".into() };
+        assert_eq!(concerned_until(&token("https://login.example"), now, &terms), UnixTime::from_secs(1_060));
+        assert_eq!(concerned_until(&token(&terms.issuer), now, &terms), UnixTime::from_secs(4_600));
     }
 }

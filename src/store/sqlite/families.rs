@@ -2,12 +2,15 @@
 
 use rusqlite::params;
 
+use crate::audit::Occasion;
 use crate::clock::UnixTime;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::revocation::Revoked;
 use crate::family::rotation::Rotation;
 use crate::family::{Family, RevokeReason, RevokedAt};
 use crate::ids::TokenId;
+use crate::store::events;
+use crate::store::sqlite::audit::record;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::watermark::{as_shown, first_moment_after};
@@ -21,13 +24,20 @@ pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
         and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
     order by last_used_at desc, created_at desc limit ?5 offset ?6";
 
-pub(super) fn issue(batch: &mut Batch<'_>, family: &Family, most_live: usize) -> Result<Family, StoreError> {
+pub(super) fn issue(
+    batch: &mut Batch<'_>,
+    family: &Family,
+    most_live: usize,
+    occasion: &Occasion,
+) -> Result<Family, StoreError> {
     let now = family.created_at;
     let mark = batch.watermark(&family.subject)?;
     let family = Family { created_at: mark.map_or(now, |mark| now.max(first_moment_after(mark))), ..family.clone() };
     rows::insert_family(batch.connection, &family)?;
+    record(batch, &events::issued(&family), occasion)?;
     for surplus in least_recently_used(batch, &family, mark, now, most_live)? {
         end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit })?;
+        record(batch, &events::ended(&surplus, RevokeReason::Limit), occasion)?;
     }
     Ok(family)
 }
@@ -51,6 +61,7 @@ pub(super) fn rotate(
     batch: &mut Batch<'_>,
     presented: &PresentedToken,
     decide: &DecideRotation,
+    occasion: &Occasion,
 ) -> Result<Rotation, StoreError> {
     let family = find(batch, presented.token_id)?;
     let mark = match &family {
@@ -66,6 +77,7 @@ pub(super) fn rotate(
         }
         Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Refused(_) => {}
     }
+    record(batch, &events::rotation(&rotation, family.as_ref(), presented), occasion)?;
     Ok(rotation)
 }
 
@@ -73,17 +85,18 @@ pub(super) fn revoke_family(
     batch: &mut Batch<'_>,
     id: TokenId,
     by: &RevokedBy,
-    now: UnixTime,
+    occasion: &Occasion,
 ) -> Result<RevokeOutcome, StoreError> {
     let Some(family) = find(batch, id)?.filter(|family| by.may_revoke(family)) else {
         return Ok(RevokeOutcome::NotFound);
     };
     // An access token that was given a moment before the family expired outlives it.
     let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + batch.terms.longest_life;
-    if family.revoked.is_some() || last_token_ends <= now {
+    if family.revoked.is_some() || last_token_ends <= occasion.at {
         return Ok(RevokeOutcome::AlreadyDead);
     }
-    end(batch, id, RevokedAt { at: now, reason: by.reason() })?;
+    end(batch, id, RevokedAt { at: occasion.at, reason: by.reason() })?;
+    record(batch, &events::ended(&family, by.reason()), occasion)?;
     Ok(RevokeOutcome::Revoked)
 }
 

@@ -6,8 +6,9 @@
 //! of the file alone lacks what is in the `-wal`. The disk has to be a local one.
 //!
 //! `writer` has the one thread that touches the database, and group commit. `file` opens, `schema` knows whose file it
-//! is, `rows` maps; `families`, `revocations` and `upkeep` are the operations, on a `batch`.
+//! is, `rows` maps; `families`, `revocations`, `audit` and `upkeep` are the operations, on a `batch`.
 
+mod audit;
 mod batch;
 mod error;
 mod families;
@@ -22,17 +23,19 @@ mod writer;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
+use crate::audit::{Event, Occasion, Recorded};
 use crate::clock::UnixTime;
 use crate::family::Family;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::revocation::{Revocation, Revoked};
 use crate::family::rotation::Rotation;
 use crate::ids::TokenId;
-use crate::store::{Answer, DecideRotation, Enforce, RevokeOutcome, RevokedBy, Store, StoreError, StoredKey};
+use crate::store::{Answer, DecideRotation, Enforce, Outbox, RevokeOutcome, RevokedBy, Store, StoreError, StoredKey};
 use batch::Terms;
 use writer::Writer;
 
@@ -45,12 +48,18 @@ pub struct Settings {
     /// expiry is granted. Revocations are remembered so long. The store keeps the largest that it was ever given:
     /// tokens from before the setting was lowered live on, and have to stay revocable.
     pub longest_life: Duration,
+    /// The longest that a family can live, `tokens.refresh_absolute`: so long is one of our own access tokens good for a
+    /// refresh. The largest is kept as well.
+    pub longest_family: Duration,
+    /// `audit.outbox`: the most events that may wait for their delivery; 0 if none are to be recorded.
+    pub audit: usize,
 }
 
 /// The embedded store. Dropping it finishes what is under way and closes the file, which can take as long as the disk
 /// does.
 pub struct SqliteStore {
     writer: Writer,
+    outbox: Arc<Outbox>,
 }
 
 impl SqliteStore {
@@ -63,9 +72,16 @@ impl SqliteStore {
     /// the disk, the rights or the file system do not permit safe commits. The file is then as it was.
     pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: Enforce) -> Result<Self, StoreError> {
         let opened = file::open(path.as_ref())?;
-        let longest_life = longest_life_ever(&opened.connection, settings.longest_life)?;
-        let terms = Terms { issuer: settings.issuer, longest_life };
-        Ok(SqliteStore { writer: Writer::start(opened, terms, enforce)? })
+        let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
+        let terms = Terms {
+            issuer: settings.issuer,
+            longest_life: longest_ever("longest_life", settings.longest_life)?,
+            longest_family: longest_ever("longest_family", settings.longest_family)?,
+            audit: settings.audit,
+        };
+        let waiting: i64 = opened.connection.query_row("select count(*) from audit", [], |row| row.get(0))?;
+        let outbox = Arc::new(Outbox { waiting: waiting.unsigned_abs().into(), ..Outbox::default() });
+        Ok(SqliteStore { writer: Writer::start(opened, terms, enforce, outbox.clone())?, outbox })
     }
 }
 
@@ -79,28 +95,28 @@ pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, Sto
 }
 
 /// Notes the configured life if it is a new maximum; answers the maximum.
-fn longest_life_ever(connection: &Connection, configured: Duration) -> Result<Duration, StoreError> {
-    let sql = "update meta set value = ?1 where name = 'longest_life' and value < ?1";
-    connection.execute(sql, [rows::millis(configured)])?;
-    let ever: i64 = connection.query_row("select value from meta where name = 'longest_life'", [], |row| row.get(0))?;
+fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Result<Duration, StoreError> {
+    let sql = "update meta set value = ?2 where name = ?1 and value < ?2";
+    connection.execute(sql, params![name, rows::millis(configured)])?;
+    let ever: i64 = connection.query_row("select value from meta where name = ?1", [name], |row| row.get(0))?;
     Ok(Duration::from_millis(ever.unsigned_abs()))
 }
 
 impl Store for SqliteStore {
-    fn issue(&self, family: Family, most_live: usize) -> Answer<Family> {
-        self.writer.submit(move |batch| families::issue(batch, &family, most_live))
+    fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family> {
+        self.writer.submit(move |batch| families::issue(batch, &family, most_live, &occasion))
     }
 
-    fn rotate(&self, presented: PresentedToken, decide: DecideRotation) -> Answer<Rotation> {
-        self.writer.submit(move |batch| families::rotate(batch, &presented, &decide))
+    fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation> {
+        self.writer.submit(move |batch| families::rotate(batch, &presented, &decide, &occasion))
     }
 
-    fn revoke_family(&self, id: TokenId, by: RevokedBy, now: UnixTime) -> Answer<RevokeOutcome> {
-        self.writer.submit(move |batch| families::revoke_family(batch, id, &by, now))
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: Occasion) -> Answer<RevokeOutcome> {
+        self.writer.submit(move |batch| families::revoke_family(batch, id, &by, &occasion))
     }
 
-    fn revoke(&self, what: Revoked, now: UnixTime) -> Answer<u64> {
-        self.writer.submit(move |batch| revocations::revoke(batch, &what, now))
+    fn revoke(&self, what: Revoked, occasion: Occasion) -> Answer<u64> {
+        self.writer.submit(move |batch| revocations::revoke(batch, &what, &occasion))
     }
 
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()> {
@@ -129,6 +145,22 @@ impl Store for SqliteStore {
 
     fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>> {
         self.writer.submit(move |batch| upkeep::add_first_signing_key(batch, &key))
+    }
+
+    fn record(&self, event: Event, occasion: Occasion) -> Answer<()> {
+        self.writer.submit(move |batch| audit::record(batch, &event, &occasion))
+    }
+
+    fn undelivered(&self, limit: usize) -> Answer<Vec<Recorded>> {
+        self.writer.submit(move |batch| audit::undelivered(batch, limit))
+    }
+
+    fn delivered(&self, through: u64) -> Answer<()> {
+        self.writer.submit(move |batch| audit::delivered(batch, through))
+    }
+
+    fn outbox(&self) -> Arc<Outbox> {
+        self.outbox.clone()
     }
 
     fn check(&self) -> Answer<()> {

@@ -2,25 +2,30 @@
 
 use rusqlite::params;
 
+use crate::audit::Occasion;
 use crate::clock::UnixTime;
 use crate::family::revocation::{Revocation, Revoked};
-use crate::store::StoreError;
+use crate::store::sqlite::audit;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
+use crate::store::{StoreError, events};
 
-pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, now: UnixTime) -> Result<u64, StoreError> {
+pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &Occasion) -> Result<u64, StoreError> {
     if let Revoked::Family(id) = what {
         return Err(StoreError::new(format!("family {id} was to be revoked without asking who may")));
     }
-    let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), now)?;
+    let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), occasion.at)?;
+    audit::record(batch, &events::revocation(what), occasion)?;
     match what {
         // Another issuer's subject has no family here. The name of our own issuer is configuration and may change; the
         // families stay ours, so their watermarks are kept without it.
         Revoked::Subject { issuer, subject, not_after } if *issuer == batch.terms.issuer => {
             raise_watermark(batch, subject, *not_after, until)?;
         }
+        // All families are of our own issuer.
+        Revoked::Issuer { issuer, not_after } if *issuer == batch.terms.issuer => batch.raise_watermark(*not_after)?,
         Revoked::Everything { not_after } => batch.raise_watermark(*not_after)?,
-        Revoked::Subject { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
+        Revoked::Subject { .. } | Revoked::Issuer { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
     }
     Ok(sequence)
 }

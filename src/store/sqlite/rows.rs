@@ -1,5 +1,6 @@
 //! Between rows and values.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
@@ -62,7 +63,7 @@ pub(super) fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn read_counter(row: &Row<'_>, column: &str) -> Result<u64, StoreError> {
+pub(super) fn read_counter(row: &Row<'_>, column: &str) -> Result<u64, StoreError> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| StoreError::new(format!("the column {column} holds the negative number {value}")))
 }
@@ -88,11 +89,19 @@ pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
         confirmed: read_counter(row, "confirmed")?,
         created_at: row.get("created_at")?,
         last_used_at: row.get("last_used_at")?,
+        address: address(row, id)?,
         idle: row.get::<_, Option<i64>>("idle")?.map(|idle| Duration::from_millis(idle.unsigned_abs())),
         idle_expiry: row.get("idle_expiry")?,
         absolute_expiry: row.get("absolute_expiry")?,
         revoked,
     })
+}
+
+fn address(row: &Row<'_>, id: TokenId) -> Result<Option<IpAddr>, StoreError> {
+    let text: Option<String> = row.get("address")?;
+    let parse =
+        |text: String| text.parse().map_err(|_| StoreError::new(format!("the address of family {id} is damaged")));
+    text.map(parse).transpose()
 }
 
 fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, id: TokenId, column: &str) -> Result<T, StoreError> {
@@ -109,8 +118,8 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
     let mut insert = connection.prepare_cached(
         "insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
             rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
-            revoked_reason)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+            revoked_reason, address)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
     )?;
     insert.execute(params![
         family.id,
@@ -132,6 +141,7 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
         family.absolute_expiry,
         family.revoked.map(|revoked| revoked.at),
         family.revoked.map(|revoked| revoked.reason),
+        family.address.map(|address| address.to_string()),
     ])?;
     Ok(())
 }
@@ -142,7 +152,7 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
 pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result<(), StoreError> {
     let mut update = connection.prepare_cached(
         "update families set generation = ?2, root = ?3, rotated_at = ?4, confirmed = ?5, last_used_at = ?6,
-            idle_expiry = ?7
+            idle_expiry = ?7, address = ?8
          where id = ?1",
     )?;
     let changed = update.execute(params![
@@ -153,6 +163,7 @@ pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result
         counter(family.confirmed)?,
         family.last_used_at,
         family.idle_expiry,
+        family.address.map(|address| address.to_string()),
     ])?;
     one_row(changed, family.id)
 }
@@ -179,6 +190,7 @@ pub(super) fn revocation(row: &Row<'_>) -> Result<Revocation, StoreError> {
         "subject" => {
             Revoked::Subject { issuer: row.get("issuer")?, subject: row.get("name")?, not_after: row.get("not_after")? }
         }
+        "issuer" => Revoked::Issuer { issuer: row.get("issuer")?, not_after: row.get("not_after")? },
         "everything" => Revoked::Everything { not_after: row.get("not_after")? },
         _ => return Err(StoreError::new(format!("the log holds a revocation of the unknown kind {kind:?}"))),
     };
@@ -194,6 +206,7 @@ pub(super) fn insert_revocation(connection: &Connection, revocation: &Revocation
         }
         Revoked::Token { issuer, jti } => ("token", Some(issuer), Some(jti), None),
         Revoked::Subject { issuer, subject, not_after } => ("subject", Some(issuer), Some(subject), Some(not_after)),
+        Revoked::Issuer { issuer, not_after } => ("issuer", Some(issuer), None, Some(not_after)),
         Revoked::Everything { not_after } => ("everything", None, None, Some(not_after)),
     };
     let mut insert = connection.prepare_cached(

@@ -8,7 +8,7 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x6277_7264;
 
 /// Step n leads from schema n to schema n + 1. A step that was released is never changed; new ones are added.
-const STEPS: &[&str] = &[include_str!("schema.sql")];
+const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("addresses.sql"), include_str!("audit.sql")];
 /// The schema that this program writes; SQLite's `user_version`.
 const SCHEMA: i32 = STEPS.len() as i32;
 

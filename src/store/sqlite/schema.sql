@@ -33,10 +33,10 @@ create index families_by_expiry on families (absolute_expiry);
 -- The log of revocations: 1, 2, 3, … in the order of commits.
 create table revocations (
     sequence  integer not null primary key,
-    kind      text    not null, -- family, token, subject, everything
-    issuer    text,             -- token, subject
+    kind      text    not null, -- family, token, subject, issuer, everything
+    issuer    text,             -- token, subject, issuer
     name      text,             -- family: its id; token: the jti; subject: the subject
-    not_after integer,          -- subject, everything
+    not_after integer,          -- subject, issuer, everything
     at        integer not null,
     until     integer not null
 ) strict;

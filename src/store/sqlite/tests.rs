@@ -28,7 +28,12 @@ fn home() -> Home {
         assert_ne!(revocation.what, token("unenforceable"));
         seen.lock().expect("not poisoned").push(revocation.clone());
     });
-    let settings = Settings { issuer: "https://gateway.example".into(), longest_life: Duration::from_secs(900) };
+    let settings = Settings {
+        issuer: "https://gateway.example".into(),
+        longest_life: Duration::from_secs(900),
+        longest_family: Duration::from_secs(86_400),
+        audit: 1_000,
+    };
     let store = SqliteStore::open(folder.path().join("bearward.db"), settings, enforce).expect("opens");
     Home { store, enforced, _folder: folder }
 }
@@ -74,6 +79,7 @@ fn family(subject: &str) -> Family {
         confirmed: 2,
         created_at: NOW,
         last_used_at: NOW,
+        address: Some("2001:db8::7".parse().expect("an address")),
         idle: Some(Duration::from_millis(3_600_001)),
         idle_expiry: NOW + Duration::from_secs(7),
         absolute_expiry: UnixTime::MAX,
@@ -84,7 +90,7 @@ fn family(subject: &str) -> Family {
 #[tokio::test]
 async fn a_family_comes_back_as_it_was_written() {
     let home = home();
-    let written = home.store.issue(family("alice"), 100).await.expect("issues");
+    let written = home.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
     assert_eq!(home.store.family(written.id).await.expect("reads"), Some(written));
 }
 
@@ -93,7 +99,7 @@ async fn a_generation_beyond_sqlite_is_an_error_and_not_another_generation() {
     let home = home();
     let beyond = Family { generation: u64::MAX, ..family("alice") };
     let id = beyond.id;
-    assert!(home.store.issue(beyond, 100).await.is_err());
+    assert!(home.store.issue(beyond, 100, NOW.into()).await.is_err());
     home.store.confirm(vec![(id, u64::MAX)]).await.expect("does nothing");
 }
 
@@ -101,7 +107,7 @@ async fn a_generation_beyond_sqlite_is_an_error_and_not_another_generation() {
 async fn an_operation_that_fails_halfway_harms_no_other_in_its_batch() {
     let home = home();
     let resume = home.pause().await;
-    let before = home.store.revoke(token("before"), NOW);
+    let before = home.store.revoke(token("before"), NOW.into());
     let halfway = home.store.writer.submit(|batch| {
         batch.revoke(token("halfway"), NOW)?;
         batch.execute("insert into meta (name, value) values ('checks', 1)", [])
@@ -111,7 +117,7 @@ async fn an_operation_that_fails_halfway_harms_no_other_in_its_batch() {
         panic!("a fault in an operation");
     });
     let no_such_table = home.store.writer.submit(|batch| batch.execute("delete from absent", []));
-    let after = home.store.revoke(token("after"), NOW);
+    let after = home.store.revoke(token("after"), NOW.into());
     drop(resume);
 
     assert_eq!(before.await.expect("succeeds"), 1);
@@ -134,7 +140,7 @@ async fn a_failure_that_wrote_nothing_leaves_the_batch_whole() {
         *counted.lock().expect("not poisoned") += 1;
         Ok(())
     });
-    let fails = home.store.revoke(Revoked::Family(TokenId::random()), NOW);
+    let fails = home.store.revoke(Revoked::Family(TokenId::random()), NOW.into());
     drop(resume);
     assert!(fails.await.is_err());
     beside.await.expect("succeeds");
@@ -145,7 +151,7 @@ async fn a_failure_that_wrote_nothing_leaves_the_batch_whole() {
 async fn a_failed_commit_fails_everybody_and_enforces_nothing() {
     let home = home();
     let resume = home.pause().await;
-    let beside = home.store.revoke(token("beside"), NOW);
+    let beside = home.store.revoke(token("beside"), NOW.into());
     // A foreign key that is checked at the commit, and is broken.
     let breaks_the_commit = home.store.writer.submit(|batch| {
         Ok(batch.connection.execute_batch(
@@ -160,15 +166,15 @@ async fn a_failed_commit_fails_everybody_and_enforces_nothing() {
     assert!(breaks_the_commit.await.is_err());
     assert!(home.enforced().is_empty());
 
-    assert_eq!(home.store.revoke(token("later"), NOW).await.expect("the next batch works"), 1);
+    assert_eq!(home.store.revoke(token("later"), NOW.into()).await.expect("the next batch works"), 1);
     assert_eq!(home.enforced(), [1]);
 }
 
 #[tokio::test]
 async fn a_revocation_that_cannot_be_enforced_is_not_reported_as_done() {
     let home = home();
-    assert!(home.store.revoke(token("unenforceable"), NOW).await.is_err());
-    assert_eq!(home.store.revoke(token("next"), NOW).await.expect("the thread lives on"), 2);
+    assert!(home.store.revoke(token("unenforceable"), NOW.into()).await.is_err());
+    assert_eq!(home.store.revoke(token("next"), NOW.into()).await.expect("the thread lives on"), 2);
 }
 
 /// SQLite answers the same for a database that may not grow as for a disk that is full.
@@ -182,19 +188,19 @@ async fn a_full_disk_fails_what_needs_room_and_passes_without_a_restart() {
                 .query_row(&format!("pragma max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))?)
         })
     };
-    let kept = home.store.issue(family("alice"), 100).await.expect("issues");
+    let kept = home.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
     limit_pages(1).await.expect("the smallest limit is the present size");
 
     let large = || Family { label: "x".repeat(100_000), ..family("alice") };
     let resume = home.pause().await;
-    let beside = home.store.revoke_family(kept.id, RevokedBy::Admin, NOW);
-    let refused = home.store.issue(large(), 100);
+    let beside = home.store.revoke_family(kept.id, RevokedBy::Admin, NOW.into());
+    let refused = home.store.issue(large(), 100, NOW.into());
     drop(resume);
     assert!(refused.await.expect_err("there is no room").message.contains("disk"));
     assert_eq!(beside.await.expect("needs no room"), RevokeOutcome::Revoked);
 
     limit_pages(1_000_000).await.expect("there is room again");
-    home.store.issue(large(), 100).await.expect("issues");
+    home.store.issue(large(), 100, NOW.into()).await.expect("issues");
     let kept = home.store.family(kept.id).await.expect("reads").expect("is there");
     assert_eq!(kept.revoked.map(|revoked| revoked.reason), Some(RevokeReason::Admin));
 }
@@ -202,8 +208,8 @@ async fn a_full_disk_fails_what_needs_room_and_passes_without_a_restart() {
 #[tokio::test]
 async fn a_damaged_row_is_an_error_of_its_readers_only() {
     let home = home();
-    let damaged = home.store.issue(family("mallory"), 100).await.expect("issues").id;
-    let sound = home.store.issue(family("alice"), 100).await.expect("issues").id;
+    let damaged = home.store.issue(family("mallory"), 100, NOW.into()).await.expect("issues").id;
+    let sound = home.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").id;
     let damage = move |batch: &mut batch::Batch<'_>| {
         batch.execute("update families set claims = '[' where id = ?1", params![damaged])
     };

@@ -2,7 +2,9 @@
 
 use rusqlite::params;
 
+use crate::audit::Event;
 use crate::clock::UnixTime;
+use crate::store::sqlite::audit;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows;
 use crate::store::{StoreError, StoredKey};
@@ -42,11 +44,15 @@ pub(super) fn signing_keys(batch: &Batch<'_>) -> Result<Vec<StoredKey>, StoreErr
     batch.query(SIGNING_KEYS, [], rows::signing_key)
 }
 
-pub(super) fn add_first_signing_key(batch: &Batch<'_>, key: &StoredKey) -> Result<Vec<StoredKey>, StoreError> {
-    batch.execute(
+pub(super) fn add_first_signing_key(batch: &mut Batch<'_>, key: &StoredKey) -> Result<Vec<StoredKey>, StoreError> {
+    let made = batch.execute(
         "insert into signing_keys (kid, algorithm, sealed, created_at)
          select ?1, ?2, ?3, ?4 where not exists (select 1 from signing_keys where algorithm = ?2)",
         params![key.kid, key.algorithm, key.sealed, key.created_at],
     )?;
+    if made > 0 {
+        let event = Event { kid: Some(key.kid.clone()), ..Event::new("key.made") };
+        audit::record(batch, &event, &key.created_at.into())?;
+    }
     signing_keys(batch)
 }

@@ -10,6 +10,8 @@
 //! slow and rare, which is better than a savepoint around each operation, which is cheap and always.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -17,9 +19,9 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::family::revocation::Revocation;
-use crate::store::sqlite::batch::{Batch, Terms};
+use crate::store::sqlite::batch::{Audited, Batch, Terms};
 use crate::store::sqlite::file::Opened;
-use crate::store::{Answer, Enforce, StoreError};
+use crate::store::{Answer, Enforce, Outbox, StoreError};
 
 /// Bounds how long the first caller of a batch waits for the last.
 const MOST_IN_A_BATCH: usize = 512;
@@ -33,9 +35,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(opened: Opened, terms: Terms, enforce: Enforce) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        opened: Opened,
+        terms: Terms,
+        enforce: Enforce,
+        outbox: Arc<Outbox>,
+    ) -> Result<Self, StoreError> {
         let (queue, waiting) = sync_channel(MOST_WAITING);
-        let worker = Worker { opened, terms, enforce };
+        let worker = Worker { opened, terms, enforce, outbox };
         let thread = thread::Builder::new()
             .name("store".into())
             .spawn(move || worker.run(&waiting))
@@ -135,6 +142,7 @@ struct Worker {
     opened: Opened,
     terms: Terms,
     enforce: Enforce,
+    outbox: Arc<Outbox>,
 }
 
 impl Worker {
@@ -182,7 +190,19 @@ impl Worker {
             }
         }
         end(connection).map_err(Undone::Wholly)?;
+        self.tell_of_events(batch.audited);
         Ok(batch.into_revocations())
+    }
+
+    fn tell_of_events(&self, audited: Audited) {
+        if audited.lost > 0 {
+            tracing::error!(lost = audited.lost, "audit events were not recorded: too many wait for their delivery");
+            self.outbox.lost.fetch_add(audited.lost, Ordering::Relaxed);
+        }
+        if audited.recorded > 0 {
+            self.outbox.waiting.fetch_add(audited.recorded, Ordering::Relaxed);
+            self.outbox.written.notify_one();
+        }
     }
 
     fn enforce_all(&self, revocations: &[Revocation]) -> Result<(), StoreError> {

@@ -74,6 +74,7 @@ async fn what_makes_no_good_token_is_refused_and_the_caller_is_told_why() {
         (json!({ "sub": "alice", "aud": ["https://api.example/"] }), "aud has to name https://api.example too"),
         (json!({ "sub": "alice", "claims": [] }), "expected a map"),
         (json!({ "sub": "alice", "claims": { "x": "y".repeat(6_000) } }), "limits.token_size is 8192"),
+        (json!({ "sub": "alice", "address": "localhost" }), "address"),
         (json!({ "sub": "alice", "idle": 0 }), "at least 1 second"),
         (json!({ "sub": "alice", "absolute": 0 }), "at least 1 second"),
         (json!({ "sub": "alice", "idle": -1 }), "invalid value"),

@@ -19,7 +19,10 @@ async fn the_logins_of_a_subject_are_listed_newest_first_with_what_became_of_the
     let gateway = Gateway::start(&upstream);
     let begun = gateway.now_secs();
     let at = |after: u64| json!(bearward::clock::UnixTime::from_secs(begun + after).to_string());
-    let kiosk = json!({ "sub": "alice", "label": "kiosk", "scope": "a b", "idle": 60 });
+    let kiosk = json!({
+        "sub": "alice", "label": "kiosk", "scope": "a b", "idle": 60, "address": "::ffff:198.51.100.7",
+        "clientId": "shop",
+    });
     assert_eq!(gateway.ask_for_tokens(&kiosk).await.status, 201);
     gateway.advance(Duration::from_secs(60));
     let phone = gateway.issue("alice", "").await;
@@ -34,13 +37,16 @@ async fn the_logins_of_a_subject_are_listed_newest_first_with_what_became_of_the
     let states: Vec<_> = tokens.iter().map(|token| token["state"].as_str().expect("text")).collect();
     assert_eq!(states, ["live", "revoked", "expired"]);
     let expected = json!({
-        "tokenId": laptop.token_id, "sub": "alice", "scope": "", "label": "", "state": "live",
+        "tokenId": laptop.token_id, "sub": "alice", "scope": "", "clientId": "", "label": "", "state": "live",
+        "address": "127.0.0.1",
         "createdAt": at(120), "lastUsedAt": at(180), "idleExpiry": at(180 + 7 * 86_400),
         "absoluteExpiry": at(120 + 30 * 86_400),
     });
     assert_eq!(tokens[0], expected);
     assert_eq!((&tokens[1]["reason"], &tokens[1]["revokedAt"]), (&json!("logout"), &at(120)));
+    assert_eq!(tokens[1].get("address"), None, "whoever issued it did not say, and it was never refreshed");
     assert_eq!((&tokens[2]["label"], &tokens[2]["scope"]), (&json!("kiosk"), &json!("a b")));
+    assert_eq!((&tokens[2]["address"], &tokens[2]["clientId"]), (&json!("198.51.100.7"), &json!("shop")));
 }
 
 #[tokio::test]

@@ -20,7 +20,10 @@ fn help_names_every_command_and_option() {
         (&["token", "--help"], &["issue", "list", "revoke"]),
         (&["token", "issue", "--help"], &["--config", "--subject", "--scope", "--label", "--client-id", "--json"]),
         (&["token", "list", "--help"], &["--config", "--subject", "--json"]),
-        (&["token", "revoke", "--help"], &["--config", "<TOKEN_ID>", "--json"]),
+        (
+            &["token", "revoke", "--help"],
+            &["--config", "[TOKEN_ID]", "--subject", "--jti", "--all", "--issuer", "--before", "--json"],
+        ),
     ] {
         let help = printed(&bearward(folder.path(), arguments));
         for says in says {

@@ -156,12 +156,18 @@ async fn no_token_is_ever_written_anywhere() {
 
     served.program.signal("TERM");
     let (_, stdout, stderr) = served.program.wait();
-    let audited = stderr.lines().find(|line| line.contains("token.revoked")).expect("the audit names what was ended");
-    for says in [pair.token_id.as_str(), "reason=\"logout\"", "by=\"alice\""] {
-        assert!(audited.contains(says), "{says} is not in {audited}");
+    let audited = file("audit.jsonl");
+    let ended = audited.lines().find(|line| line.contains("token.revoked")).expect("the audit names what was ended");
+    for says in [pair.token_id.as_str(), "\"reason\":\"logout\"", "\"subject\":\"alice\""] {
+        assert!(ended.contains(says), "{says} is not in {ended}");
     }
     assert!(stderr.contains("TRACE"), "everything is logged");
-    for (place, text) in [("standard output", &stdout), ("standard error", &stderr), ("the log", &file("access.log"))] {
+    for (place, text) in [
+        ("standard output", &stdout),
+        ("standard error", &stderr),
+        ("the log", &file("access.log")),
+        ("the audit", &audited),
+    ] {
         secrets.assert_absent_from(place, text);
         assert!(own.iter().all(|secret| !text.contains(secret.trim())), "a secret of the gateway's own is in {place}");
     }

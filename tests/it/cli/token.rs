@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::{complaint, folder_with, printed};
 use crate::support::program::{Served, bearward};
+use crate::support::tokens::claims_of;
 use crate::support::{Gateway, Pair, Upstream};
 
 /// A gateway, and a `gateway.toml` in which its admin address has become the real one: that is where the commands look.
@@ -76,6 +77,35 @@ async fn programs_get_json() {
     assert_eq!((&listed["tokens"][0]["sub"], &listed["tokens"][0]["state"]), (&subject.into(), &"live".into()));
     assert_eq!(run(&["token", "revoke", &pair.refresh, "--json"]), serde_json::json!({ "success": true }));
     assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 401);
+}
+
+#[tokio::test]
+async fn an_operator_revokes_by_subject_by_time_by_jti_and_all() {
+    let upstream = Upstream::start();
+    let (served, folder) = served(&upstream, |text| text);
+    let run = |arguments: &[&str]| bearward(folder.path(), arguments);
+    let issue = |subject: &str| Pair::of(&json(&printed(&run(&["token", "issue", "--subject", subject, "--json"]))));
+    let status = async |pair: &Pair| served.client().bearer(&pair.access).get("/").await.status.as_u16();
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(issue);
+    let long_ago = ["token", "revoke", "--all", "--before", "2020-01-01T00:00:00Z"];
+    for (revoke, left) in [
+        (&long_ago[..], [200, 200, 200]),
+        (&["token", "revoke", "--subject", "alice"], [401, 200, 200]),
+        (&["token", "revoke", "--jti", claims_of(&bob.access)["jti"].as_str().expect("text")], [401, 401, 200]),
+        (&["token", "revoke", "--all", "--issuer", "https://gateway.example"], [401, 401, 401]),
+    ] {
+        assert_eq!(printed(&run(revoke)), "revoked\n", "{revoke:?}");
+        assert_eq!([status(&alice).await, status(&bob).await, status(&carol).await], left, "{revoke:?}");
+    }
+    for unclear in [
+        &["token", "revoke"][..],
+        &["token", "revoke", "--issuer", "https://gateway.example"],
+        &["token", "revoke", "x", "--all"],
+        &["token", "revoke", "--subject", "alice", "--all"],
+        &["token", "revoke", "--jti", "1", "--before", "2020-01-01T00:00:00Z"],
+    ] {
+        complaint(&run(unclear), 2);
+    }
 }
 
 #[test]

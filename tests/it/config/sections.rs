@@ -46,6 +46,32 @@ fn listeners_and_the_admin_address_are_checked() {
 }
 
 #[test]
+fn audit_events_go_to_one_safe_place() {
+    check(&[
+        ("[audit]\nfile = \"stdout\"", "audit.file", (2, 8), "name a file or a webhook"),
+        ("[audit]\nfile = \"none/audit.jsonl\"", "audit.file", (2, 8), "mkdir -p"),
+        ("[audit]\nfile = 1", "audit.file", (2, 8), "this is a number"),
+        ("[audit]\nwebhook = \"https://a/\"\nfile = \"a\"", "audit.file", (3, 8), "two places"),
+        ("[audit]\nwebhook = \"a\"", "audit.webhook", (2, 11), "write it in full"),
+        ("[audit]\nwebhook = \"http://a/\"", "audit.webhook", (2, 11), "webhook_allow_http = true"),
+        ("[audit]\nwebhook = \"https://a:b@c/\"", "audit.webhook", (2, 11), "webhook_authorization_file"),
+        ("[audit]\nwebhook = \"https://a/#b\"", "audit.webhook", (2, 11), "leave out what follows `#`"),
+        ("[audit]\nwebhook_allow_http = true", "audit.webhook_allow_http", (2, 22), "there is none"),
+        (
+            "[audit]\nwebhook = \"https://a/\"\nwebhook_authorization_file = \"none\"",
+            "audit.webhook_authorization_file",
+            (3, 30),
+            "does not exist",
+        ),
+        ("[audit]\noutbox = 999", "audit.outbox", (2, 10), "1000"),
+    ]);
+    for right in ["file = \"off\"", "webhook = \"https://a/b?c\"", "webhook = \"http://127.0.0.1:9/\"", "outbox = 1000"]
+    {
+        parse(&with_upstream(&format!("[audit]\n{right}"))).expect(right);
+    }
+}
+
+#[test]
 fn the_gateways_own_tokens_are_checked() {
     check(&[
         ("[tokens]\nissuer = \"gateway\"", "tokens.issuer", (2, 10), "expected https:// and a host"),

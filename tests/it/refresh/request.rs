@@ -179,6 +179,7 @@ fn well_formed(token_id: &str) -> String {
         confirmed: 0,
         created_at: now,
         last_used_at: now,
+        address: None,
         idle: None,
         idle_expiry: now,
         absolute_expiry: now,

@@ -232,7 +232,7 @@ async fn a_login_that_is_not_younger_than_its_subjects_watermark_is_dead() {
     let (old, other) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
     let now = bearward::clock::UnixTime::from_secs(gateway.now_secs());
     let everything_of_alice = Revoked::Subject { issuer: ISSUER.into(), subject: "alice".into(), not_after: now };
-    gateway.running().broker.store.revoke(everything_of_alice, now).await.expect("the store works");
+    gateway.running().broker.store.revoke(everything_of_alice, now.into()).await.expect("the store works");
 
     assert_eq!(gateway.status_of(&old.access).await, 401);
     gateway.refresh(&old.access, &old.refresh).await.refused(400, "invalid_grant");

@@ -31,7 +31,8 @@ fn with_an_empty_store(story: impl for<'store> FnOnce(&'store dyn Store) -> Stor
 }
 
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
-    let settings = Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE };
+    let settings =
+        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 };
     SqliteStore::open(path, settings, Arc::new(|_| {}))
 }
 
@@ -60,7 +61,7 @@ async fn everything_is_there_after_a_restart() {
     rotated(&store, &stolen, 1, LOGIN).await;
     store.confirm(vec![(stolen.id, 2)]).await.expect("confirms");
     assert!(matches!(refresh(&store, &stolen, 1, LOGIN + AFTER_GRACE).await, Rotation::Reused(_)));
-    store.revoke(Revoked::Everything { not_after: LOGIN - GRACE }, LOGIN).await.expect("revokes");
+    store.revoke(Revoked::Everything { not_after: LOGIN - GRACE }, LOGIN.into()).await.expect("revokes");
     let log = store.revocations_since(0, LOGIN).await.expect("reads");
     drop(store);
 
@@ -72,7 +73,7 @@ async fn everything_is_there_after_a_restart() {
         "a reuse is not forgotten"
     );
     assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads"), log);
-    let next = store.revoke(Revoked::Everything { not_after: LOGIN }, LOGIN).await.expect("revokes");
+    let next = store.revoke(Revoked::Everything { not_after: LOGIN }, LOGIN.into()).await.expect("revokes");
     assert_eq!(next, log.len() as u64 + 1);
 }
 
@@ -81,7 +82,7 @@ async fn an_operation_is_done_even_if_nobody_waits_for_it() {
     let (_folder, path) = place();
     let store = open(&path);
     let family = issued(&store, "alice", LOGIN).await;
-    drop(store.revoke_family(family.id, RevokedBy::Admin, LOGIN));
+    drop(store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()));
     drop(store);
     assert!(stored(&open(&path), &family).await.revoked.is_some());
 }
@@ -96,10 +97,14 @@ async fn a_revocation_is_enforced_before_its_caller_is_answered() {
         std::thread::sleep(Duration::from_millis(20));
         seen.lock().expect("not poisoned").push(revocation.clone());
     });
-    let store = SqliteStore::open(path, Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE }, enforce)
-        .expect("opens");
+    let store = SqliteStore::open(
+        path,
+        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 },
+        enforce,
+    )
+    .expect("opens");
     let family = issued(&store, "alice", LOGIN).await;
-    store.revoke_family(family.id, RevokedBy::Admin, LOGIN).await.expect("revokes");
+    store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()).await.expect("revokes");
     let log = store.revocations_since(0, LOGIN).await.expect("reads");
     assert_eq!(*enforced.lock().expect("not poisoned"), log);
     assert_eq!(log.len(), 1);
@@ -109,13 +114,80 @@ async fn a_revocation_is_enforced_before_its_caller_is_answered() {
 async fn a_shorter_access_lifetime_does_not_make_older_tokens_irrevocable() {
     let (_folder, path) = place();
     for (configured, remembered) in [(3_600, 3_600), (300, 3_600), (7_200, 7_200)] {
-        let settings = Settings { issuer: ISSUER.into(), longest_life: Duration::from_secs(configured) };
+        let settings = Settings {
+            issuer: ISSUER.into(),
+            longest_life: Duration::from_secs(configured),
+            longest_family: LONGEST_FAMILY,
+            audit: 1_000,
+        };
         let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
-        let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.to_string() };
-        let sequence = store.revoke(revoked, LOGIN).await.expect("revokes");
+        let revoked = Revoked::Token { issuer: "https://login.example".into(), jti: configured.to_string() };
+        let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
         assert_eq!(log[0].until, LOGIN + Duration::from_secs(remembered));
     }
+}
+
+#[tokio::test]
+async fn a_shorter_life_of_families_does_not_make_older_tokens_irrevocable() {
+    let (_folder, path) = place();
+    let hour = Duration::from_secs(3_600);
+    for (configured, remembered) in [(48 * hour, 48 * hour), (24 * hour, 48 * hour), (72 * hour, 72 * hour)] {
+        let settings =
+            Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: configured, audit: 1_000 };
+        let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
+        let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.as_secs().to_string() };
+        let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
+        let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
+        assert_eq!(log[0].until, LOGIN + remembered);
+    }
+}
+
+/// As the first version of this schema left it.
+#[tokio::test]
+async fn an_older_schema_is_brought_up_to_date_and_keeps_what_it_has() {
+    let (_folder, path) = place();
+    let older = Connection::open(&path).expect("opens");
+    older.execute_batch(include_str!("../../../src/store/sqlite/schema.sql")).expect("writes");
+    older.execute_batch("pragma application_id = 0x62777264; pragma user_version = 1;").expect("writes");
+    let id = bearward::ids::TokenId::random();
+    older
+        .execute(
+            "insert into families values (?1, 'alice', '', '[]', '', '{}', '', zeroblob(32), 1, 1, 0, 0, 0, 0, null,
+                 9000000000000, 9000000000000, null, null)",
+            [id.to_string()],
+        )
+        .expect("writes");
+    drop(older);
+    let store = open(&path);
+    let family = store.family(id).await.expect("reads").expect("it is there");
+    assert_eq!((family.subject.as_str(), family.address), ("alice", None));
+    rotated(&store, &family, 1, LOGIN).await;
+}
+
+/// A gap in the sequence says how many are missing.
+#[tokio::test]
+async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
+    let (_folder, path) = place();
+    let settings =
+        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 3 };
+    let store = SqliteStore::open(&path, settings.clone(), Arc::new(|_| {})).expect("opens");
+    for _ in 0..5 {
+        issued(&store, "alice", LOGIN).await;
+    }
+    let sequence = async |store: &SqliteStore| {
+        let events = store.undelivered(10).await.expect("reads");
+        events.iter().map(|event| event.sequence).collect::<Vec<_>>()
+    };
+    assert_eq!(sequence(&store).await, [1, 2, 3]);
+    let lost = store.outbox().lost.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((lost, store.families_of("alice".into()).await.expect("reads").len()), (2, 5), "the logins are there");
+    drop(store);
+    let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
+    assert_eq!(store.outbox().waiting.load(std::sync::atomic::Ordering::Relaxed), 3, "what waits survives a restart");
+    store.delivered(3).await.expect("writes");
+    issued(&store, "alice", LOGIN).await;
+    assert_eq!(sequence(&store).await, [6]);
 }
 
 /// The families stay ours when the gateway is renamed, and so do their watermarks.
@@ -125,10 +197,15 @@ async fn a_watermark_survives_a_change_of_the_issuers_name() {
     let store = open(&path);
     let family = issued(&store, "alice", LOGIN).await;
     let what = Revoked::Subject { issuer: ISSUER.into(), subject: "alice".into(), not_after: LOGIN };
-    store.revoke(what, LOGIN).await.expect("revokes");
+    store.revoke(what, LOGIN.into()).await.expect("revokes");
     drop(store);
 
-    let settings = Settings { issuer: "https://new.example".into(), longest_life: LONGEST_LIFE };
+    let settings = Settings {
+        issuer: "https://new.example".into(),
+        longest_life: LONGEST_LIFE,
+        longest_family: LONGEST_FAMILY,
+        audit: 1_000,
+    };
     let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
     assert_eq!(refused(&store, &family, 1, LOGIN).await, Reason::GrantRevoked);
 }

@@ -15,6 +15,9 @@ use bearward::store::{DecideRotation, Store};
 pub(crate) const ISSUER: &str = "https://gateway.example";
 pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(1_000);
 
+/// The longest life of a family.
+pub(crate) const LONGEST_FAMILY: Duration = Duration::from_secs(30 * 86_400);
+
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 pub(crate) const AFTER_GRACE: Duration = Duration::from_millis(10_001);
 
@@ -52,6 +55,7 @@ pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
         confirmed: 0,
         created_at: now,
         last_used_at: now,
+        address: None,
         idle: None,
         idle_expiry: now + LIFETIMES.idle,
         absolute_expiry: now + LIFETIMES.absolute,
@@ -77,7 +81,7 @@ pub(crate) fn at(now: UnixTime) -> DecideRotation {
 
 /// Presents the family's token of `generation` at `now`.
 pub(crate) async fn refresh(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Rotation {
-    store.rotate(token(family, generation), at(now)).await.expect("the store works")
+    store.rotate(token(family, generation), at(now), now.into()).await.expect("the store works")
 }
 
 /// Refreshes, and expects a new generation.
@@ -97,7 +101,7 @@ pub(crate) async fn refused(store: &dyn Store, family: &Family, generation: u64,
 }
 
 pub(crate) async fn issued(store: &dyn Store, subject: &str, now: UnixTime) -> Family {
-    store.issue(login(subject, now), ANY).await.expect("the store works")
+    store.issue(login(subject, now), ANY, now.into()).await.expect("the store works")
 }
 
 /// The family as the store has it.

@@ -158,11 +158,11 @@ async fn work(store: &'static dyn Store) {
             let next = rotated(store, &family, generation, now).await;
             say(&format!("family {} {}", next.id, next.generation));
         }
-        let outcome = store.revoke_family(family.id, RevokedBy::Admin, now).await.expect("the store works");
+        let outcome = store.revoke_family(family.id, RevokedBy::Admin, now.into()).await.expect("the store works");
         assert_eq!(outcome, RevokeOutcome::Revoked);
         say(&format!("revoked {}", family.id));
         let revoked = Revoked::Token { issuer: ISSUER.into(), jti: family.id.to_string() };
-        let sequence = store.revoke(revoked, now).await.expect("the store works");
+        let sequence = store.revoke(revoked, now.into()).await.expect("the store works");
         say(&format!("token {sequence} {}", family.id));
     }
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::client::{Answer, Client};
 use super::clock::ManualClock;
-use super::secrets::Secrets;
+use super::secrets::{self, Secrets};
 use super::tokens::{self, Mint};
 use super::upstream::Upstream;
 
@@ -32,6 +32,8 @@ impl Pair {
     pub fn of(answer: &Value) -> Pair {
         let text = |member: &str| answer[member].as_str().unwrap_or_else(|| panic!("{member} in {answer}")).to_owned();
         let refresh = text("refreshToken");
+        secrets::remember(&text("accessToken"));
+        secrets::remember(&refresh);
         let token_id = refresh.split('_').nth(1).expect("the second segment").to_owned();
         Pair { access: text("accessToken"), refresh, token_id }
     }
@@ -43,6 +45,8 @@ pub struct Gateway {
     pub folder: Arc<TempDir>,
     pub clock: Arc<ManualClock>,
     secrets: Arc<Secrets>,
+    /// Where its part of what was traced begins.
+    traces: usize,
 }
 
 /// The first listener is cleartext, the second TLS. `{folder}` paths are relative: the configuration lives there.
@@ -98,13 +102,14 @@ impl Gateway {
 
     /// Files that the configuration names have to be there before it starts.
     pub fn in_folder(text: String, folder: Arc<TempDir>, clock: Arc<ManualClock>) -> Gateway {
+        let traces = secrets::capture_traces();
         let config = config::parse(&text, folder.path(), Probe::None).unwrap_or_else(|faults| {
             panic!("the test's configuration is wrong:\n{}", faults.render(false));
         });
         // On a thread of its own: starting waits, which a test's runtime does not allow.
         let started = std::thread::scope(|scope| scope.spawn(|| app::start(config, clock.clone())).join());
         let running = started.expect("no panic").expect("the gateway starts");
-        Gateway { running: Some(running), text, folder, clock, secrets: Arc::default() }
+        Gateway { running: Some(running), text, folder, clock, secrets: Arc::default(), traces }
     }
 
     /// As [`Gateway::with`], and accepts the tokens of another issuer.
@@ -188,6 +193,22 @@ impl Gateway {
         let [http1, http2] = tls.map(|client| client.over_tls(&self.certificate()));
         let [http1_cleartext, http2_cleartext] = cleartext;
         [http1_cleartext, http2_cleartext, http1, http2]
+    }
+
+    /// The audit events, once there are at least `count`.
+    pub async fn audit(&self, count: usize) -> Vec<Value> {
+        let path = self.folder.path().join("audit.jsonl");
+        let mut text = String::new();
+        for _ in 0..500 {
+            text = std::fs::read_to_string(&path).unwrap_or_default();
+            text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+            if text.lines().count() >= count {
+                let line = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                return text.lines().map(line).collect();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("there are fewer than {count} audit events:\n{text}");
     }
 
     /// HTTP/1.1 in cleartext.
@@ -294,9 +315,23 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let metrics = self.running.as_ref().map(|running| running.metrics.render()).unwrap_or_default();
+            let outputs = [("the metrics", metrics), ("a trace", secrets::traced_since(self.traces))];
+            let leak = secrets::leak(self.folder.path(), &outputs);
+            assert!(leak.is_none(), "{}", leak.unwrap_or_default());
+        }
         // Not waited for: while this thread stands still, so do the test's clients, and a drain waits for those.
         if self.running.is_some() {
-            self.begin_drain();
+            let (drain, folder) = (self.begin_drain(), self.folder.clone());
+            std::thread::spawn(move || {
+                drop(drain.join());
+                // Nobody is left to be told but the whole run.
+                if let Some(leak) = secrets::leak(folder.path(), &[]) {
+                    eprintln!("{leak}");
+                    std::process::abort();
+                }
+            });
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
+use super::secrets;
 
 /// Nothing that is waited for here takes a fraction of this.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,29 +40,31 @@ pub struct Program {
     child: Child,
     stdout: Printed,
     stderr: Printed,
+    folder: PathBuf,
 }
 
 impl Program {
     pub fn start(folder: &Path, arguments: &[&str]) -> Program {
-        Self::spawn(command(folder).args(arguments))
+        Self::spawn(command(folder).args(arguments), folder)
     }
 
     /// With a variable in its environment.
     pub fn start_with(variable: (&str, &OsStr), folder: &Path, arguments: &[&str]) -> Program {
-        Self::spawn(command(folder).env(variable.0, variable.1).args(arguments))
+        Self::spawn(command(folder).env(variable.0, variable.1).args(arguments), folder)
     }
 
     /// From a line of shell, in which `"$0"` is the program. The line has to end in an `exec` of it.
     pub fn start_by(folder: &Path, line: &str) -> Program {
         let program = env!("CARGO_BIN_EXE_bearward");
-        Self::spawn(Command::new("bash").args(["-c", line, program]).current_dir(folder).env_remove("BEARWARD_LOG"))
+        let mut command = Command::new("bash");
+        Self::spawn(command.args(["-c", line, program]).current_dir(folder).env_remove("BEARWARD_LOG"), folder)
     }
 
-    fn spawn(command: &mut Command) -> Program {
+    fn spawn(command: &mut Command, folder: &Path) -> Program {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
         let stdout = Printed::collect(child.stdout.take().expect("piped"));
         let stderr = Printed::collect(child.stderr.take().expect("piped"));
-        Program { child, stdout, stderr }
+        Program { child, stdout, stderr, folder: folder.to_owned() }
     }
 
     pub fn id(&self) -> u32 {
@@ -116,6 +119,10 @@ impl Drop for Program {
         // One that has ended already is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !std::thread::panicking() {
+            let leak = secrets::leak(&self.folder, &[("standard error", self.stderr.so_far())]);
+            assert!(leak.is_none(), "{}", leak.unwrap_or_default());
+        }
     }
 }
 

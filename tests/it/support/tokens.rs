@@ -78,7 +78,9 @@ impl Mint {
     /// Signs two segments as they are.
     pub fn sign_message(&self, message: &str) -> String {
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
-        format!("{message}.{}", signature.expect("a signature"))
+        let token = format!("{message}.{}", signature.expect("a signature"));
+        super::secrets::remember(&token);
+        token
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) async fn every_field_comes_back(store: &dyn Store) {
         audience: vec![],
         claims: claims.as_object().cloned().expect("is an object"),
         label: "a 📱\nof \"mine\"".into(),
+        address: Some("2001:db8::7".parse().expect("an address")),
         salt: [255; 32],
         generation: 9_000_000_000,
         root: 255,
@@ -40,7 +41,7 @@ pub(crate) async fn every_field_comes_back(store: &dyn Store) {
         revoked: Some(RevokedAt { at: LOGIN, reason: RevokeReason::Admin }),
         ..login("", LOGIN)
     };
-    assert_eq!(store.issue(family.clone(), ANY).await.expect("the store works"), family);
+    assert_eq!(store.issue(family.clone(), ANY, LOGIN.into()).await.expect("the store works"), family);
     assert_eq!(stored(store, &family).await, family);
     assert_eq!(store.family(TokenId::random()).await.expect("the store works"), None);
 }
@@ -54,7 +55,7 @@ pub(crate) async fn a_login_beyond_the_limit_ends_the_least_recently_used(store:
     // The oldest login was used last, so it stays.
     rotated(store, &families[0], 1, LOGIN + seconds(5)).await;
     let now = LOGIN + seconds(6);
-    let newest = store.issue(login("alice", now), 2).await.expect("the store works");
+    let newest = store.issue(login("alice", now), 2, LOGIN.into()).await.expect("the store works");
 
     assert_eq!(why_revoked(store, &families[0]).await, None);
     assert_eq!(why_revoked(store, &families[1]).await, Some(RevokeReason::Limit));
@@ -69,18 +70,18 @@ pub(crate) async fn a_login_beyond_the_limit_ends_the_least_recently_used(store:
 pub(crate) async fn the_limit_counts_only_the_living(store: &dyn Store) {
     let living = issued(store, "alice", LOGIN).await;
     let logged_out = issued(store, "alice", LOGIN).await;
-    store.revoke_family(logged_out.id, owner("alice"), LOGIN).await.expect("the store works");
+    store.revoke_family(logged_out.id, owner("alice"), LOGIN.into()).await.expect("the store works");
     let idle = Family { idle_expiry: LOGIN + seconds(1), ..login("alice", LOGIN) };
-    store.issue(idle, ANY).await.expect("the store works");
+    store.issue(idle, ANY, LOGIN.into()).await.expect("the store works");
 
-    store.issue(login("alice", LOGIN + seconds(1)), 2).await.expect("the store works");
+    store.issue(login("alice", LOGIN + seconds(1)), 2, LOGIN.into()).await.expect("the store works");
     assert_eq!(why_revoked(store, &living).await, None);
 }
 
 pub(crate) async fn the_newest_login_stays_whatever_the_limit_and_the_clock(store: &dyn Store) {
     let before = issued(store, "alice", LOGIN).await;
     // The clock was set back by an hour in between.
-    let newest = store.issue(login("alice", LOGIN - seconds(3_600)), 0).await.expect("the store works");
+    let newest = store.issue(login("alice", LOGIN - seconds(3_600)), 0, LOGIN.into()).await.expect("the store works");
     assert_eq!(why_revoked(store, &before).await, Some(RevokeReason::Limit));
     assert_eq!(why_revoked(store, &newest).await, None);
 }
@@ -88,7 +89,8 @@ pub(crate) async fn the_newest_login_stays_whatever_the_limit_and_the_clock(stor
 pub(crate) async fn an_id_is_taken_once(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     let thief = Family { id: family.id, ..login("mallory", LOGIN) };
-    let (refused, beside) = (store.issue(thief, ANY), store.issue(login("bob", LOGIN), ANY));
+    let (refused, beside) =
+        (store.issue(thief, ANY, LOGIN.into()), store.issue(login("bob", LOGIN), ANY, LOGIN.into()));
     assert!(refused.await.is_err());
     beside.await.expect("a failure beside does no harm");
     assert_eq!(stored(store, &family).await, family);
@@ -96,7 +98,7 @@ pub(crate) async fn an_id_is_taken_once(store: &dyn Store) {
 
 pub(crate) async fn only_the_owner_and_admins_revoke(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
-    let revoke = |id, by| store.revoke_family(id, by, LOGIN);
+    let revoke = |id, by| store.revoke_family(id, by, LOGIN.into());
     assert_eq!(revoke(family.id, owner("mallory")).await.expect("the store works"), RevokeOutcome::NotFound);
     assert_eq!(revoke(TokenId::random(), RevokedBy::Admin).await.expect("the store works"), RevokeOutcome::NotFound);
     assert_eq!(stored(store, &family).await, family);
@@ -110,7 +112,7 @@ pub(crate) async fn only_the_owner_and_admins_revoke(store: &dyn Store) {
 
 pub(crate) async fn the_dead_are_not_revoked_again(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
-    let revoke = |by, now| store.revoke_family(family.id, by, now);
+    let revoke = |by, now: UnixTime| store.revoke_family(family.id, by, now.into());
     revoke(owner("alice"), LOGIN).await.expect("the store works");
     let ended = stored(store, &family).await;
 
@@ -127,7 +129,7 @@ pub(crate) async fn an_expired_family_is_revoked_while_its_last_token_may_live(s
     for (after, outcome) in [(seconds(0), RevokeOutcome::Revoked), (LONGEST_LIFE, RevokeOutcome::AlreadyDead)] {
         let family = issued(store, "alice", LOGIN).await;
         let now = family.idle_expiry + after;
-        assert_eq!(store.revoke_family(family.id, owner("alice"), now).await.expect("the store works"), outcome);
+        assert_eq!(store.revoke_family(family.id, owner("alice"), now.into()).await.expect("the store works"), outcome);
     }
 }
 
@@ -150,11 +152,11 @@ pub(crate) async fn a_subject_sees_its_families_newest_first(store: &dyn Store) 
     let third = issued(store, "alice", LOGIN + seconds(2)).await;
     let second = issued(store, "alice", LOGIN + seconds(1)).await;
     issued(store, "bob", LOGIN).await;
-    store.revoke_family(second.id, owner("alice"), LOGIN + seconds(2)).await.expect("the store works");
+    store.revoke_family(second.id, owner("alice"), (LOGIN + seconds(2)).into()).await.expect("the store works");
     let listed = store.families_of("alice".into()).await.expect("the store works");
     assert_eq!(listed, [third, stored(store, &second).await, first], "the dead are shown");
 
-    let many: Vec<_> = (0..1_001).map(|_| store.issue(login("carol", LOGIN), ANY)).collect();
+    let many: Vec<_> = (0..1_001).map(|_| store.issue(login("carol", LOGIN), ANY, LOGIN.into())).collect();
     for answer in many {
         answer.await.expect("the store works");
     }

@@ -22,7 +22,7 @@ fn subject(subject: &str, not_after: UnixTime) -> Revoked {
 }
 
 async fn revoke(store: &dyn Store, what: Revoked, now: UnixTime) -> u64 {
-    store.revoke(what, now).await.expect("the store works")
+    store.revoke(what, now.into()).await.expect("the store works")
 }
 
 pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store) {
@@ -31,7 +31,7 @@ pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store
     let written = [token("é"), subject("bob", LOGIN), Revoked::Family(family.id), everything];
     assert_eq!(revoke(store, written[0].clone(), LOGIN).await, 1);
     assert_eq!(revoke(store, written[1].clone(), LOGIN + SECOND).await, 2);
-    store.revoke_family(family.id, RevokedBy::Admin, LOGIN).await.expect("the store works");
+    store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
     assert_eq!(revoke(store, written[3].clone(), LOGIN).await, 4);
 
     let log = store.revocations_since(0, LOGIN).await.expect("the store works");
@@ -45,7 +45,7 @@ pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store
 
 pub(crate) async fn a_family_is_not_revoked_without_asking_who(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
-    assert!(store.revoke(Revoked::Family(family.id), LOGIN).await.is_err());
+    assert!(store.revoke(Revoked::Family(family.id), LOGIN.into()).await.is_err());
     assert_eq!(stored(store, &family).await, family);
 }
 
@@ -95,6 +95,40 @@ pub(crate) async fn another_issuers_subject_is_not_ours(store: &dyn Store) {
     rotated(store, &family, 1, LOGIN).await;
 }
 
+pub(crate) async fn a_watermark_over_our_issuer_ends_all(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    let issuer = |name: &str| Revoked::Issuer { issuer: name.into(), not_after: LOGIN };
+    revoke(store, issuer("https://login.example"), LOGIN).await;
+    let family = rotated(store, &family, 1, LOGIN).await;
+    revoke(store, issuer(ISSUER), LOGIN).await;
+    assert_eq!(refused(store, &family, 2, LOGIN).await, Reason::GrantRevoked);
+    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    assert_eq!(
+        log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(),
+        [issuer("https://login.example"), issuer(ISSUER)]
+    );
+    assert!(log.iter().all(|each| each.until == LOGIN + LONGEST_LIFE));
+}
+
+/// It is good for refreshes long after it expired, and nothing but this record stops it there.
+pub(crate) async fn one_token_of_ours_is_remembered_as_long_as_its_family_may_live(store: &dyn Store) {
+    let ours = Revoked::Token { issuer: ISSUER.into(), jti: "1".into() };
+    revoke(store, ours.clone(), LOGIN).await;
+    revoke(store, token("1"), LOGIN).await;
+    let remembered = async |now| {
+        let log = store.revocations_since(0, now).await.expect("the store works");
+        log.into_iter().map(|each| each.what).collect::<Vec<_>>()
+    };
+    assert_eq!(remembered(LOGIN + LONGEST_LIFE).await, [ours.clone(), token("1")]);
+    for now in [LOGIN + LONGEST_LIFE + MILLISECOND, LOGIN + LONGEST_FAMILY] {
+        assert_eq!(store.sweep(now, 100).await.expect("the store works"), usize::from(now < LOGIN + LONGEST_FAMILY));
+        assert_eq!(remembered(now).await, std::slice::from_ref(&ours));
+    }
+    let over = LOGIN + LONGEST_FAMILY + MILLISECOND;
+    assert_eq!(remembered(over).await, []);
+    assert_eq!(store.sweep(over, 100).await.expect("the store works"), 1);
+}
+
 /// An access token's time of issue is rounded down to a second. A login in the second of the watermark would get tokens
 /// that the watermark voids, if it were not moved past it.
 pub(crate) async fn a_login_right_after_a_watermark_lives(store: &dyn Store) {
@@ -116,7 +150,7 @@ pub(crate) async fn a_login_right_after_a_watermark_lives(store: &dyn Store) {
 pub(crate) async fn what_no_longer_matters_is_swept(store: &dyn Store) {
     let logged_out = issued(store, "alice", LOGIN).await;
     let living = issued(store, "alice", LOGIN + SECOND).await;
-    store.revoke_family(logged_out.id, RevokedBy::Admin, LOGIN).await.expect("the store works");
+    store.revoke_family(logged_out.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
     revoke(store, token("a"), LOGIN + SECOND).await;
     let sweep = |now| store.sweep(now, 100);
 

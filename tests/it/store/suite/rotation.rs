@@ -86,7 +86,7 @@ pub(crate) async fn the_dead_do_not_rotate(store: &dyn Store) {
     assert_eq!(refused(store, &expired, 1, expired.idle_expiry).await, Reason::GrantExpired);
 
     let logged_out = in_third_generation(store, 3).await;
-    store.revoke_family(logged_out.id, RevokedBy::Owner("alice".into()), LOGIN).await.expect("the store works");
+    store.revoke_family(logged_out.id, RevokedBy::Owner("alice".into()), LOGIN.into()).await.expect("the store works");
     for generation in 1..=4 {
         assert_eq!(refused(store, &logged_out, generation, LOGIN).await, Reason::GrantRevoked);
     }
@@ -96,7 +96,7 @@ pub(crate) async fn the_dead_do_not_rotate(store: &dyn Store) {
 /// Many tabs wake up at once: one of them rotates, and all get the same child.
 pub(crate) async fn one_token_refreshed_64_times_at_once_rotates_once(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
-    let mut tabs: JoinSet<_> = (0..64).map(|_| store.rotate(token(&family, 1), at(LOGIN))).collect();
+    let mut tabs: JoinSet<_> = (0..64).map(|_| store.rotate(token(&family, 1), at(LOGIN), LOGIN.into())).collect();
     let mut rotations = 0;
     let mut children = Vec::new();
     while let Some(answer) = tabs.join_next().await {

@@ -1,0 +1,66 @@
+//! The thread that delivers audit events, and what can be measured of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use tokio::sync::watch;
+
+use crate::delivery::{Delivery, Target};
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+/// Runs until it is dropped, and delivers what is left then.
+pub(super) struct AuditThread {
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(super) fn prepare(
+    store: Arc<dyn Store>,
+    target: Target,
+    metrics: &mut Metrics,
+) -> Result<Option<Delivery>, String> {
+    let outbox = store.outbox();
+    let fault = |fault| format!("audit events cannot be delivered: {fault}");
+    let Some(delivery) = Delivery::prepare(store, target).map_err(fault)? else { return Ok(None) };
+    let waiting = outbox.clone();
+    metrics.gauge("audit_waiting", "Audit events that wait for their delivery", move || {
+        waiting.waiting.load(Ordering::Relaxed) as f64
+    });
+    let lag = delivery.progress.clone();
+    metrics.gauge("audit_lag_seconds", "How long the oldest audit event has been tried in vain", move || {
+        lag.lag().as_secs_f64()
+    });
+    let failures = delivery.progress.clone();
+    metrics.counter("audit_failures", "Deliveries of audit events that failed, and are tried again", move || {
+        failures.failures.load(Ordering::Relaxed) as f64
+    });
+    metrics.counter("audit_lost", "Audit events that were not recorded, as too many were waiting", move || {
+        outbox.lost.load(Ordering::Relaxed) as f64
+    });
+    Ok(Some(delivery))
+}
+
+pub(super) fn start(delivery: Delivery) -> Result<AuditThread, String> {
+    let fault = |error: std::io::Error| format!("the audit thread cannot start: {error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
+    let (stop, stopped) = watch::channel(false);
+    let run = move || {
+        runtime.block_on(delivery.run(stopped));
+        // A look-up of a name that hangs must not hold up the end.
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("audit".into()).spawn(run).map_err(fault)?;
+    Ok(AuditThread { stop, thread: Some(thread) })
+}
+
+impl Drop for AuditThread {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}
