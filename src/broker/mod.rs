@@ -8,6 +8,7 @@ pub mod refresh;
 pub mod revoke;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ use crate::family::refresh_token::Roots;
 use crate::ids::TokenId;
 use crate::keyring::Keyring;
 use crate::reject::{Reason, Reject};
-use crate::store::{Store, StoreError};
+use crate::store::{Answer, Store, StoreError};
 
 /// Bodies of the calls that the gateway answers itself are at most so long.
 pub const BODY_LIMIT: u64 = 8 * 1024;
@@ -33,6 +34,8 @@ pub struct Settings {
     pub token_size: usize,
     /// Live families of one subject; one more, and the least recently used is revoked.
     pub families: usize,
+    /// `timeouts.store`: nobody waits longer for the store.
+    pub store_patience: Duration,
     /// `expiresAt` in milliseconds instead of seconds.
     pub expires_at_milliseconds: bool,
     /// `tokenId` and `expiresIn` beside the four fields.
@@ -45,6 +48,16 @@ pub struct Broker {
     pub roots: Arc<Roots>,
     pub keyring: Arc<Keyring>,
     pub confirmations: Arc<Confirmations>,
+}
+
+impl Broker {
+    /// Waits for the store, but not forever: a disk can be stuck without failing. What was asked for then may still be done,
+    /// as after any 503: a refresh that is tried again gets the same child, and a logout that is tried again succeeds.
+    pub async fn in_time<T>(&self, answer: Answer<T>) -> Result<T, StoreError> {
+        let patience = self.settings.store_patience;
+        let late = || StoreError::new(format!("no answer within {patience:?}: is the disk of the database stuck?"));
+        tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Err(late()))
+    }
 }
 
 /// The answer of a refresh: the four fields of the interface document, and two more by option.

@@ -50,7 +50,7 @@ impl Broker {
         if bearer.family != Some(token_id) {
             // Not revoked: account switching inside one application does this too.
             let event = Event { token_id: Some(token_id), ..Event::new("refresh.binding_mismatch") };
-            self.store.record(event, occasion).await?;
+            self.in_time(self.store.record(event, occasion)).await?;
             return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
         }
         let now = occasion.at;
@@ -69,7 +69,7 @@ impl Broker {
             Some(family) if family.subject != subject => Rotation::Refused(Reason::GrantMismatch),
             _ => used_from(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
-        Ok(self.store.rotate(presented, Box::new(decide), occasion).await?)
+        Ok(self.in_time(self.store.rotate(presented, Box::new(decide), occasion)).await?)
     }
 
     fn answer(&self, rotation: Rotation, token_id: TokenId, now: UnixTime) -> Result<TokenPair, Reject> {
