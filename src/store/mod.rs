@@ -5,10 +5,11 @@
 //! loss of power. A method that failed changed nothing that anybody was told of.
 //!
 //! [`sqlite`] is the embedded store. What every store must do in the same way lies beside it: `watermark`,
-//! `events`.
+//! `events`, [`sweep`].
 
 mod events;
 pub mod sqlite;
+pub mod sweep;
 mod watermark;
 
 use std::fmt;

@@ -38,7 +38,7 @@ use process::Process;
 
 const ORDERS: usize = 10_000;
 /// Steps of one order, and calls that are under way at once.
-const STEPS: Moment = 24;
+const STEPS: Moment = 16;
 const AT_ONCE: usize = 4;
 /// Orders that share a database: making one costs more than an order.
 const SHARING: usize = 250;
@@ -320,7 +320,11 @@ impl<'r> Order<'r> {
         match process.admit(access, self.now) {
             Ok(_) => assert!(known.dead_since.is_none(), "a token of a dead login was let through"),
             Err(reject) => {
-                assert!(reject.reason == Reason::Revoked && known.may_be_dead(), "a good token was refused: {:?}", reject);
+                assert!(
+                    reject.reason == Reason::Revoked && known.may_be_dead(),
+                    "a good token was refused: {:?}",
+                    reject
+                );
             }
         }
     }
@@ -348,7 +352,10 @@ impl<'r> Order<'r> {
         for place in 0..self.logins.len() {
             self.step += 1;
             let known = &self.logins[place];
-            known.all().for_each(|tokens| self.check_use(process, place, &tokens.access));
+            let eldest = known.all().next().expect("it began with one");
+            for tokens in [eldest, known.newest()] {
+                self.check_use(process, place, &tokens.access);
+            }
             let lives = process.admit(&known.newest().access, self.now).is_ok();
             let presented = known.generations.len() - 1;
             let mut calls = vec![self.begin(process, Asked::Refresh { login: place, presented })];

@@ -141,7 +141,7 @@ async fn storm(served: Served, folder: &Path) -> Vec<Login> {
 async fn work(mut public: Session, mut admin: Session, admin_token: String) -> Vec<Login> {
     let mut logins: Vec<Login> = Vec::new();
     while let Some(pair) = log_in(&mut admin, &admin_token).await {
-        let logs_out = logins.len() % 2 == 0;
+        let logs_out = logins.len().is_multiple_of(2);
         logins.push(Login { pairs: vec![pair], open: None, revoked: false });
         let Some(login) = logins.last_mut() else { break };
         if login.live(&mut public, logs_out).await.is_none() {

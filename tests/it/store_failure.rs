@@ -146,7 +146,8 @@ async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_
     for gone in &ended {
         assert_eq!(served.client().bearer(gone).get("/").await.status, 401);
     }
-    let next = served.client().bearer(&kept.access).post("/user/refresh", &json!({ "refreshToken": kept.refresh })).await;
+    let next =
+        served.client().bearer(&kept.access).post("/user/refresh", &json!({ "refreshToken": kept.refresh })).await;
     assert_eq!(next.status, 200);
 }
 
@@ -159,9 +160,8 @@ async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_aske
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let (served, disk) = disk::serve(folder.path());
     let admin = served.admin_client();
-    let log_in = async |subject: &str| {
-        Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
-    };
+    let log_in =
+        async |subject: &str| Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": subject })).await.json());
     let (alice, bob) = (log_in("alice").await, log_in("bob").await);
     let (as_alice, as_bob) = (served.client().bearer(&alice.access), served.client().bearer(&bob.access));
     let refresh = json!({ "refreshToken": alice.refresh });

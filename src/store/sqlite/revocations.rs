@@ -7,8 +7,8 @@ use crate::clock::UnixTime;
 use crate::family::revocation::{Revocation, Revoked};
 use crate::family::{RevokeReason, RevokedAt};
 use crate::store::sqlite::audit;
-use crate::store::sqlite::families;
 use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::families;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::{StoreError, events};
 
@@ -26,7 +26,9 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &Occasion)
             end_those_ahead(batch, Some(subject), *not_after, occasion)?;
         }
         // All families are of our own issuer.
-        Revoked::Issuer { issuer, not_after } if *issuer == batch.terms.issuer => over_all(batch, *not_after, occasion)?,
+        Revoked::Issuer { issuer, not_after } if *issuer == batch.terms.issuer => {
+            over_all(batch, *not_after, occasion)?
+        }
         Revoked::Everything { not_after } => over_all(batch, *not_after, occasion)?,
         Revoked::Subject { .. } | Revoked::Issuer { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
     }

@@ -14,7 +14,9 @@ use bearward::family::rotation::Rotation;
 use bearward::ids::TokenId;
 use bearward::reject::Reason;
 use bearward::store::sqlite::{Settings, SqliteStore};
-use bearward::store::{Answer, DecideRotation, Enforce, Outbox, RevokeOutcome, RevokedBy, Store, StoreError, StoredKey};
+use bearward::store::{
+    Answer, DecideRotation, Enforce, Outbox, RevokeOutcome, RevokedBy, Store, StoreError, StoredKey,
+};
 use tokio::sync::oneshot;
 
 use crate::store::given::{ISSUER, LIFETIMES, LOGIN, login, token};
