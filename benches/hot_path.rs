@@ -118,8 +118,10 @@ fn refusals(c: &mut Criterion) {
         ("expired", Reject::from(Reason::Expired)),
         ("scope missing", Reject::from(Reason::InsufficientScope).needs_scope("orders:read orders:write")),
     ] {
-        group.bench_function(name, |b| b.iter(|| respond::reject(&refusal, id, false)));
-        group.bench_function(format!("{name}, as a problem"), |b| b.iter(|| respond::reject(&refusal, id, true)));
+        group.bench_function(name, |b| b.iter(|| respond::reject(&refusal, &respond::REALM, id, false)));
+        group.bench_function(format!("{name}, as a problem"), |b| {
+            b.iter(|| respond::reject(&refusal, &respond::REALM, id, true))
+        });
     }
 }
 

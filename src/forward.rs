@@ -16,6 +16,7 @@ use crate::body::{Body, BodyError, Watch};
 use crate::clock::UnixTime;
 use crate::headers::{self, Hygiene, Origin};
 use crate::keyring::Keyring;
+use crate::login::{LoginHeaders, Said};
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::route::Onward;
@@ -27,6 +28,8 @@ use crate::upstream::{Answer, Failure, Lease, Protocol, Upstream};
 pub struct Forwarder {
     pub upstreams: Vec<Upstream>,
     pub hygiene: Arc<Hygiene>,
+    /// Unless no route captures a login: then they mean nothing.
+    pub login: Option<LoginHeaders>,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
     /// `limits.body_size`
@@ -40,6 +43,8 @@ pub struct Forwarded {
     pub response: Response<Body>,
     pub lease: Option<Lease>,
     pub tunnel: Option<Tunnel>,
+    /// What the upstream said about a login. Only a route that captures logins believes it.
+    pub said: Option<Box<Said>>,
 }
 
 impl Forwarder {
@@ -80,6 +85,8 @@ impl Forwarder {
             return Err(Reject::new(Reason::UpstreamBroken, "a transfer coding other than chunked"));
         }
         let tunnel = tunnel::agreed(websocket, &mut response)?;
+        // Before the rest: a backend may well name them in `Connection`, as they go no further than this.
+        let said = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
         if tunnel.is_some() {
             tunnel::ask(response.headers_mut());
@@ -90,7 +97,7 @@ impl Forwarder {
         }
         *response.version_mut() = Version::HTTP_11;
         let response = response.map(|body| Body::incoming(body).silent_for_at_most(self.body_idle));
-        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel })
+        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, said })
     }
 
     /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].

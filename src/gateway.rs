@@ -19,7 +19,9 @@ use crate::bearer;
 use crate::body::{self, Body, Watch};
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
+use crate::capture;
 use crate::clock::{Clock, UnixTime};
+use crate::endpoints::{Endpoint, ProtectedResource};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
 use crate::ids::RequestIds;
@@ -27,6 +29,7 @@ use crate::judge::{Arrival, Judge, Verdict};
 use crate::keyring::Keyring;
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
+use crate::oauth;
 use crate::peer::Peer;
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
@@ -38,9 +41,13 @@ pub struct Gateway {
     pub clock: Arc<dyn Clock>,
     pub judge: Judge,
     pub forwarding: Forwarding,
+    /// What RFC 9728 tells clients about the services behind, if it is told.
+    pub resource: Option<ProtectedResource>,
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
+    /// `login.answer_size`
+    pub login_answer_size: u64,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
 }
@@ -78,8 +85,8 @@ impl Gateway {
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
-        let Forwarded { response, lease, tunnel } = answered.unwrap_or_else(|refusal| {
-            let mut response = respond::reject(&refusal, delivery.record.request_id, wants_problem);
+        let Forwarded { response, lease, tunnel, said: _ } = answered.unwrap_or_else(|refusal| {
+            let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, wants_problem);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -121,7 +128,7 @@ impl Gateway {
 
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         peer: &Peer,
         worker: &Worker,
         record: &mut Record,
@@ -134,18 +141,44 @@ impl Gateway {
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
         match self.judge.judge(&request, arrival, record, now).await? {
-            Verdict::Forward { permit, host } => {
-                self.forwarder.forward(permit, request, host, origin, record, (worker.number, &worker.metrics)).await
-            }
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
-            Verdict::Refresh => Box::pin(self.refresh(request, arrival.asker, record, now)).await.map(Forwarded::own),
+            Verdict::Forward { permit, host } => {
+                let captured = capture::begin(&permit, &mut request, &self.broker.throttle, origin.address, now)?;
+                let on = (worker.number, &*worker.metrics);
+                let forwarded = self.forwarder.forward(permit, request, host, origin, record, on).await?;
+                match captured {
+                    None => Ok(forwarded),
+                    Some(captured) => {
+                        Box::pin(captured.finish(forwarded, &self.broker, self.login_answer_size, record, now)).await
+                    }
+                }
+            }
+            Verdict::Refresh => {
+                let call = self.refresh(request, arrival.asker, record, now);
+                Box::pin(self.counted(call, origin.address, now)).await
+            }
             Verdict::Revoke { parameter } => {
-                Box::pin(self.revoke(&parameter, request.headers(), arrival.asker, record, now))
-                    .await
-                    .map(Forwarded::own)
+                let call = self.revoke(&parameter, request.headers(), arrival.asker, record, now);
+                Box::pin(self.counted(call, origin.address, now)).await
+            }
+            Verdict::Endpoint(endpoint) => {
+                Box::pin(self.endpoint(endpoint, request, arrival.asker, record, now)).await.map(Forwarded::own)
             }
             Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
         }
+    }
+
+    /// A call on tokens, counted for the address that it comes from.
+    async fn counted(
+        &self,
+        call: impl Future<Output = Result<Response<Body>, Reject>>,
+        address: IpAddr,
+        now: UnixTime,
+    ) -> Result<Forwarded, Reject> {
+        self.broker.throttle.call(address, now)?;
+        let answer = call.await;
+        self.broker.throttle.answered(&answer, address, now);
+        answer.map(Forwarded::own)
     }
 
     /// `POST /user/refresh`
@@ -185,6 +218,38 @@ impl Gateway {
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }
 
+    /// One of `[oauth]`
+    async fn endpoint(
+        &self,
+        endpoint: Endpoint,
+        request: Request<Incoming>,
+        asker: Asker<'_>,
+        record: &mut Record,
+        now: UnixTime,
+    ) -> Result<Response<Body>, Reject> {
+        if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.resource) {
+            return Ok(respond::published(resource.document.clone()));
+        }
+        let throttle = &self.broker.throttle;
+        // Services that introspect ask for all of their clients, and show a token of their own.
+        if endpoint != Endpoint::Introspect {
+            throttle.guess(asker.address, now)?;
+            throttle.call(asker.address, now)?;
+        }
+        let (head, incoming) = request.into_parts();
+        let content = body::read(Body::incoming(incoming).silent_for_at_most(self.body_idle), BODY_LIMIT).await?;
+        let (broker, authenticator) = (&self.broker, &self.judge.authenticator);
+        let call = oauth::Call { broker, authenticator, asker, headers: &head.headers, now };
+        let answer = call.answer(endpoint, &content, record).await;
+        throttle.answered(&answer, asker.address, now);
+        answer
+    }
+
+    /// What `WWW-Authenticate` begins with.
+    fn challenge(&self) -> &HeaderValue {
+        self.resource.as_ref().map_or(&respond::REALM, |resource| &resource.challenge)
+    }
+
     /// `GET /.well-known/jwks.json`: public, and the one answer of ours that may be cached.
     fn published_keys(&self) -> Response<Body> {
         let mut response = respond::json(StatusCode::OK, &self.keyring.keys().published);
@@ -200,7 +265,7 @@ fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
 impl Forwarded {
     /// An answer that no upstream had a part in.
     fn own(response: Response<Body>) -> Self {
-        Forwarded { response, lease: None, tunnel: None }
+        Forwarded { response, lease: None, tunnel: None, said: None }
     }
 }
 

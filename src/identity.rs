@@ -3,6 +3,7 @@
 //! One set of names for all routes, so that a name means the same wherever it arrives and what a client sends under it is
 //! removed everywhere; and a token's values are written once, when it is verified, not once a request.
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -41,10 +42,18 @@ impl Identity {
             let value = claim_text(pointer.find(&token.claims)?)?;
             Some((name.clone(), value))
         });
-        // What is encoded holds printable ASCII alone, which every header can carry.
-        let all = four.chain(claims);
-        all.map(|(name, text)| (name, HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("")))).collect()
+        side_by_side(four.chain(claims).collect())
     }
+}
+
+/// Values that lie in one piece of memory and are counted together: a request puts all of them in its head, and would find
+/// each somewhere else.
+fn side_by_side(texts: Vec<(HeaderName, String)>) -> Vec<(HeaderName, HeaderValue)> {
+    let mut rest = Bytes::from(texts.iter().map(|(_, text)| text.as_str()).collect::<String>());
+    let value = |bytes: Bytes| HeaderValue::from_maybe_shared(bytes);
+    // What is encoded holds printable ASCII alone, which every header can carry.
+    let empty = HeaderValue::from_static("");
+    texts.into_iter().map(|(name, text)| (name, value(rest.split_to(text.len())).unwrap_or(empty.clone()))).collect()
 }
 
 /// A claim as text: a string, number, true or false as it is; a list of these with commas between, and a comma inside one

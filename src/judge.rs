@@ -13,6 +13,7 @@ use crate::authorize::{Permit, authorize, without_token};
 use crate::bearer::Place;
 use crate::clock::UnixTime;
 use crate::csrf;
+use crate::endpoints::Endpoint;
 use crate::headers::{self, Origin};
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
@@ -51,6 +52,8 @@ pub enum Verdict {
     },
     /// `GET /.well-known/jwks.json`
     Keys,
+    /// One of `[oauth]`
+    Endpoint(Endpoint),
 }
 
 impl Judge {
@@ -82,6 +85,7 @@ impl Judge {
             Action::Refresh => Ok(Verdict::Refresh),
             Action::Revoke { token_id } => Ok(Verdict::Revoke { parameter: token_id.to_owned() }),
             Action::Keys => Ok(Verdict::Keys),
+            Action::Endpoint(endpoint) => Ok(Verdict::Endpoint(endpoint)),
         }
     }
 

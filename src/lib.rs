@@ -5,8 +5,8 @@
 //!
 //! # The way of a request
 //!
-//! `server` accepts, decrypts, reads one request → `gateway` { `route` → `authenticate` → `authorize` → `broker` or `forward`
-//! → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
+//! `server` accepts, decrypts, reads one request → `gateway` { `judge` { `route` → `authenticate` → `authorize` } → `broker` or
+//! `forward` → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
 //! change what is shared (keys, certificates, revocations) swap a snapshot.
 //!
 //! # Floors
@@ -21,10 +21,10 @@
 //! | 8 | `config/` | `gateway.toml` becomes a `Config`, every fault at once; nobody below knows it exists |
 //! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
-//! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` | the steps, each with the proof of the one before |
+//! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `rules` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `throttle` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -61,7 +61,9 @@
 //! | **family** | one login and every token that grew from it; named by its tokenId, the `sid` of its access tokens |
 //! | **generation** | how often a family's refresh token was rotated; the `rgn` of its access tokens |
 //! | **parent**, **child** | generation c - 1 and c: a refresh spends the parent and makes the child |
+//! | **capture** | a backend's own login becomes a token pair on its way to the client; its own logout ends the family |
 //! | **confirmed** | an access token of the child was seen in use, so the client has the answer of its refresh |
+//! | **endpoint** | a call by a standard of OAuth, at a path of the operator's choice |
 //! | **watermark** | a time: everything of a subject, or of everyone, that was issued at or before it is void |
 //! | **outbox** | audit events in the store, written with what they tell of, until they are delivered |
 //! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
@@ -86,12 +88,14 @@ pub mod authorize;
 pub mod bearer;
 pub mod body;
 pub mod broker;
+pub mod capture;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod confirmations;
 pub mod csrf;
 pub mod delivery;
+pub mod endpoints;
 pub mod family;
 pub mod forward;
 pub mod forwarding;
@@ -102,7 +106,9 @@ pub mod ids;
 pub mod judge;
 pub mod keyring;
 pub mod limiter;
+pub mod login;
 pub mod metrics;
+pub mod oauth;
 pub mod path;
 pub mod peer;
 pub mod reject;
@@ -117,6 +123,7 @@ pub mod socket;
 pub mod store;
 pub mod story;
 pub mod target;
+pub mod throttle;
 pub mod tls;
 pub mod token;
 pub mod tunnel;

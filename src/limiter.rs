@@ -1,4 +1,4 @@
-//! A rate limit for each address, in bounded memory.
+//! A rate limit for each address or login, in bounded memory.
 //!
 //! GCRA, the leaky bucket as one number a key: the time at which the key's bucket will be empty again. Keys that are not
 //! heard of are forgotten in two generations, so an attacker who has many addresses costs memory for the newest ones only,
@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
 use crate::clock::UnixTime;
+use crate::ids::TokenId;
 
 /// Keys in one generation. Two generations of them are about a megabyte.
 const GENERATION: usize = 16_384;
@@ -23,6 +24,26 @@ pub struct Rate {
     pub burst: u32,
     /// One more after each such time.
     pub every: Duration,
+}
+
+/// Who is counted.
+#[derive(Clone, Copy)]
+pub struct Key(u128);
+
+/// One customer: an IPv4 address, or the /64 that an IPv6 customer has at the least.
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Key {
+        Key(match address.to_canonical() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(v6) => v6.to_bits() & !u128::from(u64::MAX),
+        })
+    }
+}
+
+impl From<TokenId> for Key {
+    fn from(family: TokenId) -> Key {
+        Key(family.as_u128())
+    }
 }
 
 pub struct Limiter {
@@ -41,46 +62,66 @@ impl Limiter {
         Limiter { rate, full_at: Mutex::default() }
     }
 
-    /// Takes one, also if there is none left.
-    pub fn take(&self, address: IpAddr, now: UnixTime) {
-        let mut generations = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = key(address);
-        let full_at = generations.get(key).unwrap_or(0).max(now.as_millis());
-        generations.set(key, full_at.saturating_add(self.every_millis()));
+    /// Takes one, also if there is none left. Nobody owes more than a burst: many at once, before any was answered, cost no
+    /// longer a wait than so many one after the other.
+    pub fn take(&self, key: impl Into<Key>, now: UnixTime) {
+        self.lock().take(key.into(), self.rate, now);
     }
 
     /// How long until there is one again; `None` if there is one now.
-    pub fn wait(&self, address: IpAddr, now: UnixTime) -> Option<Duration> {
-        let generations = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let full_at = generations.get(key(address))?;
-        let room = self.every_millis().saturating_mul(u64::from(self.rate.burst));
-        let free_at = full_at.saturating_add(self.every_millis()).saturating_sub(room);
-        (free_at > now.as_millis()).then(|| Duration::from_millis(free_at - now.as_millis()))
+    pub fn wait(&self, key: impl Into<Key>, now: UnixTime) -> Option<Duration> {
+        self.lock().wait(key.into(), self.rate, now)
     }
 
-    fn every_millis(&self) -> u64 {
-        u64::try_from(self.rate.every.as_millis()).unwrap_or(u64::MAX)
+    /// Takes one, or says how long until there is one.
+    pub fn take_if_any(&self, key: impl Into<Key>, now: UnixTime) -> Result<(), Duration> {
+        let (mut generations, key) = (self.lock(), key.into());
+        match generations.wait(key, self.rate, now) {
+            Some(wait) => Err(wait),
+            None => {
+                generations.take(key, self.rate, now);
+                Ok(())
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        self.full_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rate {
+    fn every_millis(self) -> u64 {
+        u64::try_from(self.every.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// From an empty bucket to a full one.
+    fn burst_millis(self) -> u64 {
+        self.every_millis().saturating_mul(u64::from(self.burst))
     }
 }
 
 impl Generations {
-    fn get(&self, key: u128) -> Option<u64> {
+    fn take(&mut self, key: Key, rate: Rate, now: UnixTime) {
+        let now = now.as_millis();
+        let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.every_millis());
+        self.set(key, full_at.min(now.saturating_add(rate.burst_millis())));
+    }
+
+    fn wait(&self, key: Key, rate: Rate, now: UnixTime) -> Option<Duration> {
+        let free_at = self.get(key)?.saturating_add(rate.every_millis()).saturating_sub(rate.burst_millis());
+        (free_at > now.as_millis()).then(|| Duration::from_millis(free_at - now.as_millis()))
+    }
+
+    fn get(&self, Key(key): Key) -> Option<u64> {
         self.current.get(&key).or_else(|| self.previous.get(&key)).copied()
     }
 
-    fn set(&mut self, key: u128, full_at: u64) {
+    fn set(&mut self, Key(key): Key, full_at: u64) {
         if self.current.len() >= GENERATION && !self.current.contains_key(&key) {
             self.previous = std::mem::take(&mut self.current);
         }
         self.current.insert(key, full_at);
-    }
-}
-
-/// One customer: an IPv4 address, or the /64 that an IPv6 customer has at the least.
-fn key(address: IpAddr) -> u128 {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits() & !u128::from(u64::MAX),
     }
 }
 
@@ -109,13 +150,24 @@ mod tests {
     }
 
     #[test]
+    fn whoever_took_too_many_owes_a_burst_and_no_more() {
+        let limiter = limiter();
+        let family = TokenId::from_bytes([7; 16]);
+        (0..1_000).for_each(|_| limiter.take(family, NOW));
+        assert_eq!(limiter.wait(family, NOW), Some(Duration::from_secs(1)));
+        assert_eq!(limiter.take_if_any(family, NOW), Err(Duration::from_secs(1)), "and what is refused costs nothing");
+        assert_eq!(limiter.take_if_any(family, NOW + Duration::from_secs(1)), Ok(()));
+        assert_eq!(limiter.take_if_any(family, NOW + Duration::from_secs(1)), Err(Duration::from_secs(1)));
+    }
+
+    #[test]
     fn an_ipv6_customer_is_a_64() {
         let limiter = limiter();
         let address = |last| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]);
         (0..3).for_each(|last| limiter.take(address(last), NOW));
         assert!(limiter.wait(address(9), NOW).is_some());
         assert_eq!(limiter.wait(IpAddr::from([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1]), NOW), None);
-        let mapped = "::ffff:192.0.2.1".parse().expect("an address");
+        let mapped: IpAddr = "::ffff:192.0.2.1".parse().expect("an address");
         (0..3).for_each(|_| limiter.take(mapped, NOW));
         assert!(limiter.wait(IpAddr::from([192, 0, 2, 1]), NOW).is_some(), "however an IPv4 address is written");
     }

@@ -59,6 +59,7 @@ reasons! {
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "invalid_request", "the body did not arrive in time";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request", "Content-Type must be application/json";
     BadBody = "bad_body", BAD_REQUEST, "invalid_request", "the body must be a JSON object with the string refreshToken";
+    BadForm = "bad_form", BAD_REQUEST, "invalid_request", "the body must be a form with the parameters of this call, each once";
     BadParameter = "bad_parameter", BAD_REQUEST, "invalid_request", "a parameter is missing or not valid";
 
     // The Bearer.
@@ -94,6 +95,10 @@ reasons! {
     GrantMismatch = "grant_mismatch", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     /// The token is genuine but newer than the store: a restored backup, or a disk that lost an acknowledged write.
     GrantAhead = "grant_ahead", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
+    // By RFC 6749 section 5.2 and RFC 7009 section 2.2.1.
+    UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "unsupported_grant_type", "the grant_type here is refresh_token";
+    UnsupportedTokenType = "unsupported_token_type", BAD_REQUEST, "unsupported_token_type", "only the issuer of this token can revoke it";
+    ClientAuthentication = "client_authentication", UNAUTHORIZED, "invalid_client", "clients are public here: send no client credentials";
     RefreshConflict = "refresh_conflict", CONFLICT, "refresh_conflict", "another refresh is under way; use its tokens";
     TokenNotFound = "token_not_found", NOT_FOUND, "token_not_found", "no such token";
 
@@ -102,12 +107,18 @@ reasons! {
 
     // Load, and what stands behind.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// `[throttle]`: for one login, from one address, in vain from one address.
+    FamilyLimited = "family_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    AddressLimited = "address_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    FailuresLimited = "failures_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token store is not available";
     KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "no keys are available to check the token";
     UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the service behind the gateway cannot be reached";
     UpstreamBroken = "upstream_broken", BAD_GATEWAY, "bad_gateway", "the service behind the gateway did not answer properly";
     UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
     UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
+    /// A backend's login, and an answer that no tokens can be put into. It is not let through without them.
+    LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service behind the gateway is busy";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "something is wrong inside the gateway";
 }
@@ -132,7 +143,7 @@ impl Reason {
     /// left of the body must not be taken for a request.
     pub const fn leaves_body_unread(self) -> bool {
         use Reason::*;
-        let answered_by_upstream = matches!(self, UpstreamBroken | UpstreamTimeout);
+        let answered_by_upstream = matches!(self, UpstreamBroken | UpstreamTimeout | LoginCapture);
         let answered_by_store = matches!(
             self,
             GrantMalformed
@@ -144,9 +155,17 @@ impl Reason {
                 | GrantMismatch
                 | GrantAhead
                 | RefreshConflict
+                | FamilyLimited
                 | StoreUnavailable
         );
-        !answered_by_upstream && !answered_by_store && !matches!(self, BadBody)
+        let read_before =
+            matches!(self, BadBody | BadForm | UnsupportedGrantType | UnsupportedTokenType | ClientAuthentication);
+        !answered_by_upstream && !answered_by_store && !read_before
+    }
+
+    /// Is the token itself at fault, and not the moment? Then it would be refused again.
+    pub fn is_about_the_token(self) -> bool {
+        self.status() == StatusCode::UNAUTHORIZED || self == Reason::SeveralTokens
     }
 
     /// What `Retry-After` says, for refusals that pass by themselves.

@@ -3,6 +3,7 @@
 //! A refusal is one JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
 //! "requestId":…}`. A client that lists `application/problem+json` in Accept gets the members of RFC 9457 beside them.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
@@ -33,20 +34,29 @@ struct Problem<'r> {
     detail: &'r str,
 }
 
-/// The answer to a refused request.
-pub fn reject(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
-    render(reject, reject.reason.message(), request_id, wants_problem)
+/// What `WWW-Authenticate` begins with where nothing more is to be said.
+pub static REALM: HeaderValue = HeaderValue::from_static("Bearer realm=\"bearward\"");
+
+/// The answer to a refused request. `challenge`: what `WWW-Authenticate` begins with, if there is one.
+pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+    render(reject, reject.reason.message(), challenge, request_id, wants_problem)
 }
 
 /// As [`fn@reject`], with the detail that otherwise only the log sees: for callers who may read the log anyway.
 pub fn reject_in_detail(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
     match &*reject.detail {
-        "" => render(reject, reject.reason.message(), request_id, wants_problem),
-        detail => render(reject, &format!("{}: {detail}", reject.reason.message()), request_id, wants_problem),
+        "" => render(reject, reject.reason.message(), &REALM, request_id, wants_problem),
+        detail => render(reject, &format!("{}: {detail}", reject.reason.message()), &REALM, request_id, wants_problem),
     }
 }
 
-fn render(reject: &Reject, description: &str, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+fn render(
+    reject: &Reject,
+    description: &str,
+    beginning: &HeaderValue,
+    request_id: RequestId,
+    wants_problem: bool,
+) -> Response<Body> {
     let reason = reject.reason;
     let status = reason.status();
     let refusal = Refusal {
@@ -63,7 +73,7 @@ fn render(reject: &Reject, description: &str, request_id: RequestId, wants_probl
     if wants_problem {
         headers.insert(header::CONTENT_TYPE, PROBLEM);
     }
-    if let Some(challenge) = challenge(reject) {
+    if let Some(challenge) = challenge(reject, beginning) {
         headers.insert(header::WWW_AUTHENTICATE, challenge);
     }
     if let Some(allow) = &reject.allow {
@@ -89,6 +99,14 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     response
 }
 
+/// A document that everybody may read and keep for a while.
+pub fn published(text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::full(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
+    response
+}
+
 /// Does the client list `application/problem+json`?
 pub fn wants_problem(headers: &HeaderMap) -> bool {
     let lists = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/problem+json"));
@@ -96,17 +114,16 @@ pub fn wants_problem(headers: &HeaderMap) -> bool {
 }
 
 /// `WWW-Authenticate` by RFC 6750 section 3: without a token no error code, so that a client learns only the scheme.
-fn challenge(reject: &Reject) -> Option<HeaderValue> {
-    const REALM: &str = "Bearer realm=\"bearward\"";
+fn challenge(reject: &Reject, beginning: &HeaderValue) -> Option<HeaderValue> {
     let reason = reject.reason;
     if !reason.challenges() {
         return None;
     }
     if matches!(reason, Reason::NoToken | Reason::AdminTokenWrong) {
-        return Some(HeaderValue::from_static(REALM));
+        return Some(beginning.clone());
     }
     let (error, message) = (reason.public_code(), reason.message());
-    let mut text = format!("{REALM}, error=\"{error}\", error_description=\"{message}\"");
+    let mut text = format!("{}, error=\"{error}\", error_description=\"{message}\"", beginning.to_str().ok()?);
     if let Some(scope) = reject.scope.as_ref().and_then(|scope| scope.to_str().ok()) {
         text.push_str(&format!(", scope=\"{scope}\""));
     }

@@ -146,7 +146,7 @@ impl Revocations {
         // `contains_key`, not `get`: it records nothing and never does maintenance in the caller.
         keys.family.is_some_and(|family| self.entries.contains_key(&family))
             || self.is_token_revoked(keys)
-            || keys.issued_at.as_millis() <= self.everything.load(Ordering::Acquire)
+            || self.is_before_everything(keys.issued_at)
             || self.is_before_watermark(keys.subject, keys.issued_at)
             || (self.issuer_marked.load(Ordering::Acquire) && self.is_before_watermark(keys.issuer, keys.issued_at))
     }
@@ -154,6 +154,12 @@ impl Revocations {
     fn is_before_watermark(&self, whose: u128, issued_at: UnixTime) -> bool {
         self.watermarks.contains_key(&whose)
             && self.watermarks.get(&whose).is_some_and(|mark| issued_at <= mark.not_after)
+    }
+
+    /// A token that does not say when it was issued counts as issued in 1970: any watermark voids it, but none does not.
+    fn is_before_everything(&self, issued_at: UnixTime) -> bool {
+        let mark = self.everything.load(Ordering::Acquire);
+        mark > 0 && issued_at.as_millis() <= mark
     }
 
     /// Is this one token void, whatever its family and subject?
@@ -349,5 +355,29 @@ mod tests {
         assert!(revocations.is_revoked(&of("ab", "c", "c", NOW)));
         assert!(!revocations.is_revoked(&of("a", "c", "bc", NOW)), "where the issuer ends is part of the name");
         assert!(!revocations.is_revoked(&of("ab", "c", "d", NOW)), "a subject is not a jti");
+    }
+
+    #[test]
+    fn a_token_that_does_not_say_when_it_was_issued_is_void_by_any_watermark_and_only_then() {
+        let keys = of("a", "alice", "1", UnixTime::default());
+        assert!(!Revocations::new().is_revoked(&keys));
+        let not_after = UnixTime::default();
+        for what in [
+            Revoked::Everything { not_after: UnixTime::from_millis(1) },
+            Revoked::Subject { issuer: "a".into(), subject: "alice".into(), not_after },
+            Revoked::Issuer { issuer: "a".into(), not_after },
+        ] {
+            let revocations = Revocations::new();
+            revocations.enforce(&revocation(1, what.clone(), HOUR), NOW);
+            assert!(revocations.is_revoked(&keys), "{what:?}");
+        }
+    }
+
+    /// From `until` on there is no token left that it could concern: each is refused for its time from that instant.
+    #[test]
+    fn a_revocation_that_concerns_nobody_any_more_is_not_held() {
+        let revocations = Revocations::new();
+        revocations.enforce(&family(1, Duration::ZERO), NOW);
+        assert!(!revocations.is_revoked(&of_family(1)));
     }
 }

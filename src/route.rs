@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 use http::Method;
 
 use crate::bearer::Places;
+use crate::endpoints::{Endpoint, Endpoints};
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
 use crate::rules::Rules;
@@ -35,6 +36,16 @@ pub struct Route {
     pub onward: Onward,
     /// `false`: what would be refused for its token goes on, and is only reported.
     pub enforce: bool,
+    /// What its backend's answers mean for tokens.
+    pub capture: Option<Capture>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// `login = true`: an answer that names a subject becomes a token pair.
+    Login,
+    /// `logout = true`: a 2xx ends the caller's family.
+    Logout,
 }
 
 /// `route.token`: what the upstream sees of the token.
@@ -74,6 +85,8 @@ pub enum Action<'p> {
     },
     /// `GET /.well-known/jwks.json`
     Keys,
+    /// One of `[oauth]`
+    Endpoint(Endpoint),
     Forward(Arc<Route>),
 }
 
@@ -86,13 +99,15 @@ pub const KEYS_PATH: &str = "/.well-known/jwks.json";
 pub struct RouteTable {
     hosts: HashMap<String, Paths, FixedState>,
     any_host: Paths,
+    /// None, or a few.
+    endpoints: Vec<(Box<[u8]>, Endpoint)>,
 }
 
 type Paths = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
 
 impl RouteTable {
     pub fn new(routes: &[Route]) -> Self {
-        let mut table = RouteTable { hosts: HashMap::default(), any_host: HashMap::default() };
+        let mut table = RouteTable { hosts: HashMap::default(), any_host: HashMap::default(), endpoints: Vec::new() };
         for route in routes {
             let paths = match &route.host {
                 Some(host) => table.hosts.entry(host.clone()).or_default(),
@@ -101,6 +116,12 @@ impl RouteTable {
             paths.entry(route.path.as_bytes().into()).or_default().push(Arc::new(route.clone()));
         }
         table
+    }
+
+    /// With these beside the gateway's own paths.
+    pub fn with_endpoints(mut self, endpoints: &Endpoints) -> Self {
+        self.endpoints = endpoints.on_offer().map(|(endpoint, path)| (path.as_bytes().into(), endpoint)).collect();
+        self
     }
 
     /// Do these two hosts, without ports, have the same routes?
@@ -113,6 +134,9 @@ impl RouteTable {
     pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
         if let Some(own) = own_action(method, path.as_bytes()) {
             return own;
+        }
+        if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path.as_bytes()) {
+            return endpoint_action(method, *endpoint);
         }
         let mut refused: Option<&[Arc<Route>]> = None;
         let here = self.paths_of(host).into_iter().chain([&self.any_host]);
@@ -166,6 +190,17 @@ fn own_action<'p>(method: &Method, path: &'p [u8]) -> Option<Result<Action<'p>, 
     Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }))
 }
 
+fn endpoint_action<'p>(method: &Method, endpoint: Endpoint) -> Result<Action<'p>, Reject> {
+    let (allowed, allow): (&[Method], _) = match endpoint {
+        Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
+        Endpoint::Token | Endpoint::Revoke | Endpoint::Introspect => (&[Method::POST], "POST"),
+    };
+    match allowed.contains(method) {
+        true => Ok(Action::Endpoint(endpoint)),
+        false => Err(Reject::from(Reason::MethodNotAllowed).allow(allow)),
+    }
+}
+
 /// The path itself, then every shorter prefix of whole segments, each with its trailing slash and without.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut end = Some(path.len());
@@ -208,6 +243,7 @@ mod tests {
             origins: Vec::new(),
             onward: Onward::Pass,
             enforce: true,
+            capture: None,
         }
     }
 
@@ -218,6 +254,7 @@ mod tests {
             Ok(Action::Refresh) => "refresh".into(),
             Ok(Action::Revoke { token_id }) => format!("revoke {token_id}"),
             Ok(Action::Keys) => "keys".into(),
+            Ok(Action::Endpoint(endpoint)) => format!("{endpoint:?}"),
             Err(reject) => reject.reason.code().into(),
         }
     }

@@ -1,6 +1,8 @@
 //! What a request is aimed at: host and path, each with one reading. Pure.
 
-use http::uri::PathAndQuery;
+use std::net::Ipv6Addr;
+
+use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 
 use crate::reject::{Reason, Reject};
@@ -16,6 +18,10 @@ pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Rej
     let uri_len = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if uri_len > uri_size {
         return Err(Reject::new(Reason::UriTooLong, format!("{uri_len} bytes, at most {uri_size}")));
+    }
+    // Whatever it means, it is not meant for an HTTP server; without a name, it is `://`.
+    if request.uri().scheme().is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS) {
+        return Err(Reject::new(Reason::BadHost, "the scheme of the request target is neither http nor https"));
     }
     let field = host_field(request.headers())?;
     let host = match (request.uri().authority(), field) {
@@ -47,11 +53,11 @@ fn host_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Reject> {
 /// read as something else.
 fn is_host(host: &[u8]) -> bool {
     let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
-    let in_address = |byte: &u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
+    let is_address = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     let (name_is_fine, rest) = match host.strip_prefix(b"[") {
         Some(host) => {
             let end = host.iter().position(|byte| *byte == b']').unwrap_or(0);
-            (end > 0 && host[..end].iter().all(in_address), &host[(end + 1).min(host.len())..])
+            (is_address(&host[..end]), &host[(end + 1).min(host.len())..])
         }
         None => {
             let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
@@ -125,6 +131,9 @@ mod tests {
             &["a:123456"],
             &[":1"],
             &["[]"],
+            &["[a]"],
+            &["[1.2.3.4]"],
+            &["[::1%25lo]"],
             &["[::1"],
             &["[::1]x"],
             &["[a.b]c]"],
@@ -133,6 +142,10 @@ mod tests {
             assert_eq!(found("/", hosts), Err(Reason::BadHost), "{hosts:?}");
         }
         assert_eq!(found("http://a.example/", &["b.example"]), Err(Reason::BadHost));
+        assert_eq!(found("HTTPS://a.example/", &["a.example"]), Ok("a.example".into()));
+        for target in ["ftp://a.example/", "://a.example/"] {
+            assert_eq!(found(target, &["a.example"]), Err(Reason::BadHost), "{target}");
+        }
         assert_eq!(found(&format!("/{}", "a".repeat(64)), &["a"]), Err(Reason::UriTooLong));
     }
 

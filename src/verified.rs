@@ -14,23 +14,28 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::bearer::BearerToken;
+use crate::clock::UnixTime;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
-use crate::token::VerifiedToken;
 use crate::token::replacement::Replacements;
+use crate::token::{Validity, VerifiedToken};
 
-/// A token that was verified, and what each of its requests needs.
+/// A token that was verified, and what each of its requests needs. What they ask first stands first, in one cache line with
+/// the count of its users: of ten thousand tokens in turn, none is in the cache.
+#[repr(C)]
 pub struct Known {
+    not_before: UnixTime,
+    expires: UnixTime,
+    /// Of the keyring it was verified with.
+    generation: u64,
+    /// It was not revoked as of this epoch.
+    checked: AtomicU64,
     pub token: Arc<VerifiedToken>,
     /// Identity headers for the upstream.
     pub identity: Vec<(HeaderName, HeaderValue)>,
     pub keys: RevocationKeys,
     /// What upstreams see instead, where a route says so.
     pub replacements: Replacements,
-    /// Of the keyring it was verified with.
-    generation: u64,
-    /// It was not revoked as of this epoch.
-    checked: AtomicU64,
     size: usize,
 }
 
@@ -39,14 +44,24 @@ impl Known {
         let keys = RevocationKeys::of(&token);
         let headers: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
         Known {
+            not_before: token.not_before,
+            expires: token.expires,
+            generation,
+            checked: AtomicU64::new(0),
             token: Arc::new(token),
             identity,
             keys,
             replacements: Replacements::default(),
-            generation,
-            checked: AtomicU64::new(0),
             size: headers,
         }
+    }
+
+    /// Refuses a token whose time has passed, or not come.
+    pub fn check_time(&self, now: UnixTime) -> Result<(), Reject> {
+        if (self.not_before..self.expires).contains(&now) {
+            return Ok(());
+        }
+        self.token.check_time(now, Validity::Live)
     }
 
     /// Refuses a revoked token. Looks it up only if something was revoked since it was looked up last.

@@ -19,6 +19,12 @@ pub struct Target {
     pub tls: Option<Arc<ClientConfig>>,
 }
 
+impl Target {
+    pub fn plain(address: SocketAddr) -> Target {
+        Target { address, tls: None }
+    }
+}
+
 pub struct Response {
     pub status: u16,
     pub body: Vec<u8>,
@@ -39,6 +45,11 @@ enum Stream {
 impl Connection {
     pub fn open(target: &Target) -> Outcome<Connection> {
         Ok(Connection { target: target.clone(), stream: Some(connect(target)?), read: Vec::with_capacity(16 * 1024) })
+    }
+
+    /// The next request opens another.
+    pub fn close(&mut self) {
+        self.stream = None;
     }
 
     /// Sends one request as it is and reads its answer, which must have a Content-Length.

@@ -15,6 +15,10 @@ pub struct Load {
     pub requests: Vec<Vec<u8>>,
     pub expected_status: u16,
     pub connections: usize,
+    /// Requests a second of the open loop.
+    pub rate: u64,
+    /// Every request over a connection of its own.
+    pub anew: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -30,7 +34,7 @@ pub struct Measured {
     elapsed: Duration,
     cpu: Duration,
     /// Nanoseconds. Of an open loop: from when each request was due to the last byte of its answer.
-    pub latency: Histogram<u64>,
+    latency: Histogram<u64>,
     /// Nanoseconds from when a request was due to when it was sent, where its connection was free: the generator's doing.
     pub lateness: Histogram<u64>,
 }
@@ -38,6 +42,11 @@ pub struct Measured {
 impl Measured {
     pub fn per_second(&self) -> f64 {
         self.answered as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// From when a request was due to the last byte of its answer.
+    pub fn latency_micros(&self, quantile: f64) -> f64 {
+        self.latency.value_at_quantile(quantile) as f64 / 1e3
     }
 
     pub fn cpu_micros_per_request(&self) -> f64 {
@@ -100,6 +109,9 @@ fn one_connection(
         if let Some(early) = due.checked_duration_since(Instant::now()) {
             thread::sleep(early);
             tally.lateness.saturating_record(nanos(due.elapsed()));
+        }
+        if load.anew {
+            connection.close();
         }
         let response = connection.exchange(&load.requests[turn % load.requests.len()])?;
         if response.status != load.expected_status {

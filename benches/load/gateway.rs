@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bearward::token::Algorithm;
+use bearward::token::sign::generate_pem;
+use rustls::client::Resumption;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -27,23 +30,27 @@ pub struct Gateway {
     trusts_us: Arc<ClientConfig>,
 }
 
+/// How the gateway is started.
+pub struct Setup<'f> {
+    pub program: &'f Path,
+    /// `None`: on any.
+    pub cpus: Option<&'f str>,
+    pub origin: SocketAddr,
+    /// 0: one on each core.
+    pub workers: usize,
+}
+
 impl Gateway {
-    /// Starts `program` in front of `origin` and waits until it says that it is ready.
-    pub fn start(program: &Path, cpus: Option<&str>, origin: SocketAddr) -> Outcome<Gateway> {
+    /// Starts it in front of the origin and waits until it says that it is ready.
+    pub fn start(setup: &Setup<'_>) -> Outcome<Gateway> {
         let folder = tempfile::tempdir()?;
         let trusts_us = write_certificate(folder.path())?;
         let [plain, encrypted, admin] = free_addresses()?;
-        fs::write(folder.path().join("gateway.toml"), configuration(plain, encrypted, admin, origin))?;
+        // A key of its own, as peers check the same tokens.
+        fs::write(folder.path().join("signing.pem"), generate_pem(Algorithm::ES256)?.expose())?;
+        fs::write(folder.path().join("gateway.toml"), configuration(setup, plain, encrypted, admin))?;
 
-        let mut command = match cpus {
-            None => Command::new(program),
-            // taskset becomes the gateway: the process id stays.
-            Some(list) => {
-                let mut taskset = Command::new("taskset");
-                taskset.args(["--cpu-list", list]).arg(program);
-                taskset
-            }
-        };
+        let mut command = on_cores(setup.program, setup.cpus);
         let log = File::create(folder.path().join("output.log"))?;
         let process = command
             .args(["serve", "--config"])
@@ -53,7 +60,7 @@ impl Gateway {
             .stderr(log)
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
-        let program = program.to_owned();
+        let program = setup.program.to_owned();
         let mut gateway = Gateway { program, folder, process, plain, encrypted, admin, trusts_us };
         gateway.wait_until_ready()?;
         Ok(gateway)
@@ -67,8 +74,13 @@ impl Gateway {
         if tls {
             Target { address: self.encrypted, tls: Some(Arc::clone(&self.trusts_us)) }
         } else {
-            Target { address: self.plain, tls: None }
+            Target::plain(self.plain)
         }
+    }
+
+    /// Its files: the certificate and the signing key among them.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// One access token, got as an operator gets it.
@@ -86,7 +98,7 @@ impl Gateway {
     /// Access tokens of as many subjects, got as a trusted backend gets them.
     pub fn issue_many(&self, number: usize) -> Outcome<Vec<String>> {
         let secret = fs::read_to_string(self.folder.path().join("admin.token"))?;
-        let mut connection = Connection::open(&Target { address: self.admin, tls: None })?;
+        let mut connection = Connection::open(&Target::plain(self.admin))?;
         (1..=number)
             .map(|number| {
                 let body = format!(r#"{{"sub":"u{number}"}}"#);
@@ -108,7 +120,7 @@ impl Gateway {
 
     fn wait_until_ready(&mut self) -> Outcome<()> {
         let deadline = Instant::now() + Duration::from_secs(20);
-        let target = Target { address: self.admin, tls: None };
+        let target = Target::plain(self.admin);
         let request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait()? {
@@ -136,9 +148,20 @@ impl Drop for Gateway {
     }
 }
 
-fn configuration(plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr, origin: SocketAddr) -> String {
+/// The program on these cores. taskset becomes the program: the process id stays.
+pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
+    let Some(list) = cpus else { return Command::new(program) };
+    let mut taskset = Command::new("taskset");
+    taskset.args(["--cpu-list", list]).arg(program);
+    taskset
+}
+
+fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
+    let Setup { origin, workers, .. } = setup;
     format!(
         r#"
+workers = {workers}
+
 [[listener]]
 address = "{plain}"
 tls = "off"
@@ -160,6 +183,7 @@ secret_file = "bearward.secret"
 issuer = "https://gateway.example"
 audience = ["https://api.example"]
 access_lifetime = "1h"
+signing_key_file = "signing.pem"
 
 [[upstream]]
 name = "origin"
@@ -189,11 +213,13 @@ fn write_certificate(folder: &Path) -> Outcome<Arc<ClientConfig>> {
     roots.add(made.cert.der().clone())?;
     let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Every handshake is a full one.
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
 /// Ports that were free a moment ago, each a different one.
-fn free_addresses() -> io::Result<[SocketAddr; 3]> {
+pub fn free_addresses() -> io::Result<[SocketAddr; 3]> {
     let held =
         [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])

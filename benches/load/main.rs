@@ -17,9 +17,11 @@
 #![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
 
 mod client;
+mod compare;
 mod drive;
 mod gateway;
 mod origin;
+mod peers;
 mod scenario;
 
 use std::error::Error;
@@ -31,7 +33,8 @@ use std::time::Duration;
 use clap::Parser;
 
 use drive::{Load, Measured, Pace};
-use gateway::Gateway;
+use gateway::{Gateway, Setup};
+use peers::{Kind, Peer};
 use scenario::{SCENARIOS, Scenario};
 
 /// What may go wrong in a bench is told to a person and ends it.
@@ -58,6 +61,12 @@ struct Flags {
     /// Pin the gateway to these cores with taskset, as in "1" or "2-3"
     #[arg(long, value_name = "LIST")]
     gateway_cpus: Option<String>,
+    /// Measure this proxy beside the gateway, as an operator gets it from Debian; may be repeated
+    #[arg(long = "peer", value_enum)]
+    peers: Vec<Kind>,
+    /// Rounds of a comparison, of which the median counts
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
     /// A second of each, to see that everything still works; its figures mean nothing
     #[arg(long)]
     test: bool,
@@ -69,7 +78,7 @@ struct Flags {
 fn main() -> ExitCode {
     let mut flags = Flags::parse();
     if flags.test {
-        (flags.seconds, flags.rate, flags.connections) = (1, 200, 4);
+        (flags.seconds, flags.rate, flags.connections, flags.rounds) = (1, 200, 4, 1);
     }
     match run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,29 +96,53 @@ fn run(flags: &Flags) -> Outcome<()> {
         .collect();
     drive::sharpen_timers();
     let origin = origin::start()?;
-    let gateway = Gateway::start(&flags.gateway, flags.gateway_cpus.as_deref(), origin)?;
+    let cpus = flags.gateway_cpus.as_deref();
+    // Every peer has one worker.
+    let workers = if flags.peers.is_empty() { 0 } else { 1 };
+    let gateway = Gateway::start(&Setup { program: &flags.gateway, cpus, origin, workers })?;
+    let peers = flags.peers.iter().map(|kind| Peer::start(*kind, &gateway, cpus, origin));
+    let peers = peers.collect::<Outcome<Vec<_>>>()?;
 
     print_head(flags);
+    if !peers.is_empty() {
+        return compare::compare(flags, &chosen, &gateway, &peers);
+    }
+    print_columns();
     for scenario in chosen {
-        let load = Load {
-            target: gateway.target(scenario.tls),
-            requests: scenario.requests(&gateway, if flags.test { 20 } else { 1_000 })?,
-            expected_status: scenario.expected_status,
-            connections: flags.connections,
-        };
-        print_row(scenario.name, flags, measure(&load, flags, gateway.pid())?);
+        let load = load(flags, scenario, &gateway)?;
+        print_row(scenario.name, load.rate * flags.seconds, measure(&load, flags, gateway.pid())?);
     }
     Ok(())
 }
 
-/// The closed and the open loop of one scenario, each after a second in which caches fill and pools open.
-fn measure(load: &Load, flags: &Flags, pid: u32) -> Outcome<(Measured, Measured)> {
-    let length = Duration::from_secs(flags.seconds);
-    if !flags.test {
-        drive::drive(load, Pace::AsFastAsItAnswers, Duration::from_secs(1), pid)?;
+/// What this scenario asks of the gateway.
+fn load(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcome<Load> {
+    Ok(Load {
+        target: gateway.target(scenario.tls),
+        requests: scenario.requests(gateway, if flags.test { 20 } else { 1_000 })?,
+        expected_status: scenario.expected_status,
+        connections: flags.connections,
+        rate: scenario.rate(flags.rate),
+        anew: scenario.anew,
+    })
+}
+
+impl Flags {
+    fn length(&self) -> Duration {
+        Duration::from_secs(self.seconds)
     }
-    let closed = drive::drive(load, Pace::AsFastAsItAnswers, length, pid)?;
-    let open = drive::drive(load, Pace::PerSecond(flags.rate), length, pid)?;
+
+    /// Caches fill and pools open.
+    fn warm_up(&self) -> Duration {
+        Duration::from_millis(if self.test { 50 } else { 1_000 })
+    }
+}
+
+/// The closed and the open loop of one scenario.
+fn measure(load: &Load, flags: &Flags, pid: u32) -> Outcome<(Measured, Measured)> {
+    drive::drive(load, Pace::AsFastAsItAnswers, flags.warm_up(), pid)?;
+    let closed = drive::drive(load, Pace::AsFastAsItAnswers, flags.length(), pid)?;
+    let open = drive::drive(load, Pace::PerSecond(load.rate), flags.length(), pid)?;
     Ok((closed, open))
 }
 
@@ -119,6 +152,9 @@ fn print_head(flags: &Flags) {
     println!("gateway: {} ({pinned}); cores lent to this bench: {cores}", flags.gateway.display());
     println!("{} connections, {} s a run, 1 KiB answers", flags.connections, flags.seconds);
     println!("latencies in microseconds from when a request was due, at {} requests a second\n", flags.rate);
+}
+
+fn print_columns() {
     println!("{:12}{:^22}{:^62}", "", "------ closed loop", "------------------------------------------- open loop");
     println!(
         "{:12}{:>10}{:>12}{:>10}{:>10}{:>10}{:>10}{:>12}{:>10}",
@@ -126,8 +162,8 @@ fn print_head(flags: &Flags) {
     );
 }
 
-fn print_row(name: &str, flags: &Flags, (closed, open): (Measured, Measured)) {
-    let percentile = |quantile: f64| open.latency.value_at_quantile(quantile) as f64 / 1e3;
+fn print_row(name: &str, due: u64, (closed, open): (Measured, Measured)) {
+    let percentile = |quantile: f64| open.latency_micros(quantile);
     println!(
         "{name:12}{:>10.0}{:>12.1}{:>10.0}{:>10.0}{:>10.0}{:>10.0}{:>12.1}{:>10.0}",
         closed.per_second(),
@@ -140,7 +176,6 @@ fn print_row(name: &str, flags: &Flags, (closed, open): (Measured, Measured)) {
         // The load generator's own share: the 99th percentile of how late it woke for a request that nothing held up.
         open.lateness.value_at_quantile(0.99) as f64 / 1e3,
     );
-    let due = flags.rate * flags.seconds;
     if open.answered < due {
         println!("{:12}{} of {due} due requests were answered: these are latencies of an overload", "", open.answered);
     }

@@ -7,10 +7,13 @@ pub struct Scenario {
     pub name: &'static str,
     pub tls: bool,
     pub expected_status: u16,
+    /// Every request over a connection of its own.
+    pub anew: bool,
     path: &'static str,
     tokens: Tokens,
 }
 
+#[derive(Clone, Copy)]
 enum Tokens {
     None,
     One,
@@ -19,13 +22,18 @@ enum Tokens {
 }
 
 /// `plain` is what a proxy costs without tokens; the others differ from it, or from `es256`, in one thing each.
-pub const SCENARIOS: [Scenario; 5] = [
-    Scenario { name: "plain", tls: false, expected_status: 200, path: "/public/1k", tokens: Tokens::None },
-    Scenario { name: "es256", tls: false, expected_status: 200, path: "/1k", tokens: Tokens::One },
-    Scenario { name: "es256-1000", tls: false, expected_status: 200, path: "/1k", tokens: Tokens::Many },
-    Scenario { name: "bad", tls: false, expected_status: 401, path: "/1k", tokens: Tokens::BadSignature },
-    Scenario { name: "tls-es256", tls: true, expected_status: 200, path: "/1k", tokens: Tokens::One },
+pub const SCENARIOS: [Scenario; 7] = [
+    Scenario { path: "/public/1k", tokens: Tokens::None, ..ES256.named("plain") },
+    ES256,
+    Scenario { tokens: Tokens::Many, ..ES256.named("es256-1000") },
+    Scenario { expected_status: 401, tokens: Tokens::BadSignature, ..ES256.named("bad") },
+    Scenario { tls: true, path: "/public/1k", tokens: Tokens::None, ..ES256.named("tls-plain") },
+    Scenario { tls: true, ..ES256.named("tls-es256") },
+    Scenario { tls: true, path: "/public/1k", tokens: Tokens::None, anew: true, ..ES256.named("handshake") },
 ];
+
+const ES256: Scenario =
+    Scenario { name: "es256", tls: false, expected_status: 200, anew: false, path: "/1k", tokens: Tokens::One };
 
 /// For the command line.
 pub fn names() -> Vec<&'static str> {
@@ -33,6 +41,20 @@ pub fn names() -> Vec<&'static str> {
 }
 
 impl Scenario {
+    const fn named(self, name: &'static str) -> Scenario {
+        Scenario { name, ..self }
+    }
+
+    /// Requests a second of the open loop. A handshake costs about ten requests.
+    pub fn rate(&self, rate: u64) -> u64 {
+        if self.anew { rate / 10 } else { rate }
+    }
+
+    /// Is no token asked for?
+    pub fn is_public(&self) -> bool {
+        matches!(self.tokens, Tokens::None)
+    }
+
     /// The requests, ready to be sent; `many` is the number of tokens where there are many.
     pub fn requests(&self, gateway: &Gateway, many: usize) -> Outcome<Vec<Vec<u8>>> {
         let tokens = match self.tokens {

@@ -113,6 +113,7 @@ pub fn routes(count: usize) -> Vec<Route> {
         origins: Vec::new(),
         onward: Onward::Pass,
         enforce: true,
+        capture: None,
     };
     (0..count).map(route).collect()
 }

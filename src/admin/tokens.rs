@@ -18,11 +18,11 @@ use serde_json::{Map, Value};
 use super::{Admin, read_object, revocations};
 use crate::audit::Occasion;
 use crate::body::Body;
-use crate::broker::issue::{Login, RESERVED_CLAIMS};
 use crate::broker::revoke;
 use crate::clock::UnixTime;
 use crate::family::{Family, RevokeReason};
 use crate::ids::TokenId;
+use crate::login::Login;
 use crate::path;
 use crate::reject::{Reason, Reject};
 use crate::respond;
@@ -121,21 +121,7 @@ async fn issue(admin: &Admin, request: Request<Incoming>, occasion: Occasion) ->
 }
 
 fn login(wanted: IssueRequest) -> Result<Login, String> {
-    if wanted.sub.is_empty() || wanted.sub.len() > 255 {
-        return Err("sub must have 1 to 255 bytes".into());
-    }
-    if let Some(name) = wanted.claims.keys().find(|name| RESERVED_CLAIMS.contains(&name.as_str())) {
-        return Err(format!("the claim {name} is the gateway's own to set"));
-    }
-    // RFC 6749 section 3.3: printable ASCII without quote and backslash, spaces between.
-    let scope_character = |byte: u8| matches!(byte, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-    if !wanted.scope.bytes().all(scope_character) {
-        return Err("scope holds a character that no scope may have".into());
-    }
-    if wanted.idle == Some(0) || wanted.absolute == Some(0) {
-        return Err("idle and absolute are at least 1 second".into());
-    }
-    Ok(Login {
+    let login = Login {
         subject: wanted.sub,
         scope: wanted.scope,
         audience: match wanted.aud {
@@ -148,7 +134,9 @@ fn login(wanted: IssueRequest) -> Result<Login, String> {
         address: wanted.address.map(|address| address.to_canonical()),
         idle: wanted.idle.map(Duration::from_secs),
         absolute: wanted.absolute.map(Duration::from_secs),
-    })
+    };
+    login.check()?;
+    Ok(login)
 }
 
 fn named_subject(segment: &str) -> Result<String, Reject> {

@@ -69,7 +69,7 @@ impl Explainer {
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
         let judge = Judge {
-            routes: RouteTable::new(&config.routes),
+            routes: RouteTable::new(&config.routes).with_endpoints(&config.oauth),
             authenticator: Authenticator {
                 keyring,
                 revocations: Arc::new(Revocations::new()),
@@ -104,6 +104,7 @@ impl Explainer {
             Ok(Verdict::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
             Ok(Verdict::Refresh) => Outcome::Own("the token pair is refreshed here"),
             Ok(Verdict::Revoke { .. }) => Outcome::Own("a login is ended here"),
+            Ok(Verdict::Endpoint(endpoint)) => Outcome::Own(endpoint.purpose()),
             Ok(Verdict::Keys) => Outcome::Own("the gateway's public keys are here, for everybody"),
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }

@@ -22,12 +22,14 @@ use crate::gateway::Gateway;
 use crate::headers::Hygiene;
 use crate::judge::Judge;
 use crate::keyring::{Keyring, Keys};
+use crate::login::LoginHeaders;
 use crate::metrics::Metrics;
 use crate::revocations::Revocations;
-use crate::route::RouteTable;
+use crate::route::{Capture, RouteTable};
 use crate::secret::{self, Secret};
 use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoredKey};
+use crate::throttle::Throttle;
 use crate::token::replacement::Terms;
 use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::verify::TrustedIssuer;
@@ -66,6 +68,7 @@ impl Foundation {
             roots,
             keyring: keyring.clone(),
             confirmations: confirmations.clone(),
+            throttle: Arc::new(Throttle::new(&config.throttle)),
         });
         let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
         let longest_life = longest_life(config);
@@ -76,7 +79,9 @@ impl Foundation {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
         }
-        let hygiene = Arc::new(Hygiene::new(&config.identity));
+        let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
+        let login = captures_logins.then(|| config.login.headers.clone());
+        let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());
         let upstreams = config.upstreams.iter().map(|upstream| {
@@ -86,7 +91,7 @@ impl Foundation {
         Ok(Gateway {
             clock,
             judge: Judge {
-                routes: RouteTable::new(&config.routes),
+                routes: RouteTable::new(&config.routes).with_endpoints(&config.oauth),
                 authenticator: Authenticator {
                     keyring: self.keyring.clone(),
                     revocations: self.revocations.clone(),
@@ -98,11 +103,13 @@ impl Foundation {
                 uri_size: config.connections.uri_size,
             },
             forwarding: config.forwarding.clone(),
+            resource: config.oauth.resource.clone(),
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
             forwarder: Forwarder {
                 upstreams: upstreams.collect::<Result<_, String>>()?,
-                hygiene,
+                hygiene: Arc::new(hygiene),
+                login,
                 body_idle: config.connections.body_idle,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
@@ -111,6 +118,7 @@ impl Foundation {
                     lifetime: config.tokens.lifetimes.access,
                 },
             },
+            login_answer_size: config.login.answer_size,
             body_idle: config.connections.body_idle,
         })
     }

@@ -1,6 +1,6 @@
 //! Another configuration for a gateway that is running.
 //!
-//! Routes, upstreams, identity headers, other issuers with their keys, and certificates are swapped; requests under way end
+//! Routes, upstreams, identity and login headers, OAuth endpoints, other issuers with their keys, and certificates are swapped; requests under way end
 //! as they began. All that is read is read before anything is swapped, so a bad file changes nothing. The rest (addresses,
 //! the store, the gateway's own tokens, limits and timeouts of connections) takes a restart, and a reload says so.
 
@@ -20,6 +20,8 @@ impl Running {
             routes: config.routes,
             upstreams: config.upstreams,
             identity: config.identity,
+            login: config.login,
+            oauth: config.oauth,
             forwarding: config.forwarding,
             issuers: config.issuers,
             listeners: if unchanged.contains(&"listener") { current.listeners.clone() } else { config.listeners },
@@ -53,6 +55,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("admin", current.admin != next.admin),
         ("store", current.store != next.store),
         ("tokens", current.tokens != next.tokens),
+        ("throttle", current.throttle != next.throttle),
         ("audit", current.audit != next.audit),
         ("access_log", current.access_log != next.access_log),
         ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),

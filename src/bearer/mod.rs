@@ -20,6 +20,11 @@ pub use subprotocol::MARKER;
 pub struct BearerToken<'r>(&'r str);
 
 impl<'r> BearerToken<'r> {
+    /// One that is not sent as a credential, but asked about.
+    pub fn in_text(text: &'r str, max_size: usize) -> Result<Self, Reject> {
+        admitted(text.as_bytes(), max_size).map(BearerToken)
+    }
+
     /// The bytes themselves, whatever they are: good for comparing with known tokens.
     pub fn as_str(self) -> &'r str {
         self.0

@@ -1,8 +1,5 @@
 //! Issuing: new families, and the access tokens of any family.
 
-use std::net::IpAddr;
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
 use super::{Broker, TokenPair};
@@ -10,30 +7,12 @@ use crate::audit::Occasion;
 use crate::clock::UnixTime;
 use crate::family::{Family, refresh_token};
 use crate::ids::{TokenId, to_base62};
+use crate::login::Login;
 use crate::reject::{Reason, Reject};
 use crate::secret;
 
-/// Claims that only the gateway sets. A family cannot bring its own.
-pub const RESERVED_CLAIMS: &[&str] =
-    &["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "sid", "rgn", "cnf", "act"];
-
 /// Bytes that an access token may grow by when its generation has more digits.
 const GROWTH: usize = 32;
-
-/// What a login is made of. A lifetime that is longer than the configured one is that one.
-#[derive(Default)]
-pub struct Login {
-    pub subject: String,
-    pub scope: String,
-    pub audience: Vec<String>,
-    pub client_id: String,
-    pub claims: Map<String, Value>,
-    pub label: String,
-    /// Where the user is, if whoever asks knows.
-    pub address: Option<IpAddr>,
-    pub idle: Option<Duration>,
-    pub absolute: Option<Duration>,
-}
 
 impl Broker {
     /// Makes a family and its first pair of tokens. Durable when it returns.
@@ -95,6 +74,7 @@ impl Broker {
         let signing = &self.keyring.keys().signing;
         let access_token = signing.sign(&claims).map_err(|fault| Reject::new(Reason::Internal, fault))?;
         let extra = self.settings.extra_fields;
+        let lifetime = expires.saturating_sub(now.as_secs());
         Ok(TokenPair {
             success: true,
             access_token,
@@ -102,7 +82,9 @@ impl Broker {
             expires_at: if self.settings.expires_at_milliseconds { expires * 1000 } else { expires },
             token_id: extra.then_some(family.id),
             family: family.id,
-            expires_in: extra.then_some(expires.saturating_sub(now.as_secs())),
+            expires_in: extra.then_some(lifetime),
+            lifetime,
+            scope: family.scope.clone(),
         })
     }
 

@@ -13,12 +13,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::confirmations::Confirmations;
-use crate::family::Lifetimes;
-use crate::family::refresh_token::Roots;
+use crate::family::refresh_token::{PresentedToken, Roots};
+use crate::family::{Family, Lifetimes};
 use crate::ids::TokenId;
 use crate::keyring::Keyring;
 use crate::reject::{Reason, Reject};
 use crate::store::{Answer, Store, StoreError};
+use crate::throttle::Throttle;
 
 /// Bodies of the calls that the gateway answers itself are at most so long.
 pub const BODY_LIMIT: u64 = 8 * 1024;
@@ -48,6 +49,7 @@ pub struct Broker {
     pub roots: Arc<Roots>,
     pub keyring: Arc<Keyring>,
     pub confirmations: Arc<Confirmations>,
+    pub throttle: Arc<Throttle>,
 }
 
 impl Broker {
@@ -74,14 +76,40 @@ pub struct TokenPair {
     /// Seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
+    /// The access token's life, in seconds from now.
+    #[serde(skip)]
+    pub lifetime: u64,
+    #[serde(skip)]
+    pub scope: String,
     #[serde(skip)]
     family: TokenId,
 }
 
 impl TokenPair {
+    /// The login that it belongs to.
+    pub fn token_id(&self) -> TokenId {
+        self.family
+    }
+
+    /// The names of its members, as they are written.
+    pub const fn members(extra_fields: bool) -> &'static [&'static str] {
+        match extra_fields {
+            true => &["success", "accessToken", "refreshToken", "expiresAt", "tokenId", "expiresIn"],
+            false => &["success", "accessToken", "refreshToken", "expiresAt"],
+        }
+    }
+
     /// The admin API says which family it made, whatever the option for clients.
     pub fn show_token_id(&mut self) {
         self.token_id = Some(self.family);
+    }
+}
+
+impl Broker {
+    /// The family that a refresh token is of, alive or not: whoever shows a token that was never minted learns nothing.
+    pub async fn family_of(&self, presented: &PresentedToken) -> Result<Option<Family>, Reject> {
+        let family = self.in_time(self.store.family(presented.token_id)).await?;
+        Ok(family.filter(|family| presented.is_genuine(family, &self.roots)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `POST /user/refresh`: an exchange of a refresh token for a new pair.
+//! `POST /user/refresh`: an exchange of a refresh token for a new pair. The token endpoint of `oauth/` ends here as well.
 //!
 //! The order of checks: the body's shape, the Bearer, the refresh token's syntax, that both are of one family, and then one
 //! store transaction that decides by the rotation table (`family::rotation`). Nothing touches the store that has not passed
@@ -15,6 +15,7 @@ use crate::family::Family;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::rotation::{Rotation, rotate};
 use crate::ids::TokenId;
+use crate::reject::Reason::{GrantForged, GrantMismatch, GrantUnknown};
 use crate::reject::{Reason, Reject};
 use crate::token::{VerifiedToken, json};
 
@@ -32,6 +33,24 @@ impl RefreshRequest {
             Some(serde_json::Value::String(refresh_token)) => Ok(RefreshRequest { refresh_token }),
             Some(_) => Err(Reject::new(Reason::BadBody, "refreshToken is not a string")),
             None => Err(Reject::new(Reason::BadBody, "refreshToken is missing")),
+        }
+    }
+}
+
+/// Who shows a refresh token.
+enum Holder {
+    /// The subject of an access token that came along.
+    Subject(String),
+    /// What a client calls itself. Its word: it is public.
+    Client(Option<String>),
+}
+
+impl Holder {
+    fn may_hold(&self, family: &Family) -> bool {
+        match self {
+            Holder::Subject(subject) => family.subject == *subject,
+            // RFC 6749 section 6: the token is bound to the client that it was issued to, where that is known.
+            Holder::Client(id) => family.client_id.is_empty() || id.as_deref() == Some(&*family.client_id),
         }
     }
 }
@@ -54,22 +73,40 @@ impl Broker {
             return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
         }
         let now = occasion.at;
-        let rotation = self.rotate(presented, bearer.subject.clone(), occasion).await?;
+        let rotation = self.rotate(presented, Holder::Subject(bearer.subject.clone()), occasion).await?;
         self.answer(rotation, token_id, now)
     }
 
-    async fn rotate(&self, presented: PresentedToken, subject: String, occasion: Occasion) -> Result<Rotation, Reject> {
+    /// For a client that shows a refresh token alone.
+    pub async fn refresh_for_client(
+        &self,
+        presented: PresentedToken,
+        client_id: Option<&str>,
+        occasion: Occasion,
+    ) -> Result<TokenPair, Reject> {
+        let (token_id, now) = (presented.token_id, occasion.at);
+        let rotation = self.rotate(presented, Holder::Client(client_id.map(str::to_owned)), occasion).await?;
+        self.answer(rotation, token_id, now)
+    }
+
+    async fn rotate(&self, presented: PresentedToken, holder: Holder, occasion: Occasion) -> Result<Rotation, Reject> {
+        let (token_id, now, client) = (presented.token_id, occasion.at, occasion.client);
+        self.throttle.refresh(token_id, now)?;
         // A confirmation on its way counts: it is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.confirmations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
-        let (roots, lifetimes, now, client) =
-            (self.roots.clone(), self.settings.lifetimes, occasion.at, occasion.client);
+        let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
-            Some(family) if family.subject != subject => Rotation::Refused(Reason::GrantMismatch),
+            Some(family) if !holder.may_hold(family) => Rotation::Refused(Reason::GrantMismatch),
             _ => used_from(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
-        Ok(self.in_time(self.store.rotate(presented, Box::new(decide), occasion)).await?)
+        let rotation = self.in_time(self.store.rotate(presented, Box::new(decide), occasion)).await?;
+        // Whoever knows no more than the name of a login must not use up its refreshes.
+        if !matches!(rotation, Rotation::Refused(GrantUnknown | GrantForged | GrantMismatch)) {
+            self.throttle.refreshed(token_id, now);
+        }
+        Ok(rotation)
     }
 
     fn answer(&self, rotation: Rotation, token_id: TokenId, now: UnixTime) -> Result<TokenPair, Reject> {

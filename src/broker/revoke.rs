@@ -12,6 +12,7 @@ use crate::family::revocation::Revoked;
 use crate::ids::TokenId;
 use crate::reject::{Reason, Reject};
 use crate::store::{RevokeOutcome, RevokedBy};
+use crate::token::VerifiedToken;
 
 /// Lets its holder end anybody's family.
 pub const REVOKE_SCOPE: &str = "token:revoke";
@@ -33,6 +34,33 @@ impl Broker {
         };
         let caller = Some(token.subject.clone());
         self.revoke_by(family, by, Occasion { caller, ..occasion }).await
+    }
+
+    /// Ends the login that a live token of ours belongs to, for its owner. Its family exists, or the store has lost it: then the
+    /// token lives on, and that is no success.
+    pub async fn revoke_login_of(&self, token: &VerifiedToken, occasion: Occasion) -> Result<(), Reject> {
+        let family = token.family.ok_or_else(|| Reject::new(Reason::Internal, "a token of ours without a family"))?;
+        let owner = RevokedBy::Owner(token.subject.clone());
+        let occasion = Occasion { caller: Some(token.subject.clone()), ..occasion };
+        self.revoke_by(family, owner, occasion).await.map_err(|reject| match reject.reason {
+            Reason::TokenNotFound => {
+                let lost = "the store does not know the family of a live token: was a backup restored?";
+                Reject::new(Reason::StoreUnavailable, lost)
+            }
+            _ => reject,
+        })
+    }
+
+    /// Ends the login that a refresh token is of, also a spent one. Nothing happens if it is of none.
+    pub async fn revoke_presented(&self, presented: &PresentedToken, occasion: Occasion) -> Result<(), Reject> {
+        let Some(family) = self.family_of(presented).await? else { return Ok(()) };
+        let owner = RevokedBy::Owner(family.subject.clone());
+        let occasion = Occasion { caller: Some(family.subject), ..occasion };
+        match self.revoke_by(family.id, owner, occasion).await {
+            // Swept in between.
+            Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
+            revoked => revoked,
+        }
     }
 
     /// As [`Broker::revoke`], for whoever may.

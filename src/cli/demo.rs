@@ -11,9 +11,9 @@ use super::serve::Signals;
 use super::{Failed, echo};
 use crate::app::{self, Running};
 use crate::broker::TokenPair;
-use crate::broker::issue::Login;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Probe};
+use crate::login::Login;
 use crate::tls::CertificateFiles;
 
 pub(super) fn demo() -> Result<(), Failed> {

@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use crate::endpoints::Endpoints;
 use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
 use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, delivery, forwarding, identity, route, server, upstream};
+use crate::{access_log, admin, delivery, forwarding, identity, login, route, server, throttle, upstream};
 
 pub use fault::{Fault, Faults, Place};
 
@@ -41,10 +42,13 @@ pub struct Config {
     pub upstreams: Vec<upstream::Settings>,
     pub routes: Vec<route::Route>,
     pub identity: identity::Identity,
+    pub login: login::Settings,
+    pub oauth: Endpoints,
     pub forwarding: forwarding::Forwarding,
     pub access_log: access_log::Settings,
     pub audit: delivery::Settings,
     pub limits: Limits,
+    pub throttle: throttle::Settings,
 }
 
 /// `[store]`.

@@ -203,7 +203,18 @@ mod tests {
         assert!(matches!(rotate_at(&family(1, 1), 1, just_before), Rotation::Rotated(_)));
         assert_eq!(rotate_at(&family(1, 1), 1, LIFETIMES.idle), Rotation::Refused(Reason::GrantExpired));
         let idle_for_ever = Family { idle_expiry: UnixTime::MAX, ..family(1, 1) };
+        let just_before = LIFETIMES.absolute - Duration::from_millis(1);
+        assert!(matches!(rotate_at(&idle_for_ever, 1, just_before), Rotation::Rotated(_)));
         assert_eq!(rotate_at(&idle_for_ever, 1, LIFETIMES.absolute), Rotation::Refused(Reason::GrantExpired));
+    }
+
+    #[test]
+    fn a_family_is_shown_as_live_to_the_same_instants() {
+        let absolute_first = Family { idle_expiry: UnixTime::MAX, ..family(1, 1) };
+        for (family, end) in [(family(1, 1), LIFETIMES.idle), (absolute_first, LIFETIMES.absolute)] {
+            assert!(family.is_live(LOGIN + end - Duration::from_millis(1)));
+            assert!(!family.is_live(LOGIN + end));
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod broken;
 mod files;
 mod keys;
+mod login;
+mod oauth;
 mod reference;
 mod report;
 mod sections;

@@ -1,4 +1,4 @@
-//! Refreshes, logouts, mass revocations, logins, lost answers and crashes, in ten thousand orders: nothing that was issued
+//! Refreshes, logouts, mass revocations, logins, lost answers and crashes, in thousands of orders: nothing that was issued
 //! before a revocation was answered is good for anything after that, no revocation is lost, no token has two children, and
 //! nobody is logged out for nothing.
 //!
@@ -7,7 +7,7 @@
 //!
 //! ```console
 //! $ BEARWARD_SEED=4711 cargo test --test it interleavings
-//! $ BEARWARD_ROUNDS=100000 cargo test --test it interleavings
+//! $ BEARWARD_ROUNDS=10000 cargo test --test it interleavings
 //! ```
 //!
 //! The database lies in memory where there is `/dev/shm`: what a flush is worth is asked by `killed` and `store::storm`.
@@ -36,7 +36,7 @@ use crate::support::rounds::rounds;
 use model::{Known, Moment, Tokens};
 use process::Process;
 
-const ORDERS: usize = 10_000;
+const ORDERS: usize = 4_000;
 /// Steps of one order, and calls that are under way at once.
 const STEPS: Moment = 16;
 const AT_ONCE: usize = 4;

@@ -146,7 +146,7 @@ fn what_openssl_signs_holds_with_every_algorithm_and_no_longer_once_it_is_change
             assert_eq!(verdict(&form.to_string(), &keys), Err("malformed_token"), "{name}");
         }
         // RFC 7797 section 4: a payload that is not encoded, signed well.
-        let header = segment(&json!({ "alg": name, "b64": false, "crit": ["b64"] }).to_string());
+        let header = segment(json!({ "alg": name, "b64": false, "crit": ["b64"] }).to_string());
         let message = format!("{header}.not encoded");
         let signature = URL_SAFE_NO_PAD.encode(openssl.signature(name, &message));
         assert_eq!(verdict(&format!("{message}.{signature}"), &keys), Err("forbidden_header"), "{name}");

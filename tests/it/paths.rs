@@ -1,47 +1,6 @@
-//! A path has one reading, or it goes nowhere.
-
-use bytes::Bytes;
-use http::Method;
+//! A path has one reading, and goes on byte for byte. What has two goes nowhere: `hostile/paths.rs`.
 
 use crate::support::{Gateway, Upstream, Wire};
-
-/// Each has been a way past somebody's rules: read in one way by who decided, and in another by who served.
-const AMBIGUOUS: &[&str] = &[
-    // Envoy CVE-2019-9901, Heimdall GHSA-3q34-rx83-r6mq
-    "/public/../private",
-    "/public/%2e%2e/private",
-    "/public/.%2E/private",
-    "/public/..",
-    "/public/./private",
-    "/./private",
-    "/..",
-    // Envoy CVE-2021-29492, Traefik GHSA-vrch-868g-9jx5, GHSA-gm3x-23wp-hc2c
-    "/public%2F..%2Fprivate",
-    "/public%2f..%2fprivate",
-    "/public%5c..%5cprivate",
-    "/public%00/private",
-    "/public%3b/private",
-    "/public%3F/private",
-    "/public%23/private",
-    // Envoy CVE-2026-73551 and its family
-    "/public/..;/private",
-    "/public/..;foo=bar/private",
-    "/public;jsessionid=1",
-    // empty segments, which some servers merge
-    "//private",
-    "/public//private",
-    // decoded twice by somebody
-    "/%252e%252e/private",
-    "/public%252fprivate",
-    // no encoding at all
-    "/public/%",
-    "/public/%2",
-    "/public/%zz",
-    // what ends a line or a name
-    "/public%0d%0aX-Auth-Subject:%20root",
-    "/public%0a",
-    "/public%7f",
-];
 
 /// What has one reading is nobody's business but the backend's.
 const PLAIN: &[&str] = &[
@@ -59,45 +18,6 @@ const PLAIN: &[&str] = &[
     "/a?/../b",
     "/public?%23",
 ];
-
-#[tokio::test]
-async fn a_path_with_two_readings_is_refused_and_nobody_sees_it() {
-    let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    for path in AMBIGUOUS {
-        let mut client = Wire::connect(gateway.address()).await;
-        client.say(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-        let answer = client.answer().await;
-        assert_eq!(answer.status, 400, "{path}: {answer:?}");
-        assert!(answer.body.contains("two ways"), "{path}: {answer:?}");
-        let [_, http2, ..] = gateway.clients();
-        http2.send(Method::GET, path, Bytes::new()).await.refused(400, "invalid_request");
-    }
-    let reasons = gateway.log_lines(2 * AMBIGUOUS.len()).await;
-    assert!(reasons.iter().all(|line| line["reason"] == "bad_path"), "{reasons:?}");
-    assert!(upstream.seen().is_empty());
-}
-
-/// These do not get as far as a path: no URI has such bytes.
-#[tokio::test]
-async fn a_path_that_is_none_is_refused_before_it_is_read() {
-    let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    for path in
-        ["/public\\..\\private", "/a b", "/a\tb", "/a\u{1}b", "/a\u{7f}b", "private", "../private", "*", "?x", ""]
-    {
-        let mut client = Wire::connect(gateway.address()).await;
-        client.say(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-        assert_eq!(client.answer().await.status, 400, "{path:?}");
-    }
-    let mut client = Wire::connect(gateway.address()).await;
-    client.say(b"GET /caf\xe9 HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    assert_eq!(client.answer().await.status, 400);
-    let mut client = Wire::connect(gateway.address()).await;
-    client.say("GET /café HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    assert_eq!(client.answer().await.status, 400);
-    assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
-}
 
 #[tokio::test]
 async fn what_passes_is_forwarded_byte_for_byte() {

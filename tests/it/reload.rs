@@ -31,6 +31,47 @@ async fn routes_and_upstreams_change_for_the_next_request() {
 }
 
 #[tokio::test]
+async fn whose_word_about_the_client_is_taken_changes_for_the_next_request() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let ask = async || {
+        let client = gateway.client().bearer(&pair.access).header("x-forwarded-for", "192.0.2.1");
+        assert_eq!(client.get("/").await.status, 200);
+        upstream.seen().pop().expect("a request").header("x-forwarded-for").map(str::to_owned)
+    };
+    assert_eq!(ask().await.as_deref(), Some("127.0.0.1"));
+    let trusting = format!("{}\n[forwarding]\ntrusted = [\"127.0.0.0/8\"]\n", gateway.configuration());
+    assert!(reload(&gateway, &trusting).is_empty());
+    assert_eq!(ask().await.as_deref(), Some("192.0.2.1"));
+    assert!(reload(&gateway, gateway.configuration()).is_empty());
+    assert_eq!(ask().await.as_deref(), Some("127.0.0.1"));
+}
+
+#[tokio::test]
+async fn logins_and_endpoints_come_and_go_and_a_throttle_takes_a_restart() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let client = gateway.client().bearer(&pair.access);
+    let more = "[[route]]\npath = \"/status/\"\nlogout = true\n[[route]]\npath = \"/in\"\npublic = true\nlogin = true\n\
+                [oauth]\nrevoke = \"/revoke\"\nresource = \"https://api.example\"\n";
+    let text = Gateway::text(&upstream.address.to_string(), more);
+    assert!(reload(&gateway, &text).is_empty());
+    client.post("/revoke", &serde_json::json!({})).await.refused(400, "invalid_request");
+    let challenge = gateway.client().get("/status/200").await;
+    assert!(challenge.header("www-authenticate").is_some_and(|text| text.contains("resource_metadata=")));
+    client.clone().header("x-bearward-subject", "mallory").get("/in").await;
+    assert_eq!(upstream.only().header("x-bearward-subject"), None);
+    assert_eq!(client.get("/status/200").await.status, 200);
+    client.get("/status/200").await.refused(401, "invalid_token");
+
+    assert_eq!(reload(&gateway, &text.replace("calls = 0", "calls = 1")), ["throttle"]);
+    assert!(reload(&gateway, gateway.configuration()).is_empty());
+    client.post("/revoke", &serde_json::json!({})).await.refused(401, "invalid_token");
+}
+
+#[tokio::test]
 async fn a_request_under_way_ends_as_it_began() {
     let (old, new) = (Upstream::start(), Upstream::start());
     let gateway = Gateway::start(&old);
@@ -93,10 +134,11 @@ async fn certificates_change_for_the_next_connection() {
 async fn what_takes_a_restart_is_said_and_left_alone() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nfamilies = 7\nheaders = 50\n");
+    let text =
+        Gateway::text(&upstream.address.to_string(), "[limits]\nfamilies = 7\nheaders = 50\n[audit]\nfile = \"off\"\n");
     let text = text
         .replace("workers = 2", "workers = 3")
         .replace("127.0.0.1:0\"\ntls = \"off\"", "127.0.0.1:1\"\ntls = \"off\"");
-    assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "timeouts and limits"]);
+    assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "audit", "timeouts and limits"]);
     gateway.client().get("/").await.refused(401, "unauthorized");
 }

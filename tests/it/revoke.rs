@@ -227,6 +227,10 @@ async fn what_was_revoked_stays_so_through_kill_9() {
         }
         assert_eq!(get(served.client(), &bob).await, 200);
     }
+    assert_eq!(served.admin_client().delete("/admin/v1/subjects/bob/tokens").await.status, 200);
+    served.program.kill();
+    let served = Served::start(folder.path());
+    assert_eq!(get(served.client(), &bob).await, 401, "what was revoked by a watermark, too");
     served.program.signal("TERM");
     let (status, _, stderr) = served.program.wait();
     assert!(status.success());

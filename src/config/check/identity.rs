@@ -65,7 +65,7 @@ fn switchable(text: &str) -> Result<Option<HeaderName>, Fault> {
     if text.is_empty() { Ok(None) } else { header(text).map(Some) }
 }
 
-fn header(text: &str) -> Result<HeaderName, Fault> {
+pub(super) fn header(text: &str) -> Result<HeaderName, Fault> {
     let expected = "expected the name of a header of its own, as \"X-Auth-Subject\"";
     let name: HeaderName = text
         .parse()
@@ -78,11 +78,11 @@ fn header(text: &str) -> Result<HeaderName, Fault> {
 }
 
 /// As many backends see it: CGI and its heirs make the same variable of `X-Auth`, `x_auth` and `x.auth`.
-fn folded(name: &HeaderName) -> String {
+pub(super) fn folded(name: &HeaderName) -> String {
     name.as_str().replace(|character: char| !character.is_ascii_alphanumeric(), "-")
 }
 
-const SAME: &str = "names are compared without case, and with `_` equal to `-`, as backends do";
+pub(super) const SAME: &str = "names are compared without case, and with `_` equal to `-`, as backends do";
 
 fn report_collisions(table: &Table<'_>, headers: &[Option<HeaderName>; 4]) {
     for (index, header) in headers.iter().enumerate() {

@@ -13,9 +13,12 @@ mod issuer;
 mod keys;
 mod limits;
 mod listener;
+mod login;
+mod oauth;
 mod pem;
 mod route;
 mod rules;
+mod throttle;
 mod token;
 mod tokens;
 mod upstream;
@@ -50,6 +53,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let upstreams = upstream::upstreams(root, &timeouts);
     let routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
     let identity = root.table("identity", identity::read);
+    let login = root.table("login", login::read);
+    let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let forwarding = root.table("forwarding", forwarding::read);
     let access_log = root.table("access_log", access_log);
     let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
@@ -65,10 +70,13 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         upstreams: upstreams.into_iter().map(|upstream| upstream.value).collect(),
         routes,
         identity,
+        login,
+        oauth,
         forwarding,
         access_log,
         audit,
         limits: limits.others,
+        throttle: root.table("throttle", throttle::read),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::check::{Placed, host, rules, token};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
-use crate::route::{Access, Onward, Route};
+use crate::route::{Access, Capture, Onward, Route};
 use crate::rules::Rules;
 use crate::upstream;
 
@@ -50,6 +50,7 @@ fn everything() -> Route {
         origins: Vec::new(),
         onward: Onward::Pass,
         enforce: true,
+        capture: None,
     }
 }
 
@@ -65,7 +66,7 @@ fn route(
     let methods = table.take("methods").and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
     let name = table.take("name").and_then(|value| value.parse(name));
     let upstream = upstream_index(table, upstreams);
-    let access = access(table, issuers);
+    let mut access = access(table, issuers);
     let preflight = table.flag("preflight", false);
     let places = token::places(table, access == Access::Public);
     let origins = token::origins(table, &places);
@@ -75,6 +76,7 @@ fn route(
         let fault = Fault::new("a public route refuses nothing", "expected no `enforce`, as no token is asked for");
         table.wrong("enforce", fault.related(&table.place("public"), "public is said here"));
     }
+    let capture = capture(table, &mut access, enforce, issuers);
     let path = path?;
     let route = Route {
         name: name.unwrap_or_else(|| path.clone()),
@@ -88,6 +90,7 @@ fn route(
         origins,
         onward,
         enforce,
+        capture,
     };
     Some(Placed { value: route, place: table.place("path") })
 }
@@ -140,8 +143,46 @@ fn access(table: &mut Table<'_>, issuers: &[String]) -> Access {
     Access::Public
 }
 
+/// `issuers`: the gateway's own first. Only its tokens belong to a family, so a logout asks for one of them.
+fn capture(table: &mut Table<'_>, access: &mut Access, enforce: bool, issuers: &[String]) -> Option<Capture> {
+    let (login, logout) = (table.flag("login", false), table.flag("logout", false));
+    let own = issuers.first().cloned().unwrap_or_default();
+    match access {
+        _ if login && logout => {
+            let fault = Fault::new("a route cannot be both login and logout", "expected one of them");
+            table.wrong("logout", fault.related(&table.place("login"), "login is said here"));
+        }
+        Access::Token(_) if login => {
+            let fault = Fault::new("whoever logs in has no token yet", "expected `public = true` on this route");
+            table.wrong("login", fault);
+        }
+        Access::Public if logout => {
+            let fault = Fault::new("a logout is of the login that its token belongs to", "expected no `public`");
+            table.wrong("logout", fault.related(&table.place("public"), "public is said here"));
+        }
+        Access::Token(_) if logout && !enforce => {
+            let fault = Fault::new("a logout is of the login that its token belongs to", "expected no `enforce`");
+            table.wrong("enforce", fault.related(&table.place("logout"), "logout is said here"));
+        }
+        Access::Token(rules) if logout && rules.issuers.iter().any(|issuer| *issuer != own) => {
+            let fault = Fault::new(
+                "a logout ends logins of this gateway alone",
+                format!("expected [\"{own}\"] or no `issuers`"),
+            );
+            table.wrong("issuers", fault.related(&table.place("logout"), "logout is said here"));
+        }
+        Access::Token(rules) if logout => rules.issuers = vec![own],
+        _ => {}
+    }
+    match (login, logout) {
+        (true, _) => Some(Capture::Login),
+        (_, true) => Some(Capture::Logout),
+        _ => None,
+    }
+}
+
 /// What is matched is what is forwarded, byte for byte: a route's path has to be what a canonical request path can be.
-fn path(text: &str) -> Result<String, Fault> {
+pub(super) fn path(text: &str) -> Result<String, Fault> {
     let refuse = |message: &str, help: &str| Err(Fault::new(message, "expected a path, as \"/orders/\"").help(help));
     if !text.starts_with('/') {
         return refuse("the path does not begin with `/`", &format!("write \"/{}\"", text.trim_start_matches("./")));

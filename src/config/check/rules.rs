@@ -40,7 +40,7 @@ fn known_issuer(text: &str, known: &[String]) -> Result<String, Fault> {
 }
 
 /// `scope-token` of RFC 6749, appendix A.4.
-fn scope(text: &str) -> Result<String, Fault> {
+pub(super) fn scope(text: &str) -> Result<String, Fault> {
     let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     if !text.is_empty() && text.bytes().all(allowed) {
         return Ok(text.to_owned());

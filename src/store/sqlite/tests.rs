@@ -109,7 +109,7 @@ async fn an_operation_that_fails_halfway_harms_no_other_in_its_batch() {
     let resume = home.pause().await;
     let before = home.store.revoke(token("before"), NOW.into());
     let halfway = home.store.writer.submit(|batch| {
-        batch.revoke(token("halfway"), NOW)?;
+        revocations::revoke(batch, &token("halfway"), &NOW.into())?;
         batch.execute("insert into meta (name, value) values ('checks', 1)", [])
     });
     let panics = home.store.writer.submit(|batch| -> Result<(), StoreError> {
@@ -126,6 +126,8 @@ async fn an_operation_that_fails_halfway_harms_no_other_in_its_batch() {
     assert!(no_such_table.await.expect_err("fails").message.contains("no such table"));
     assert_eq!(after.await.expect("succeeds"), 2, "what was undone left no gap");
     assert_eq!(home.enforced(), [1, 2]);
+    let events = home.store.undelivered(10).await.expect("reads");
+    assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [1, 2], "nor among the events");
     let log = home.store.revocations_since(0, NOW).await.expect("reads");
     assert_eq!(log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(), [token("before"), token("after")]);
 }

@@ -196,8 +196,12 @@ impl Worker {
 
     fn tell_of_events(&self, audited: Audited) {
         if audited.lost > 0 {
-            tracing::error!(lost = audited.lost, "audit events were not recorded: too many wait for their delivery");
-            self.outbox.lost.fetch_add(audited.lost, Ordering::Relaxed);
+            let before = self.outbox.lost.fetch_add(audited.lost, Ordering::Relaxed);
+            let lost = before + audited.lost;
+            // At 1, 2, 4, 8, …: a flood of events must not become one of messages.
+            if before.leading_zeros() != lost.leading_zeros() {
+                tracing::error!(lost, "audit events are not recorded: too many wait for their delivery");
+            }
         }
         if audited.recorded > 0 {
             self.outbox.waiting.fetch_add(audited.recorded, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! `POST /admin/v1/tokens`: what a first pair is made of, and what is refused.
 
-use bearward::broker::issue::RESERVED_CLAIMS;
+use bearward::login::RESERVED_CLAIMS;
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};

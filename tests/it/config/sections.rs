@@ -492,3 +492,19 @@ fn the_neighbours_of_faults_are_accepted() {
         parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
     }
 }
+
+#[test]
+fn how_often_tokens_may_be_asked_for_is_checked() {
+    check(&[
+        ("[throttle]\nrefreshes = 10001", "throttle.refreshes", (2, 13), "from 0 to 10000"),
+        ("[throttle]\ncalls = \"off\"", "throttle.calls", (2, 9), "this is a string"),
+        ("[throttle]\nfailure = 1", "throttle.failure", (2, 1), "did you mean `failures`?"),
+    ]);
+    let rates = |text: &str| {
+        let throttle = parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{faults}")).throttle;
+        let each = [throttle.refreshes, throttle.calls, throttle.failures];
+        each.map(|rate| rate.map(|rate| (rate.burst, rate.every.as_millis())))
+    };
+    assert_eq!(rates(""), [Some((10, 5_000)), Some((300, 200)), Some((20, 3_000))]);
+    assert_eq!(rates("[throttle]\nrefreshes = 0\ncalls = 60\nfailures = 0"), [None, Some((60, 1_000)), None]);
+}

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bearward::audit::Occasion;
 use bearward::authenticate::{Asker, Authenticator, Caller};
 use bearward::bearer;
-use bearward::broker::issue::Login;
 use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::{Broker, Settings, TokenPair};
 use bearward::clock::UnixTime;
@@ -17,11 +16,13 @@ use bearward::identity::Identity;
 use bearward::ids::TokenId;
 use bearward::keyring::{Keyring, Keys};
 use bearward::limiter::{Limiter, Rate};
+use bearward::login::Login;
 use bearward::metrics::{Metrics, WorkerMetrics};
 use bearward::reject::Reject;
 use bearward::revocations::Revocations;
 use bearward::store::{RevokedBy, Store};
 use bearward::story::Story;
+use bearward::throttle::{self, Throttle};
 use bearward::token::sign::{SigningKey, verifying_keys};
 use bearward::token::verify::TrustedIssuer;
 use bearward::token::{Algorithm, Audience, Issuer};
@@ -69,6 +70,7 @@ impl Process {
             roots: Arc::new(roots()),
             keyring: keyring.clone(),
             confirmations: Arc::default(),
+            throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
         };
         let nothing = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
         let authenticator = Authenticator {

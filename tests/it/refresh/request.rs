@@ -1,15 +1,12 @@
 //! The request itself: method, media type, size, JSON, and the shape of the refresh token.
 
-use bearward::family::Family;
-use bearward::family::refresh_token::{self, Roots};
-use bearward::ids::TokenId;
-use bearward::secret::{self, Secret};
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
 
 use super::refreshed;
 use crate::support::client::raw;
+use crate::support::tokens::forged_refresh;
 use crate::support::{Answer, Gateway, Pair, Upstream};
 
 async fn post(gateway: &Gateway, pair: &Pair, media_type: Option<&str>, body: impl Into<Bytes>) -> Answer {
@@ -141,7 +138,7 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
         token.replacen('_', "-", 2),
         format!("é{}", &token[2..]),
         "x".repeat(4096),
-        well_formed(&pair.token_id),
+        forged_refresh(&pair.token_id),
     ] {
         let answer = gateway.refresh(&pair.access, &malformed).await;
         eprintln!("{malformed}");
@@ -159,31 +156,4 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_malformed").count(), 14, "the log knows more");
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_forged").count(), 1);
     gateway.end_without_a_token_in_the_log();
-}
-
-/// Prefix, length, alphabet and checksum are right; only the MAC is another key's.
-fn well_formed(token_id: &str) -> String {
-    let now = Default::default();
-    let family = Family {
-        id: TokenId::parse(token_id).expect("a token id"),
-        subject: "alice".into(),
-        scope: String::new(),
-        audience: Vec::new(),
-        client_id: String::new(),
-        claims: Default::default(),
-        label: String::new(),
-        salt: secret::random(),
-        generation: 1,
-        root: 1,
-        rotated_at: now,
-        confirmed: 0,
-        created_at: now,
-        last_used_at: now,
-        address: None,
-        idle: None,
-        idle_expiry: now,
-        absolute_expiry: now,
-        revoked: None,
-    };
-    refresh_token::current(&family, &Roots::new((1, Secret::random(32)), Vec::new())).expect("root 1 is known")
 }

@@ -16,7 +16,8 @@ macro_rules! run_the_suite {
             laggards_conflict_within_the_grace_and_are_reuse_after_it, a_token_ahead_of_the_store_is_refused,
             forged_and_unknown_tokens_change_nothing, the_dead_do_not_rotate, one_token_refreshed_64_times_at_once_rotates_once;
             families: every_field_comes_back, a_login_beyond_the_limit_ends_the_least_recently_used,
-            the_limit_counts_only_the_living, the_newest_login_stays_whatever_the_limit_and_the_clock,
+            the_limit_counts_only_the_living, the_limit_counts_the_living_to_their_last_moment,
+            the_newest_login_stays_whatever_the_limit_and_the_clock,
             an_id_is_taken_once, only_the_owner_and_admins_revoke, the_dead_are_not_revoked_again,
             an_expired_family_is_revoked_while_its_last_token_may_live, confirming_only_raises_and_only_what_exists,
             a_subject_sees_its_families_newest_first, one_signing_key_comes_first, a_working_store_passes_its_check;

@@ -6,10 +6,12 @@ use super::wire::Wire;
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
+pub const PRIORITY: u8 = 2;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const GOAWAY: u8 = 7;
 pub const WINDOW_UPDATE: u8 = 8;
+pub const CONTINUATION: u8 = 9;
 
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
@@ -51,6 +53,12 @@ pub fn header_block(method: &str, path: &str) -> Vec<u8> {
     let indexed =
         |index: u8, value: &str| [&[index, u8::try_from(value.len()).expect("short")], value.as_bytes()].concat();
     [indexed(2, method), indexed(6, "http"), indexed(1, "a"), indexed(4, path)].concat()
+}
+
+/// Fields as they are, names as well, without compression.
+pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
+    fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect()
 }
 
 /// A client that speaks in frames.

@@ -49,7 +49,7 @@ pub struct Gateway {
     traces: usize,
 }
 
-/// The first listener is cleartext, the second TLS. `{folder}` paths are relative: the configuration lives there.
+/// The first listener is cleartext, the second TLS. Stories take as many tokens as they need: see [`Gateway::throttled`]. `{folder}` paths are relative: the configuration lives there.
 const BASE: &str = r#"
 workers = 2
 [[listener]]
@@ -63,6 +63,10 @@ address = "127.0.0.1:0"
 [tokens]
 issuer = "https://gateway.example"
 audience = ["https://api.example"]
+[throttle]
+refreshes = 0
+calls = 0
+failures = 0
 [access_log]
 file = "access.log"
 "#;
@@ -123,6 +127,14 @@ impl Gateway {
         );
         let text = Self::text(&upstream.address.to_string(), &format!("{issuer}{more}"));
         Self::in_folder(text, folder, Arc::new(ManualClock::new()))
+    }
+
+    /// As [`Gateway::with`], with these keys of `[throttle]` and the defaults of the others.
+    pub fn throttled(upstream: SocketAddr, keys: &str, more: &str) -> Gateway {
+        let off = "[throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0\n";
+        let text = Self::text(&upstream.to_string(), more);
+        assert!(text.contains(off), "{text}");
+        Self::from_text(text.replace(off, &format!("[throttle]\n{keys}\n")))
     }
 
     /// The configuration that [`Gateway::with`] would use.

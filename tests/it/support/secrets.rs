@@ -135,5 +135,16 @@ fn a_token_is_found_wherever_it_is_and_what_names_a_login_is_none() {
             assert_eq!(found_in(&text).as_deref(), Some(secret_part(token)), "{text}");
         }
     }
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(leak(folder.path(), &[("a trace", "nothing".into())]), None);
+    for (name, outputs) in
+        [("access.log", vec![]), ("audit.jsonl", vec![]), ("a trace", vec![("a trace", access.clone())])]
+    {
+        let file = folder.path().join(name);
+        std::fs::write(&file, format!("{{\"path\":\"/{refresh}\"}}\n")).expect("written");
+        let leak = leak(folder.path(), &outputs).unwrap_or_else(|| panic!("not found in {name}"));
+        assert!(leak.contains(name), "{leak}");
+        std::fs::remove_file(file).expect("removed");
+    }
     assert_eq!(found_in(&format!("token_id={} {}", "0".repeat(22), "e".repeat(62))), None);
 }

@@ -2,6 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bearward::family::Family;
+use bearward::family::refresh_token::{self, Roots};
+use bearward::ids::TokenId;
+use bearward::secret::{self, Secret};
 use bearward::token::Algorithm;
 use bearward::token::sign::{SigningKey, generate_pem};
 use jsonwebtoken::EncodingKey;
@@ -77,7 +81,12 @@ impl Mint {
 
     /// Signs two segments as they are.
     pub fn sign_message(&self, message: &str) -> String {
-        let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
+        self.sign_message_as(self.algorithm, message)
+    }
+
+    /// By another algorithm of the same kind of key.
+    pub fn sign_message_as(&self, algorithm: Algorithm, message: &str) -> String {
+        let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, algorithm);
         let token = format!("{message}.{}", signature.expect("a signature"));
         super::secrets::remember(&token);
         token
@@ -90,7 +99,7 @@ pub fn claims_of(token: &str) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).expect("base64url")).expect("JSON")
 }
 
-pub fn segment(text: &str) -> String {
+pub fn segment(text: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
 
@@ -107,4 +116,31 @@ fn changed(mut object: Value, changes: Value) -> Value {
         }
     }
     object
+}
+
+/// A refresh token of a login that somebody knows the name of: prefix, length, alphabet and checksum are right; only the MAC is another key's.
+pub fn forged_refresh(token_id: &str) -> String {
+    let now = Default::default();
+    let family = Family {
+        id: TokenId::parse(token_id).expect("a token id"),
+        subject: "alice".into(),
+        scope: String::new(),
+        audience: Vec::new(),
+        client_id: String::new(),
+        claims: Default::default(),
+        label: String::new(),
+        salt: secret::random(),
+        generation: 1,
+        root: 1,
+        rotated_at: now,
+        confirmed: 0,
+        created_at: now,
+        last_used_at: now,
+        address: None,
+        idle: None,
+        idle_expiry: now,
+        absolute_expiry: now,
+        revoked: None,
+    };
+    refresh_token::current(&family, &Roots::new((1, Secret::random(32)), Vec::new())).expect("root 1 is known")
 }

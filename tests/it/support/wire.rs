@@ -1,10 +1,10 @@
 //! A client that says exactly what it is told, byte for byte, and hears exactly what comes back.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// What takes longer than this does not happen.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,6 +35,13 @@ impl Heard {
 impl Wire {
     pub async fn connect(address: SocketAddr) -> Wire {
         Wire::of(TcpStream::connect(address).await.expect("the gateway listens"))
+    }
+
+    /// From one of this machine's addresses: all of `127.0.0.0/8` are. By it, the connection is found in a log.
+    pub async fn connect_from(client: IpAddr, address: SocketAddr) -> Wire {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::new(client, 0)).expect("an address of this machine");
+        Wire::of(socket.connect(address).await.expect("the gateway listens"))
     }
 
     pub fn of(stream: TcpStream) -> Wire {

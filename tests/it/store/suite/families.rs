@@ -78,6 +78,17 @@ pub(crate) async fn the_limit_counts_only_the_living(store: &dyn Store) {
     assert_eq!(why_revoked(store, &living).await, None);
 }
 
+pub(crate) async fn the_limit_counts_the_living_to_their_last_moment(store: &dyn Store) {
+    let last_moment = LOGIN + seconds(1) - Duration::from_millis(1);
+    let idle = Family { idle_expiry: LOGIN + seconds(1), ..login("alice", LOGIN) };
+    let over = Family { absolute_expiry: LOGIN + seconds(1), ..login("bob", LOGIN) };
+    for family in [idle, over] {
+        let family = store.issue(family, ANY, LOGIN.into()).await.expect("the store works");
+        store.issue(login(&family.subject, last_moment), 1, last_moment.into()).await.expect("the store works");
+        assert_eq!(why_revoked(store, &family).await, Some(RevokeReason::Limit));
+    }
+}
+
 pub(crate) async fn the_newest_login_stays_whatever_the_limit_and_the_clock(store: &dyn Store) {
     let before = issued(store, "alice", LOGIN).await;
     // The clock was set back by an hour in between.
@@ -126,7 +137,12 @@ pub(crate) async fn the_dead_are_not_revoked_again(store: &dyn Store) {
 
 /// An access token that was given a moment before the family expired outlives it, and must die by its owner's word.
 pub(crate) async fn an_expired_family_is_revoked_while_its_last_token_may_live(store: &dyn Store) {
-    for (after, outcome) in [(seconds(0), RevokeOutcome::Revoked), (LONGEST_LIFE, RevokeOutcome::AlreadyDead)] {
+    let just_before = LONGEST_LIFE - Duration::from_millis(1);
+    for (after, outcome) in [
+        (seconds(0), RevokeOutcome::Revoked),
+        (just_before, RevokeOutcome::Revoked),
+        (LONGEST_LIFE, RevokeOutcome::AlreadyDead),
+    ] {
         let family = issued(store, "alice", LOGIN).await;
         let now = family.idle_expiry + after;
         assert_eq!(store.revoke_family(family.id, owner("alice"), now.into()).await.expect("the store works"), outcome);

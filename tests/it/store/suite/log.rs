@@ -39,6 +39,8 @@ pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store
     assert_eq!(log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(), written);
     assert_eq!((log[1].at, log[1].until), (LOGIN + SECOND, LOGIN + SECOND + LONGEST_LIFE));
     assert_eq!(store.revocations_since(2, LOGIN).await.expect("the store works"), log[2..]);
+    let last = store.revocations_since(0, LOGIN + LONGEST_LIFE).await.expect("the store works");
+    assert_eq!(last, log, "all of it matters to the last moment");
     let over = store.revocations_since(0, LOGIN + LONGEST_LIFE + MILLISECOND).await.expect("the store works");
     assert_eq!(over, log[1..2], "the others no longer matter");
 }
@@ -160,6 +162,7 @@ pub(crate) async fn what_no_longer_matters_is_swept(store: &dyn Store) {
     assert_eq!(sweep(logged_out.absolute_expiry).await.expect("the store works"), 1, "the other revocation went");
 
     let last_token_ended = logged_out.absolute_expiry + LONGEST_LIFE + MILLISECOND;
+    assert_eq!(sweep(last_token_ended - MILLISECOND).await.expect("the store works"), 0, "it stays as long as a token");
     assert_eq!(sweep(last_token_ended).await.expect("the store works"), 1, "the tombstone went");
     assert_eq!(store.family(logged_out.id).await.expect("the store works"), None);
     assert_eq!(stored(store, &living).await, living);

@@ -1,0 +1,50 @@
+//! Revocation (RFC 7009): whoever shows a token may end its login, and every token of it.
+//!
+//! Unlike on `DELETE /token/{tokenId}`, the token itself is shown and not its name. So one that is not known, or not good, is
+//! no error (section 2.2): there is nothing left to end.
+
+use http::{Response, StatusCode};
+
+use super::Call;
+use super::form::Form;
+use crate::access_log::Record;
+use crate::bearer::BearerToken;
+use crate::body::Body;
+use crate::family::refresh_token::PresentedToken;
+use crate::reject::{Reason, Reject};
+use crate::respond;
+
+impl Call<'_> {
+    /// `token_type_hint` is not needed: the two kinds of token have nothing in common.
+    pub(super) async fn revoke(&self, form: &Form, record: &mut Record) -> Result<Response<Body>, Reject> {
+        self.check_client(form)?;
+        let token = form.required("token")?;
+        match PresentedToken::parse(token) {
+            Some(presented) => {
+                record.token_id = Some(presented.token_id);
+                self.broker.revoke_presented(&presented, self.occasion(record)).await?;
+            }
+            None => self.revoke_access_token(token, record).await?,
+        }
+        Ok(respond::json(StatusCode::OK, &serde_json::json!({})))
+    }
+
+    async fn revoke_access_token(&self, token: &str, record: &mut Record) -> Result<(), Reject> {
+        let found = BearerToken::in_text(token, self.authenticator.token_size);
+        let caller = match found {
+            Ok(bearer) => self.authenticator.authenticate(bearer, self.asker, self.now).await,
+            Err(reject) => Err(reject),
+        };
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(reject) if reject.reason.is_about_the_token() => return Ok(()),
+            Err(reject) => return Err(reject),
+        };
+        record.caller = Some(caller.token().clone());
+        if !caller.token().own {
+            // It lives on: its issuer alone can end it.
+            return Err(Reason::UnsupportedTokenType.into());
+        }
+        self.broker.revoke_login_of(caller.token(), self.occasion(record)).await
+    }
+}

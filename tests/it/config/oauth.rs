@@ -1,0 +1,85 @@
+//! `[oauth]`: which endpoints there are.
+
+use bearward::endpoints::Endpoint;
+use serde_json::{Value, json};
+
+use super::{check, parse, with_upstream};
+
+#[test]
+fn endpoints_have_paths_of_their_own() {
+    check(&[
+        ("[oauth]\ntoken = \"oauth/token\"", "oauth.token", (2, 9), "does not begin with `/`"),
+        ("[oauth]\nrevoke = \"/user/refresh\"", "oauth.revoke", (2, 10), "the gateway answers /user/refresh itself"),
+        ("[oauth]\nrevoke = \"/token/revoke\"", "oauth.revoke", (2, 10), "the gateway answers /token itself"),
+        ("[oauth]\nintrospect = \"/oauth/\"", "oauth.introspect", (2, 14), "no path of an endpoint"),
+        ("[oauth]\ntoken = \"/.well-known/token\"", "oauth.token", (2, 9), "no path of an endpoint"),
+        ("[oauth]\ntoken = \"/oauth/%61\"", "oauth.token", (2, 9), "percent-encoded"),
+        ("[oauth]\ntoken = \"/a\"\nrevoke = \"/a\"", "oauth.revoke", (3, 10), "the same path"),
+        (
+            "[[route]]\npath = \"/a\"\n[oauth]\nintrospect = \"/a\"",
+            "oauth.introspect",
+            (4, 14),
+            "a route has the path /a",
+        ),
+        ("[oauth]\nscopes = [\"a b\"]\nresource = \"https://a\"", "oauth.scopes[0]", (2, 11), "scope"),
+        ("[oauth]\nscopes = [\"a\"]", "oauth.scopes", (2, 10), "expected `resource`"),
+    ]);
+}
+
+#[test]
+fn a_resource_is_an_https_url() {
+    for url in [
+        "api.example",
+        "http://api.example",
+        "https://",
+        "https://a/?b",
+        "https://a/#b",
+        "https://me@a/",
+        "https://a/../b",
+        "https://a/;b",
+    ] {
+        let text = format!("[oauth]\nresource = \"{url}\"");
+        check(&[(text.leak(), "oauth.resource", (2, 12), "not the URL of a protected resource")]);
+    }
+}
+
+#[test]
+fn what_is_on_offer_is_listed_in_one_place() {
+    assert_eq!(parse(&with_upstream("")).expect("right").oauth.on_offer().count(), 0, "each is off unless configured");
+    let text = "[oauth]\ntoken = \"/oauth/token\"\nrevoke = \"\"\nintrospect = \"/introspect\"\nresource = \"https://a.example/v1\"\n";
+    let config = parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{faults}"));
+    let offered: Vec<_> = config.oauth.on_offer().collect();
+    assert_eq!(
+        offered,
+        [
+            (Endpoint::Token, "/oauth/token"),
+            (Endpoint::Introspect, "/introspect"),
+            (Endpoint::ProtectedResource, "/.well-known/oauth-protected-resource/v1"),
+        ]
+    );
+}
+
+/// The identifier is told as it was written, the well-known path is put before its path (RFC 9728 section 3.1).
+#[test]
+fn the_metadata_is_where_clients_look_for_it() {
+    for (url, path) in [
+        ("https://a.example", ""),
+        ("https://a.example/", ""),
+        ("https://a.example:8443/v1/", "/v1/"),
+        ("https://[::1]/a/b", "/a/b"),
+    ] {
+        let text =
+            format!("[oauth]\nresource = \"{url}\"\nscopes = [\"a\", \"b\"]\n[tokens]\nissuer = \"https://i.example\"");
+        let config = parse(&with_upstream(&text)).unwrap_or_else(|faults| panic!("{faults}"));
+        let resource = config.oauth.resource.expect("it is configured");
+        assert_eq!(resource.path, format!("/.well-known/oauth-protected-resource{path}"), "{url}");
+        let document: Value = serde_json::from_slice(&resource.document).expect("JSON");
+        let expected = json!({
+            "resource": url,
+            "authorization_servers": ["https://i.example"],
+            "bearer_methods_supported": ["header"],
+            "scopes_supported": ["a", "b"],
+        });
+        assert_eq!(document, expected);
+    }
+}

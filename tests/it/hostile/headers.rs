@@ -1,0 +1,289 @@
+//! Headers that claim what only the gateway may say, and hosts that are none.
+
+use bearward::reject::Reason::{self, *};
+use http::{HeaderName, HeaderValue, Request};
+
+use super::{Attack, address_of, all_are_refused};
+use crate::support::upstream::Seen;
+use crate::support::{Gateway, Upstream, Wire};
+
+/// What only the gateway may tell a backend.
+const OURS: &[&str] =
+    &["X-Auth-Subject", "X-Auth-Scope", "X-Auth-Token-Id", "X-Auth-Issuer", "X-Auth-Observed", "X-Auth-Tenant"];
+
+/// Where a request came from, and which one it is: said by the gateway, or by nobody (Traefik CVE-2026-35051,
+/// CVE-2024-52003; oauth2-proxy CVE-2026-40575; caddy-security CVE-2024-21494).
+const ORIGIN: &[&str] = &[
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Port",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Protocol",
+    "X-Forwarded-Scheme",
+    "X-Forwarded-Ssl",
+    "X-Forwarded-Server",
+    "X-Forwarded-By",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Path",
+    "X-Forwarded-Uri",
+    "X-Forwarded-Method",
+    "X-Forwarded-User",
+    "X-Forwarded-Email",
+    "X-Forwarded-Groups",
+    "X-Forwarded-Preferred-Username",
+    "X-Forwarded-Access-Token",
+    "X-Forwarded-Client-Cert",
+    "X-Forwarded-Tls-Client-Cert",
+    "X-Forwarded-Tls-Client-Cert-Info",
+    "X-Forwarded-Original-For",
+    "X-Real-IP",
+    "X-Original-URL",
+    "X-Original-URI",
+    "X-Original-Host",
+    "X-Original-Method",
+    "X-Original-Forwarded-For",
+    "X-Rewrite-URL",
+    "X-Request-Id",
+];
+
+/// Names that CGI, WSGI and their like make the same variable of (Caddy GHSA-f59h-q822-g45g): some are no letters at all.
+fn spellings(name: &str) -> Vec<String> {
+    let others = ["_", ".", "!", "~", "+", "$"].map(|dash| name.replace('-', dash));
+    let mut all = vec![name.to_owned(), name.to_lowercase(), name.to_uppercase(), name.replacen('-', "_", 1)];
+    all.extend(others);
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Fields that concern one connection, and what makes them concern it.
+const HOP_BY_HOP: &[(&str, &str)] = &[
+    ("Keep-Alive", "Keep-Alive: forged"),
+    ("Proxy-Connection", "Proxy-Connection: forged"),
+    ("Proxy-Authorization", "Proxy-Authorization: Basic forged"),
+    ("Proxy-Authenticate", "Proxy-Authenticate: forged"),
+    ("TE", "TE: forged"),
+    ("Upgrade", "Upgrade: forged"),
+    ("Upgrade", "Connection: Upgrade\r\nUpgrade: forged"),
+    ("Upgrade", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c, forged\r\nHTTP2-Settings: AAMAAABk"),
+    ("HTTP2-Settings", "HTTP2-Settings: forged"),
+    ("X-Nominated", "Connection: x-nominated\r\nX-Nominated: forged"),
+    ("X-Nominated", "Connection: a,, X-Nominated ,b\r\nX-Nominated: forged"),
+    ("X-Nominated", "Connection: a\r\nConnection: X-NOMINATED\r\nX-Nominated: forged"),
+];
+
+/// `Connection` and what it must not take away: it was once used to remove what a proxy had set (Traefik CVE-2024-45410).
+const NOMINATED: &[&str] = &[
+    "X-Auth-Subject",
+    "x-auth-subject",
+    "X-Auth-Scope",
+    "X-Auth-Token-Id",
+    "X-Auth-Issuer",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "Forwarded",
+    "X-Request-Id",
+    "Host",
+    "Authorization",
+];
+
+/// Headers by which a client has told some gateway that no token is needed, or that another request is meant: whether it
+/// may be let through is decided on the request line (oauth2-proxy CVE-2026-34457,
+/// CVE-2026-40575).
+const EXCUSES: &[&str] = &[
+    "User-Agent: GoogleHC/1.0",
+    "User-Agent: kube-probe/1.30",
+    "User-Agent: ELB-HealthChecker/2.0",
+    "X-Forwarded-Uri: /public",
+    "X-Forwarded-Path: /public",
+    "X-Forwarded-Method: OPTIONS",
+    "X-Forwarded-For: 127.0.0.1",
+    "X-Forwarded-User: root",
+    "X-Original-URL: /public",
+    "X-Original-URI: /public",
+    "X-Original-Method: OPTIONS",
+    "X-Rewrite-URL: /public",
+    "X-HTTP-Method-Override: OPTIONS",
+    "X-Auth-Subject: root",
+    "X-Real-IP: 127.0.0.1",
+    "Forwarded: for=127.0.0.1;proto=https",
+    "Proxy-Authorization: Bearer x",
+    "Cookie: access_token=x; session=x",
+    "Referer: https://gateway.test/public",
+    "Origin: https://gateway.test",
+    "Sec-WebSocket-Protocol: bearer, x",
+    "Access-Control-Request-Method: GET",
+    "X-Middleware-Subrequest: middleware",
+    "X-Skip-Auth: true",
+    "Connection: Authorization",
+];
+
+/// What is no host, or more than one. Several programs have each believed another part of these.
+const HOSTS: &[&str] = &[
+    "Host:",
+    "Host: a b",
+    "Host: a\tb",
+    "Host: a,b",
+    "Host: a, b",
+    "Host: alice@a",
+    "Host: a@b:80",
+    "Host: http://a",
+    "Host: //a",
+    "Host: a/",
+    "Host: a/../b",
+    "Host: a\\b",
+    "Host: a?",
+    "Host: a#b",
+    "Host: a;b",
+    "Host: a%00",
+    "Host: a%2fb",
+    "Host: %61",
+    "Host: a:",
+    "Host: a:x",
+    "Host: a:-1",
+    "Host: a:+80",
+    "Host: a:0x50",
+    "Host: a:80:80",
+    "Host: a:123456",
+    "Host: a:80 ,b",
+    "Host: :80",
+    "Host: ::1",
+    "Host: [::1",
+    "Host: ::1]",
+    "Host: [::1]a",
+    "Host: [::1]:",
+    "Host: [::1%25eth0]",
+    "Host: []",
+    "Host: [a]",
+    "Host: [1.2.3.4]",
+    "Host: *",
+    "Host: \"a\"",
+    "Host: a'b",
+    "Host: <script>",
+    "Host: a(b)",
+    "Host: a!",
+    "Host: {a}",
+    "Host: $a",
+    "Host: a|b",
+    "Host: \u{e9}",
+    "Host: a\r\nHost: a",
+    "Host: a\r\nHost: b",
+    "Host: a\r\nhost: a",
+    "Host: a\r\nHost:",
+    "Host:\r\nHost: a",
+    "X: 1",
+    "Host_: a",
+    "X-Forwarded-Host: a",
+];
+
+fn request(line: &str, fields: &str) -> Vec<u8> {
+    format!("{line} HTTP/1.1\r\n{fields}\r\nConnection: close\r\n\r\n").into_bytes()
+}
+
+/// The same request for `explain`.
+fn asked(path: &str, fields: &str) -> Request<()> {
+    let mut request = Request::get(path).body(()).expect("a request");
+    for line in format!("{fields}\r\nConnection: close").split("\r\n") {
+        let (name, value) = line.split_once(':').expect("a field");
+        let name: HeaderName = name.parse().expect("a name");
+        request.headers_mut().append(name, HeaderValue::from_bytes(value.trim().as_bytes()).expect("a value"));
+    }
+    request
+}
+
+#[tokio::test]
+async fn a_hostile_host_or_excuse_is_refused_with_its_reason_and_goes_nowhere() {
+    let upstream = Upstream::start();
+    let public = "[[route]]\npath = \"/public\"\npublic = true\n[[route]]\npath = \"/\"\n";
+    let gateway = Gateway::with(&upstream, public);
+    let attack = |path: &str, fields: &str, reason: Reason| Attack {
+        name: fields.to_owned(),
+        sent: request(&format!("GET {path}"), fields),
+        asked: Some(asked(path, fields)),
+        reason,
+    };
+    let long = format!("Host: {}", "a".repeat(256));
+    let hosts = HOSTS.iter().copied().chain([long.as_str()]).map(|fields| attack("/public", fields, BadHost));
+    let excuses = EXCUSES.iter().map(|excuse| attack("/private", &format!("Host: gateway.test\r\n{excuse}"), NoToken));
+    let attacks: Vec<Attack> = hosts.chain(excuses).collect();
+    eprintln!("{} hostile hosts and excuses", attacks.len());
+    all_are_refused(&gateway, &upstream, &attacks).await;
+    assert_eq!(upstream.connections(), 0, "nobody connects to the backend for a refused request");
+}
+
+/// A row of what is let through, but not as it came.
+struct Claim {
+    name: String,
+    fields: String,
+    /// This header must not be there; without one, nothing must have been taken away.
+    gone: Option<String>,
+}
+
+fn claims() -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for name in OURS.iter().chain(ORIGIN).flat_map(|name| spellings(name)) {
+        let fields = format!("{name}: forged\r\n{name}: forged again");
+        claims.push(Claim { name: name.clone(), fields, gone: None });
+    }
+    for (name, fields) in HOP_BY_HOP {
+        claims.push(Claim { name: (*fields).into(), fields: (*fields).into(), gone: Some((*name).into()) });
+    }
+    for name in NOMINATED {
+        let fields = format!("Connection: {name}");
+        claims.push(Claim { name: fields.clone(), fields, gone: None });
+    }
+    claims
+}
+
+/// What the backend is told about the caller, whatever the client says.
+fn fault_in(claim: &Claim, seen: &Seen, client: &str, token_id: &str) -> Option<String> {
+    let told =
+        |name: &str| seen.headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?")).collect::<Vec<_>>();
+    let forwarded = format!("for={client};proto=http");
+    for (name, expected) in [
+        ("host", "gateway.test"),
+        ("x-auth-subject", "alice"),
+        ("x-auth-scope", "orders:read"),
+        ("x-auth-token-id", token_id),
+        ("x-auth-issuer", "https://gateway.example"),
+        ("x-forwarded-for", client),
+        ("x-forwarded-host", "gateway.test"),
+        ("x-forwarded-proto", "http"),
+        ("forwarded", &forwarded),
+    ] {
+        if told(name) != [expected] {
+            return Some(format!("{}: {name} is {:?}, not {expected}", claim.name, told(name)));
+        }
+    }
+    let is_forged = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("forged"));
+    let stays =
+        |name: &str, value| is_forged(value) || claim.gone.as_ref().is_some_and(|gone| gone.eq_ignore_ascii_case(name));
+    let there = seen.headers.iter().find(|(name, value)| stays(name.as_str(), value));
+    there.map(|there| format!("{}: the backend saw {there:?}", claim.name))
+}
+
+#[tokio::test]
+async fn a_hostile_header_reaches_nobody_in_any_spelling() {
+    let upstream = Upstream::start();
+    let tenant = "[[identity.claim]]\npointer = \"/tenant\"\nheader = \"X-Auth-Tenant\"\n";
+    let gateway = Gateway::with(&upstream, tenant);
+    let pair = gateway.issue("alice", "orders:read").await;
+    let claims = claims();
+    eprintln!("{} hostile headers", claims.len());
+    assert!(claims.len() >= 100, "a table that tries little: {}", claims.len());
+    let mut faults = Vec::new();
+    for (number, claim) in claims.iter().enumerate() {
+        let client = address_of(number);
+        let mut wire = Wire::connect_from(client, gateway.address()).await;
+        let fields = format!("Host: gateway.test\r\nAuthorization: Bearer {}\r\n{}", pair.access, claim.fields);
+        wire.say(format!("GET /{number} HTTP/1.1\r\n{fields}\r\n\r\n")).await;
+        let answer = wire.answer().await;
+        assert_eq!(answer.status, 200, "{}: {answer:?}", claim.name);
+        let seen = upstream.seen().pop().expect("it arrived");
+        assert_eq!(seen.uri, format!("/{number}"));
+        faults.extend(fault_in(claim, &seen, &client.to_string(), &pair.token_id));
+    }
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
