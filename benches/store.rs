@@ -1,7 +1,10 @@
 //! What the embedded store does in a second, beside what its disk does.
 //!
 //! `flush` is one 4 KiB write and one fsync: the most that single durable writes could reach. One caller cannot be
-//! faster than that; sixty-four show what group commit makes of it.
+//! faster than that; sixty-four show what group commit makes of it. Then, printed at the end: the two beside each other with
+//! the latency of a refresh, and what sixty-four callers notice of a sweep of a million families.
+
+#![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 
 use std::fs::File;
 use std::io::Write;
@@ -17,10 +20,14 @@ use bearward::ids::TokenId;
 use bearward::secret::{self, Secret};
 use bearward::store::Store;
 use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::sweep::sweep;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
+
+mod setup;
 
 const LIFETIMES: Lifetimes = Lifetimes {
     access: Duration::from_secs(900),
@@ -34,25 +41,147 @@ fn store(c: &mut Criterion) {
     group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
     group.throughput(Throughput::Elements(1));
 
-    // Below target/, as /tmp may lie in memory, where a flush costs nothing.
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = folder();
     group.bench_function("flush", |b| b.iter_custom(|count| flush(folder.path(), count)));
 
     let runtime = Builder::new_current_thread().build().expect("a runtime");
-    let path = folder.path().join("bearward.db");
-    let settings = Settings {
-        issuer: "https://gateway.example".into(),
-        longest_life: LIFETIMES.access,
-        longest_family: LIFETIMES.absolute,
-        audit: 1_000_000,
-    };
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path, settings, Arc::new(|_| {})).expect("the store opens"));
+    let store = open(folder.path());
     let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
     for callers in [1, 64] {
         let clients: Vec<_> = (0..callers).map(|_| Client::log_in(&runtime, store.clone(), roots.clone())).collect();
         group.bench_function(format!("rotate/{callers} callers"), |b| {
             b.iter_custom(|count| runtime.block_on(refresh_together(&clients, count)));
         });
+    }
+}
+
+/// Below target/, as /tmp may lie in memory, where a flush costs nothing.
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+}
+
+fn open(folder: &Path) -> Arc<dyn Store> {
+    let settings = Settings {
+        issuer: "https://gateway.example".into(),
+        longest_life: LIFETIMES.access,
+        longest_family: LIFETIMES.absolute,
+        audit: 1_000_000,
+    };
+    Arc::new(SqliteStore::open(folder.join("bearward.db"), settings, Arc::new(|_| {})).expect("the store opens"))
+}
+
+/// 64 callers beside one fsync for each refresh, in turns, as a disk is not equally fast all the time.
+fn group_commit(_: &mut Criterion) {
+    let folder = folder();
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let crowd = Crowd::of(64, &runtime, open(folder.path()));
+    let (mut flushes, mut refreshes) = (Vec::new(), Figures::default());
+    for _ in 0..3 {
+        let count = if setup::in_brief() { 5 } else { 300 };
+        flushes.push(count as f64 / flush(folder.path(), count).as_secs_f64());
+        refreshes.add(runtime.block_on(crowd.refresh_for(turn())));
+    }
+    let flushes = flushes.iter().sum::<f64>() / flushes.len() as f64;
+    println!("store/group commit: {flushes:.0} fsyncs/s; 64 callers: {}", refreshes.show());
+    println!("store/group commit: {:.1} times one fsync each", refreshes.per_second() / flushes);
+}
+
+/// Families that ended long ago are swept while 64 callers refresh, in turns with nothing being swept.
+fn sweeping(_: &mut Criterion) {
+    let folder = folder();
+    let million: u32 = if setup::in_brief() { 1_000 } else { 1_000_000 };
+    drop(open(folder.path()));
+    let database = || Connection::open(folder.path().join("bearward.db")).expect("opens");
+    fill(&database(), million);
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let store = open(folder.path());
+    let crowd = Crowd::of(64, &runtime, store.clone());
+    let (mut alone, mut beside) = (Figures::default(), Figures::default());
+    for _ in 0..3 {
+        alone.add(runtime.block_on(crowd.refresh_for(turn())));
+        beside.add(runtime.block_on(async {
+            let store = store.clone();
+            let sweeping = tokio::spawn(async move { sweep(&*store, &SystemClock).await });
+            let figures = crowd.refresh_for(turn()).await;
+            sweeping.abort();
+            figures
+        }));
+    }
+    let left: u32 = database().query_row("select count(*) from families", [], |row| row.get(0)).expect("reads");
+    let swept = million + 64 - left;
+    assert!(swept > 0, "nothing was swept");
+    println!("store/sweep of {million} families: 64 callers alone: {}", alone.show());
+    println!("store/sweep of {million} families: beside it: {}; {swept} swept meanwhile", beside.show());
+    let slower = 100.0 * (1.0 - beside.per_second() / alone.per_second());
+    println!("store/sweep of {million} families: {slower:.1} % fewer refreshes a second");
+}
+
+fn turn() -> Duration {
+    if setup::in_brief() { Duration::from_millis(50) } else { Duration::from_secs(5) }
+}
+
+/// Families that expired in 1970, with ids and subjects spread as real ones are.
+fn fill(database: &Connection, count: u32) {
+    database
+        .execute_batch("pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -1000000")
+        .expect("sets");
+    let sql = "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?1)
+        insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at,
+                confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
+            select hex(randomblob(11)), hex(randomblob(11)), 'orders:read orders:write', '[]', 'app', '{}', 'a phone',
+                randomblob(32), 1, 1, 0, 0, n, 0, 1, n from number";
+    database.execute(sql, [count]).expect("writes");
+}
+
+/// What callers had of the store for some time.
+#[derive(Default)]
+struct Figures {
+    latencies: Vec<Duration>,
+    span: Duration,
+}
+
+impl Figures {
+    fn add(&mut self, other: Figures) {
+        self.latencies.extend(other.latencies);
+        self.span += other.span;
+    }
+
+    fn per_second(&self) -> f64 {
+        self.latencies.len() as f64 / self.span.as_secs_f64()
+    }
+
+    fn show(&self) -> String {
+        let mut latencies = self.latencies.clone();
+        latencies.sort();
+        let millis = |share: f64| {
+            let place = (latencies.len() as f64 * share) as usize;
+            latencies[place.min(latencies.len() - 1)].as_secs_f64() * 1_000.0
+        };
+        let (p50, p99, most) = (millis(0.5), millis(0.99), millis(1.0));
+        format!("{:.0} refreshes/s, p50 {p50:.1} ms, p99 {p99:.1} ms, at most {most:.1} ms", self.per_second())
+    }
+}
+
+/// Callers that refresh at once, each its own login.
+struct Crowd {
+    clients: Vec<Client>,
+}
+
+impl Crowd {
+    fn of(count: usize, runtime: &Runtime, store: Arc<dyn Store>) -> Self {
+        let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
+        Crowd { clients: (0..count).map(|_| Client::log_in(runtime, store.clone(), roots.clone())).collect() }
+    }
+
+    async fn refresh_for(&self, span: Duration) -> Figures {
+        let start = Instant::now();
+        let until = start + span;
+        let mut tasks: JoinSet<_> = self.clients.iter().map(|client| client.clone().refresh_until(until)).collect();
+        let mut latencies = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            latencies.extend(done.expect("no panic"));
+        }
+        Figures { latencies, span: start.elapsed() }
     }
 }
 
@@ -96,18 +225,38 @@ impl Client {
     }
 
     async fn refresh(self, times: u64) {
-        let mut family = self.store.family(self.id).await.expect("the store works").expect("is there");
+        let mut family = self.family().await;
         for _ in 0..times {
-            let token = current(&family, &self.roots).expect("the root secret is known");
-            let presented = PresentedToken::parse(&token).expect("what we mint is well formed");
-            let (roots, now) = (self.roots.clone(), SystemClock.now());
-            let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken| {
-                rotate(family, watermark, presented, &roots, &LIFETIMES, now)
-            };
-            match self.store.rotate(presented, Box::new(decide), now.into()).await {
-                Ok(Rotation::Rotated(next)) => family = next,
-                other => panic!("{other:?}"),
-            }
+            family = self.next(&family).await;
+        }
+    }
+
+    /// How long each refresh took.
+    async fn refresh_until(self, end: Instant) -> Vec<Duration> {
+        let mut family = self.family().await;
+        let mut latencies = Vec::new();
+        while Instant::now() < end {
+            let began = Instant::now();
+            family = self.next(&family).await;
+            latencies.push(began.elapsed());
+        }
+        latencies
+    }
+
+    async fn family(&self) -> Family {
+        self.store.family(self.id).await.expect("the store works").expect("is there")
+    }
+
+    async fn next(&self, family: &Family) -> Family {
+        let token = current(family, &self.roots).expect("the root secret is known");
+        let presented = PresentedToken::parse(&token).expect("what we mint is well formed");
+        let (roots, now) = (self.roots.clone(), SystemClock.now());
+        let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken| {
+            rotate(family, watermark, presented, &roots, &LIFETIMES, now)
+        };
+        match self.store.rotate(presented, Box::new(decide), now.into()).await {
+            Ok(Rotation::Rotated(next)) => next,
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -137,5 +286,5 @@ fn family(now: UnixTime) -> Family {
     }
 }
 
-criterion_group!(benches, store);
+criterion_group!(benches, store, group_commit, sweeping);
 criterion_main!(benches);

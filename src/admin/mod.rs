@@ -67,7 +67,7 @@ impl fmt::Display for SecretSource {
 /// Bytes of an admin token.
 pub const MOST_TOKEN: usize = 1024;
 
-/// Longest wait for a probe's answer, a handshake, a request head.
+/// Longest wait for a handshake, a request head.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Admin {
@@ -164,11 +164,8 @@ impl Admin {
         } else if let Some(fault) = self.broker.keyring.unready(self.clock.now()) {
             Some(fault)
         } else {
-            match tokio::time::timeout(PATIENCE, self.broker.store.check()).await {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(format!("store: {error}")),
-                Err(_) => Some("store: no answer".into()),
-            }
+            let checked = self.broker.in_time(self.broker.store.check()).await;
+            checked.err().map(|error| format!("store: {error}"))
         };
         match fault {
             None => respond::json(StatusCode::OK, &json!({ "status": "ready" })),

@@ -149,7 +149,7 @@ fn named_subject(segment: &str) -> Result<String, Reject> {
 }
 
 async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {
-    let families = admin.broker.store.families_of(subject).await?;
+    let families = admin.broker.in_time(admin.broker.store.families_of(subject)).await?;
     let tokens: Vec<Listed> = families.into_iter().map(|family| Listed::of(family, now)).collect();
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }

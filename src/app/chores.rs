@@ -11,6 +11,7 @@ use super::sockets::AdminSocket;
 use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::socket;
+use crate::store::sweep::sweep;
 
 /// Confirmations reach the store this late at most.
 const CONFIRM: Duration = Duration::from_millis(500);
@@ -18,8 +19,6 @@ const CONFIRM: Duration = Duration::from_millis(500);
 const KEYS: Duration = Duration::from_secs(1);
 const TIDY: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(30);
-/// Rows in one sweep: small, so that no refresh waits long behind it.
-const SWEPT_AT_ONCE: usize = 500;
 
 /// Runs until `stopped`.
 pub(super) async fn run(
@@ -37,16 +36,17 @@ pub(super) async fn run(
     let mut keys = every(KEYS);
     let mut keys_fault = String::new();
     let mut tidy = every(TIDY);
-    let mut sweep = every(SWEEP);
+    // A task of its own: a sweep of many rows takes long, and nothing else here may wait for it.
+    let sweeping = tokio::spawn(keep_swept(foundation.clone(), clock.clone()));
     loop {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
             _ = confirm.tick() => flush_confirmations(&foundation).await,
             _ = keys.tick() => look_after_keys(&foundation, &*clock, &mut keys_fault).await,
             _ = tidy.tick() => foundation.revocations.tidy(),
-            _ = sweep.tick() => sweep_store(&foundation, &*clock).await,
         }
     }
+    sweeping.abort();
     // What was seen in use is worth a last write.
     flush_confirmations(&foundation).await;
 }
@@ -77,12 +77,12 @@ async fn look_after_keys(foundation: &Foundation, clock: &dyn Clock, last_fault:
     *last_fault = fault;
 }
 
-async fn sweep_store(foundation: &Foundation, clock: &dyn Clock) {
+async fn keep_swept(foundation: Arc<Foundation>, clock: Arc<dyn Clock>) {
+    let mut due = every(SWEEP);
     loop {
-        match foundation.store.sweep(clock.now(), SWEPT_AT_ONCE).await {
-            Ok(swept) if swept >= SWEPT_AT_ONCE => {}
-            Ok(_) => return,
-            Err(error) => return tracing::warn!(%error, "the store was not swept"),
+        due.tick().await;
+        if let Err(error) = sweep(&*foundation.store, &*clock).await {
+            tracing::warn!(%error, "the store was not swept");
         }
     }
 }

@@ -153,6 +153,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
         lifetimes: tokens.lifetimes,
         token_size: config.limits.token_size,
         families: tokens.families,
+        store_patience: config.store.patience,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
     }

@@ -20,7 +20,7 @@ impl Broker {
         let now = occasion.at;
         let family = self.first_generation(login, now);
         self.check_usable(&family, now)?;
-        let family = self.store.issue(family, self.settings.families, occasion).await?;
+        let family = self.in_time(self.store.issue(family, self.settings.families, occasion)).await?;
         self.pair(&family, now)
     }
 

@@ -10,6 +10,7 @@ pub mod refresh;
 pub mod revoke;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ use crate::family::{Family, Lifetimes};
 use crate::ids::TokenId;
 use crate::keyring::Keyring;
 use crate::reject::{Reason, Reject};
-use crate::store::{Store, StoreError};
+use crate::store::{Answer, Store, StoreError};
 use crate::throttle::Throttle;
 use keys::OwnKeys;
 
@@ -37,6 +38,8 @@ pub struct Settings {
     pub token_size: usize,
     /// Live families of one subject; one more, and the least recently used is revoked.
     pub families: usize,
+    /// `timeouts.store`: nobody waits longer for the store.
+    pub store_patience: Duration,
     /// `expiresAt` in milliseconds instead of seconds.
     pub expires_at_milliseconds: bool,
     /// `tokenId` and `expiresIn` beside the four fields.
@@ -51,6 +54,16 @@ pub struct Broker {
     pub own_keys: Arc<OwnKeys>,
     pub confirmations: Arc<Confirmations>,
     pub throttle: Arc<Throttle>,
+}
+
+impl Broker {
+    /// Waits for the store, but not forever: a disk can be stuck without failing. What was asked for then may still be done,
+    /// as after any 503: a refresh that is tried again gets the same child, and a logout that is tried again succeeds.
+    pub async fn in_time<T>(&self, answer: Answer<T>) -> Result<T, StoreError> {
+        let patience = self.settings.store_patience;
+        let late = || StoreError::new(format!("no answer within {patience:?}: is the disk of the database stuck?"));
+        tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Err(late()))
+    }
 }
 
 /// The answer of a refresh: the four fields of the interface document, and two more by option.
@@ -99,7 +112,7 @@ impl TokenPair {
 impl Broker {
     /// The family that a refresh token is of, alive or not: whoever shows a token that was never minted learns nothing.
     pub async fn family_of(&self, presented: &PresentedToken) -> Result<Option<Family>, Reject> {
-        let family = self.store.family(presented.token_id).await?;
+        let family = self.in_time(self.store.family(presented.token_id)).await?;
         Ok(family.filter(|family| presented.is_genuine(family, &self.roots)))
     }
 }

@@ -69,7 +69,7 @@ impl Broker {
         if bearer.family != Some(token_id) {
             // Not revoked: account switching inside one application does this too.
             let event = Event { token_id: Some(token_id), ..Event::new("refresh.binding_mismatch") };
-            self.store.record(event, occasion).await?;
+            self.in_time(self.store.record(event, occasion)).await?;
             return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
         }
         let now = occasion.at;
@@ -101,7 +101,7 @@ impl Broker {
             Some(family) if !holder.may_hold(family) => Rotation::Refused(Reason::GrantMismatch),
             _ => used_from(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
-        let rotation = self.store.rotate(presented, Box::new(decide), occasion).await?;
+        let rotation = self.in_time(self.store.rotate(presented, Box::new(decide), occasion)).await?;
         // Whoever knows no more than the name of a login must not use up its refreshes.
         if !matches!(rotation, Rotation::Refused(GrantUnknown | GrantForged | GrantMismatch)) {
             self.throttle.refreshed(token_id, now);

@@ -65,7 +65,7 @@ impl Broker {
 
     /// As [`Broker::revoke`], for whoever may.
     pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: Occasion) -> Result<(), Reject> {
-        match self.store.revoke_family(family, by, occasion).await? {
+        match self.in_time(self.store.revoke_family(family, by, occasion)).await? {
             RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
@@ -73,7 +73,7 @@ impl Broker {
 
     /// Revokes anything but a family by its name. When this returns `Ok`, it is dead as in [`Broker::revoke`].
     pub async fn revoke_named(&self, what: Revoked, occasion: Occasion) -> Result<(), Reject> {
-        self.store.revoke(what, occasion).await?;
+        self.in_time(self.store.revoke(what, occasion)).await?;
         Ok(())
     }
 }

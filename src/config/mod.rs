@@ -56,6 +56,8 @@ pub struct Config {
 pub struct StoreSettings {
     pub sqlite: PathBuf,
     pub secret: admin::SecretSource,
+    /// `timeouts.store`: how long a call waits for its answer.
+    pub patience: Duration,
 }
 
 /// `[tokens]`: the tokens this gateway issues.

@@ -5,10 +5,11 @@
 //! loss of power. A method that failed changed nothing that anybody was told of.
 //!
 //! [`sqlite`] is the embedded store. What every store must do in the same way lies beside it: `watermark`,
-//! `events`.
+//! `events`, [`sweep`].
 
 mod events;
 pub mod sqlite;
+pub mod sweep;
 mod watermark;
 
 use std::fmt;
@@ -117,7 +118,7 @@ pub trait Store: Send + Sync {
     /// Writes a revocation of anything but a family, which is an error here. Answers its sequence.
     ///
     /// Watermarks are only ever raised. One over everything, or over a subject of this gateway's own issuer, also ends
-    /// the families that are not younger.
+    /// the families that are not younger; and if it is of now, those that are there and dated ahead.
     fn revoke(&self, what: Revoked, occasion: Occasion) -> Answer<u64>;
 
     /// Notes that an access token of this generation was seen in use. Never lowers what is there.

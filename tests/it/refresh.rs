@@ -2,6 +2,7 @@
 
 mod answer;
 mod bearer;
+mod crowd;
 mod request;
 mod rotation;
 

@@ -1,6 +1,6 @@
 //! The store: the contract that every implementation keeps, and what the embedded one promises beyond it.
 
 mod embedded;
-mod given;
+pub(crate) mod given;
 mod storm;
 mod suite;

@@ -2,6 +2,7 @@
 //! restart.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use bearward::ids::TokenId;
 use rusqlite::Connection;
@@ -9,7 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::program::{Program, Served};
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::{Answer, Gateway, Pair, Upstream, disk};
 
 #[track_caller]
 fn unavailable(answer: &Answer) {
@@ -99,4 +100,102 @@ async fn a_full_disk_is_a_503_until_there_is_room_again() {
 
     let served = Served::start(folder.path());
     assert_eq!(served.client().bearer(&next.access).get("/").await.status, 401);
+}
+
+/// Each is what SQLite is told by the system in that case; nothing was done by the time of the answer.
+#[tokio::test]
+async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_is_lost() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+        .expect("written");
+    let (served, disk) = disk::serve(folder.path());
+    let (client, admin) = (served.client(), served.admin_client());
+    let log_in = async || Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": "alice" })).await.json());
+    let mut ended: Vec<String> = Vec::new();
+    for (word, told) in [("full", "the disk of the database is full"), ("read-only", "disk"), ("broken", "failed")] {
+        let pair = log_in().await;
+        let client = client.clone().bearer(&pair.access);
+        let path = format!("/token/{}", pair.token_id);
+        let refresh = json!({ "refreshToken": pair.refresh });
+
+        disk.is(word);
+        unavailable(&client.post("/user/refresh", &refresh).await);
+        unavailable(&client.delete(&path).await);
+        unavailable(&admin.post("/admin/v1/tokens", &json!({ "sub": "bob" })).await);
+        let ready = admin.get("/readyz").await;
+        assert_eq!(ready.status, 503);
+        assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains(told)), "{word}: {ready:?}");
+        assert_eq!(client.get("/").await.status, 200, "what is known is served");
+        for gone in &ended {
+            assert_eq!(served.client().bearer(gone).get("/").await.status, 401, "what was revoked stays so");
+        }
+
+        disk.is("well");
+        assert_eq!(admin.get("/readyz").await.status, 200, "{word}");
+        let child = Pair::of(&client.post("/user/refresh", &refresh).await.json());
+        assert_eq!(Pair::of(&client.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
+        assert_eq!(client.delete(&path).await.status, 200);
+        assert_eq!(client.get("/").await.status, 401);
+        ended.extend([pair.access, child.access]);
+    }
+    let kept = log_in().await;
+    served.program.kill();
+
+    let served = Served::start(folder.path());
+    for gone in &ended {
+        assert_eq!(served.client().bearer(gone).get("/").await.status, 401);
+    }
+    let next =
+        served.client().bearer(&kept.access).post("/user/refresh", &json!({ "refreshToken": kept.refresh })).await;
+    assert_eq!(next.status, 200);
+}
+
+/// A flush that neither succeeds nor fails: a network disk that is away, a controller that resets.
+#[tokio::test]
+async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_asked_for_again() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    let text = Gateway::text(&upstream.address.to_string(), "[timeouts]\nstore = \"300ms\"\n");
+    std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let (served, disk) = disk::serve(folder.path());
+    let admin = served.admin_client();
+    let log_in =
+        async |subject: &str| Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": subject })).await.json());
+    let (alice, bob) = (log_in("alice").await, log_in("bob").await);
+    let (as_alice, as_bob) = (served.client().bearer(&alice.access), served.client().bearer(&bob.access));
+    let refresh = json!({ "refreshToken": alice.refresh });
+    let end_bob = format!("/token/{}", bob.token_id);
+
+    disk.is("stuck");
+    let began = Instant::now();
+    let carol = json!({ "sub": "carol" });
+    let (refreshed, ended, issued, listed, ready) = tokio::join!(
+        as_alice.post("/user/refresh", &refresh),
+        as_bob.delete(&end_bob),
+        admin.post("/admin/v1/tokens", &carol),
+        admin.get("/admin/v1/subjects/alice/tokens"),
+        admin.get("/readyz"),
+    );
+    for answer in [&refreshed, &ended, &issued, &listed] {
+        unavailable(answer);
+    }
+    assert_eq!(ready.status, 503);
+    assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains("stuck")), "{ready:?}");
+    assert_eq!(admin.get("/healthz").await.status, 200);
+    assert_eq!(as_alice.get("/").await.status, 200, "what is known is served");
+    unavailable(&as_alice.post("/user/refresh", &refresh).await);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+
+    disk.is("well");
+    while admin.get("/readyz").await.status != 200 {
+        assert!(began.elapsed() < Duration::from_secs(30), "it never works again");
+    }
+    // The disk has done meanwhile what it was given; whoever heard nothing of it asks again.
+    let child = Pair::of(&as_alice.post("/user/refresh", &refresh).await.json());
+    assert_eq!(Pair::of(&as_alice.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
+    assert_eq!(as_bob.get("/").await.status, 401, "and enforced it");
+    let log_out = served.client().bearer(&child.access).delete(&format!("/token/{}", child.token_id)).await;
+    assert_eq!(log_out.status, 200);
+    assert_eq!(as_alice.get("/").await.status, 401);
 }

@@ -24,6 +24,7 @@ pub(super) struct Timeouts {
     keep_alive: Duration,
     write: Duration,
     drain: Duration,
+    pub(super) store: Duration,
     /// Unless the upstream says otherwise.
     pub(super) upstream_connect: Duration,
     pub(super) upstream_response: Duration,
@@ -37,6 +38,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         body_idle: timeout("body_idle", 60),
         keep_alive: timeout("keep_alive", 60),
         write: timeout("write", 30),
+        store: timeout("store", 5),
         upstream_connect: timeout("upstream_connect", 5),
         upstream_response: timeout("upstream_response", 60),
         // The one that may be zero: then SIGTERM ends everything at once.

@@ -24,6 +24,7 @@ mod tokens;
 mod upstream;
 
 use std::thread;
+use std::time::Duration;
 
 use crate::access_log::{self, Format, Target};
 use crate::config::fault::Place;
@@ -45,7 +46,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let admin = root.table("admin", listener::admin);
     addresses::check(root, &listeners, &admin, probe);
 
-    let store = root.table("store", store);
+    let store = root.table("store", |table| store(table, timeouts.store));
     let tokens = root.table("tokens", |table| tokens::read(table, limits.families));
     let issuers = issuer::issuers(root, &tokens.issuer);
 
@@ -86,10 +87,11 @@ fn workers(root: &mut Table<'_>) -> usize {
     }
 }
 
-fn store(table: &mut Table<'_>) -> StoreSettings {
+fn store(table: &mut Table<'_>, patience: Duration) -> StoreSettings {
     let sqlite = table.path("sqlite").unwrap_or_else(|| table.reading().base().join("bearward.db"));
     table.accept("sqlite", files::writable_later(&sqlite));
-    StoreSettings { sqlite, secret: files::secret(table, "secret_file", "secret_env", "bearward.secret") }
+    let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret");
+    StoreSettings { sqlite, secret, patience }
 }
 
 fn access_log(table: &mut Table<'_>) -> access_log::Settings {

@@ -101,7 +101,7 @@ pub(super) fn revoke_family(
 }
 
 /// Ends a family: its row for refresh tokens, the log for access tokens.
-fn end(batch: &mut Batch<'_>, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
+pub(super) fn end(batch: &mut Batch<'_>, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
     rows::update_revoked(batch.connection, id, revoked)?;
     batch.revoke(Revoked::Family(id), revoked.at)?;
     Ok(())

@@ -5,8 +5,10 @@ use rusqlite::params;
 use crate::audit::Occasion;
 use crate::clock::UnixTime;
 use crate::family::revocation::{Revocation, Revoked};
+use crate::family::{RevokeReason, RevokedAt};
 use crate::store::sqlite::audit;
 use crate::store::sqlite::batch::Batch;
+use crate::store::sqlite::families;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::{StoreError, events};
 
@@ -21,14 +23,50 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &Occasion)
         // families stay ours, so their watermarks are kept without it.
         Revoked::Subject { issuer, subject, not_after } if *issuer == batch.terms.issuer => {
             raise_watermark(batch, subject, *not_after, until)?;
+            end_those_ahead(batch, Some(subject), *not_after, occasion)?;
         }
         // All families are of our own issuer.
-        Revoked::Issuer { issuer, not_after } if *issuer == batch.terms.issuer => batch.raise_watermark(*not_after)?,
-        Revoked::Everything { not_after } => batch.raise_watermark(*not_after)?,
+        Revoked::Issuer { issuer, not_after } if *issuer == batch.terms.issuer => {
+            over_all(batch, *not_after, occasion)?
+        }
+        Revoked::Everything { not_after } => over_all(batch, *not_after, occasion)?,
         Revoked::Subject { .. } | Revoked::Issuer { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
     }
     Ok(sequence)
 }
+
+fn over_all(batch: &mut Batch<'_>, not_after: UnixTime, occasion: &Occasion) -> Result<(), StoreError> {
+    batch.raise_watermark(not_after)?;
+    end_those_ahead(batch, None, not_after, occasion)
+}
+
+/// Ends the families that are dated past the watermark and are there all the same. A login right after a watermark is moved
+/// past it, by up to a second, and another watermark may come before that has passed; or the clock was set back.
+fn end_those_ahead(
+    batch: &mut Batch<'_>,
+    subject: Option<&str>,
+    not_after: UnixTime,
+    occasion: &Occasion,
+) -> Result<(), StoreError> {
+    // One in the past spares on purpose what came after it.
+    if not_after < occasion.at {
+        return Ok(());
+    }
+    let ahead = match subject {
+        Some(subject) => batch.query(AHEAD_OF_SUBJECT, params![subject, not_after], rows::family)?,
+        None => batch.query(AHEAD, [not_after], rows::family)?,
+    };
+    for family in ahead {
+        let reason = RevokeReason::Admin;
+        families::end(batch, family.id, RevokedAt { at: occasion.at, reason })?;
+        audit::record(batch, &events::ended(&family, reason), occasion)?;
+    }
+    Ok(())
+}
+
+const AHEAD_OF_SUBJECT: &str = "select * from families where subject = ?1 and created_at > ?2 and revoked_at is null";
+/// By an index that has all it asks about: it is read whole, once for each mass revocation.
+const AHEAD: &str = "select * from families indexed by families_unrevoked where created_at > ?1 and revoked_at is null";
 
 /// Raises a subject's watermark. It is needed while it lies ahead of new families (`until` is later than that), and while
 /// there is an old one that it voids.

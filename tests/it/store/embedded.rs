@@ -143,6 +143,45 @@ async fn a_shorter_life_of_families_does_not_make_older_tokens_irrevocable() {
     }
 }
 
+/// What a loss of power leaves of a commit that was being written: any part of it, or noise where it was to be.
+#[tokio::test]
+async fn a_torn_commit_at_the_end_of_the_log_never_was_and_all_before_it_is_there() {
+    let (folder, path) = place();
+    let store = open(&path);
+    let family = issued(&store, "alice", LOGIN).await;
+    let ended = issued(&store, "bob", LOGIN).await;
+    store.revoke_family(ended.id, RevokedBy::Admin, LOGIN.into()).await.expect("revokes");
+    let second = rotated(&store, &family, 1, LOGIN).await;
+    let wal = |path: &Path| fs::read(path.with_extension("db-wal")).expect("reads");
+    let answered = wal(&path).len();
+    let third = rotated(&store, &family, 2, LOGIN).await;
+    let (database, log) = (fs::read(&path).expect("reads"), wal(&path));
+    assert!(log.len() > answered, "nothing was moved into the database yet");
+
+    let torn = |kept: usize| log[..kept].to_vec();
+    let noisy = |from: usize| {
+        let mut noisy = log.clone();
+        noisy[from..].fill(0xa5);
+        noisy
+    };
+    let span = log.len() - answered;
+    let cuts = [0, 1, 23, 24, span / 3, span / 2, span - 4096, span - 1].map(|more| answered + more);
+    let logs = cuts.iter().flat_map(|cut| [torn(*cut), noisy(*cut)]);
+    for (number, log) in logs.enumerate() {
+        let copy = folder.path().join(format!("{number}.db"));
+        fs::write(&copy, &database).expect("writes");
+        fs::write(copy.with_extension("db-wal"), log).expect("writes");
+        let store = open(&copy);
+        assert_eq!(stored(&store, &family).await, second, "log {number}");
+        assert_eq!(refused(&store, &ended, 1, LOGIN).await, Reason::GrantRevoked);
+        assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads").len(), 1);
+        // Whoever asked and heard nothing asks again, and gets what would have been the answer.
+        assert_eq!(current_token(&rotated(&store, &family, 2, LOGIN).await), current_token(&third));
+        drop(store);
+        assert_eq!(stored(&open(&copy), &family).await.generation, 3);
+    }
+}
+
 /// As the first version of this schema left it.
 #[tokio::test]
 async fn an_older_schema_is_brought_up_to_date_and_keeps_what_it_has() {

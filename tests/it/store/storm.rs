@@ -1,7 +1,12 @@
 //! `kill -9` at random moments: whatever the store acknowledged is there when it is opened again.
 //!
 //! The test starts itself again as a child process. The child works on the store and writes a line for each answer it
-//! got; the parent kills it, reads the lines that arrived whole, and compares.
+//! got; the parent kills it, reads the lines that arrived whole, and compares. `killed` does the same to the whole program,
+//! with real tokens. More rounds than the suite has, by hand:
+//!
+//! ```console
+//! $ BEARWARD_ROUNDS=500 cargo test --test it storm
+//! ```
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,6 +23,7 @@ use tokio::task::JoinSet;
 
 use super::embedded::{open, try_open};
 use super::given::*;
+use crate::support::rounds::rounds;
 
 const ROUNDS: usize = 10;
 /// Names the database to the child.
@@ -94,7 +100,7 @@ async fn nothing_acknowledged_is_lost_when_the_gateway_is_killed() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("bearward.db");
     let mut acknowledged = Acknowledged::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ROUNDS) {
         let mut child = start(&path);
         let mut lines = BufReader::new(child.stdout.take().expect("is piped"));
         read_answers(&mut lines, &mut acknowledged, Duration::ZERO);

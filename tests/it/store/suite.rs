@@ -25,6 +25,7 @@ macro_rules! run_the_suite {
             a_subjects_watermark_ends_its_families, a_watermark_is_never_lowered, a_watermark_over_everything_ends_all,
             another_issuers_subject_is_not_ours, a_watermark_over_our_issuer_ends_all,
             one_token_of_ours_is_remembered_as_long_as_its_family_may_live, a_login_right_after_a_watermark_lives,
+            a_login_between_two_watermarks_of_one_second_is_dead,
             what_no_longer_matters_is_swept, sweeping_takes_no_more_than_asked, watermarks_outlive_what_they_void;
         );
     };

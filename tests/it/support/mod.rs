@@ -3,10 +3,12 @@
 
 pub mod client;
 pub mod clock;
+pub mod disk;
 pub mod frames;
 pub mod gateway;
 pub mod jwks;
 pub mod program;
+pub mod rounds;
 pub mod scripted;
 pub mod secrets;
 pub mod session;

@@ -192,3 +192,19 @@ pub(crate) async fn watermarks_outlive_what_they_void(store: &dyn Store) {
     let gone = family.absolute_expiry + LONGEST_LIFE + MILLISECOND;
     assert_eq!(store.sweep(gone, 100).await.expect("the store works"), 2, "the family and alice's watermark");
 }
+
+/// The login in between was moved past the first watermark, and so past the second.
+pub(crate) async fn a_login_between_two_watermarks_of_one_second_is_dead(store: &dyn Store) {
+    for what in [subject("alice", LOGIN), Revoked::Everything { not_after: LOGIN }] {
+        revoke(store, what.clone(), LOGIN).await;
+        let between = issued(store, "alice", LOGIN).await;
+        rotated(store, &between, 1, LOGIN).await;
+        revoke(store, what, LOGIN).await;
+        assert_eq!(refused(store, &between, 2, LOGIN).await, Reason::GrantRevoked);
+        let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+        assert_eq!(log.last().map(|last| &last.what), Some(&Revoked::Family(between.id)), "its access tokens as well");
+        let after = issued(store, "alice", LOGIN).await;
+        rotated(store, &after, 1, LOGIN).await;
+        store.revoke_family(after.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
+    }
+}

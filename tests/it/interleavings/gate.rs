@@ -1,0 +1,143 @@
+//! The real store behind a gate: what is asked of it waits until it is let through, so that whoever holds the gate decides
+//! what comes before what, what shares a transaction, and what a crash destroys.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, mpsc};
+
+use bearward::audit::{Event, Occasion, Recorded};
+use bearward::clock::UnixTime;
+use bearward::family::Family;
+use bearward::family::refresh_token::PresentedToken;
+use bearward::family::revocation::{Revocation, Revoked};
+use bearward::family::rotation::Rotation;
+use bearward::ids::TokenId;
+use bearward::reject::Reason;
+use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::{
+    Answer, DecideKeys, DecideRotation, Enforce, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreError,
+};
+use tokio::sync::oneshot;
+
+use crate::store::given::{ISSUER, LIFETIMES, LOGIN, login, token};
+
+type Call = Box<dyn FnOnce(&SqliteStore) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+pub(super) struct Gate {
+    store: SqliteStore,
+    waiting: Mutex<Vec<Call>>,
+}
+
+impl Gate {
+    pub(super) fn open(path: &Path, enforce: Enforce) -> Gate {
+        let settings = Settings {
+            issuer: ISSUER.into(),
+            longest_life: LIFETIMES.access,
+            longest_family: LIFETIMES.absolute,
+            audit: 0,
+        };
+        Gate { store: SqliteStore::open(path, settings, enforce).expect("opens"), waiting: Mutex::default() }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.lock().expect("unpoisoned").len()
+    }
+
+    /// Lets the first `count` calls through, as one transaction. They are answered when the answer is ready.
+    pub(super) async fn let_through(&self, count: usize) {
+        let calls: Vec<_> = self.waiting.lock().expect("unpoisoned").drain(..count).collect();
+        let plug = (count > 1).then(|| self.plug());
+        let answers: Vec<_> = calls.into_iter().map(|call| call(&self.store)).collect();
+        drop(plug);
+        for answer in answers {
+            answer.await;
+        }
+    }
+
+    /// Keeps the store's thread in a decision until this is dropped; what is asked for meanwhile is one batch.
+    fn plug(&self) -> mpsc::Sender<()> {
+        let (plug, pulled) = mpsc::channel();
+        let (reached, arrived) = mpsc::channel();
+        let (reached, pulled) = (Mutex::new(reached), Mutex::new(pulled));
+        let wait = move |_: Option<&Family>, _, _: &PresentedToken| {
+            let _ = reached.lock().expect("unpoisoned").send(());
+            let _ = pulled.lock().expect("unpoisoned").recv();
+            Rotation::Refused(Reason::GrantUnknown)
+        };
+        drop(self.store.rotate(token(&login("nobody", LOGIN), 1), Box::new(wait), LOGIN.into()));
+        arrived.recv().expect("the store's thread runs");
+        plug
+    }
+
+    fn wait<T: Send + 'static>(&self, call: impl FnOnce(&SqliteStore) -> Answer<T> + Send + 'static) -> Answer<T> {
+        let (caller, answer) = oneshot::channel();
+        let call: Call = Box::new(|store| {
+            let answer = call(store);
+            Box::pin(async move { drop(caller.send(answer.await)) })
+        });
+        self.waiting.lock().expect("unpoisoned").push(call);
+        Box::pin(async { answer.await.unwrap_or_else(|_| Err(StoreError::new("killed"))) })
+    }
+}
+
+impl Store for Gate {
+    fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family> {
+        self.wait(move |store| store.issue(family, most_live, occasion))
+    }
+
+    fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation> {
+        self.wait(move |store| store.rotate(presented, decide, occasion))
+    }
+
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: Occasion) -> Answer<RevokeOutcome> {
+        self.wait(move |store| store.revoke_family(id, by, occasion))
+    }
+
+    fn revoke(&self, what: Revoked, occasion: Occasion) -> Answer<u64> {
+        self.wait(move |store| store.revoke(what, occasion))
+    }
+
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()> {
+        self.wait(move |store| store.confirm(seen))
+    }
+
+    fn record(&self, event: Event, occasion: Occasion) -> Answer<()> {
+        self.wait(move |store| store.record(event, occasion))
+    }
+
+    fn families_of(&self, subject: String) -> Answer<Vec<Family>> {
+        self.store.families_of(subject)
+    }
+
+    fn family(&self, id: TokenId) -> Answer<Option<Family>> {
+        self.store.family(id)
+    }
+
+    fn revocations_since(&self, after: u64, now: UnixTime) -> Answer<Vec<Revocation>> {
+        self.store.revocations_since(after, now)
+    }
+
+    fn sweep(&self, now: UnixTime, limit: usize) -> Answer<usize> {
+        self.store.sweep(now, limit)
+    }
+
+    fn change_signing_keys(&self, decide: DecideKeys, occasion: Occasion) -> Answer<KeysChanged> {
+        self.store.change_signing_keys(decide, occasion)
+    }
+
+    fn undelivered(&self, limit: usize) -> Answer<Vec<Recorded>> {
+        self.store.undelivered(limit)
+    }
+
+    fn delivered(&self, through: u64) -> Answer<()> {
+        self.store.delivered(through)
+    }
+
+    fn outbox(&self) -> Arc<Outbox> {
+        self.store.outbox()
+    }
+
+    fn check(&self) -> Answer<()> {
+        self.store.check()
+    }
+}

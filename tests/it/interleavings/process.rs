@@ -1,0 +1,163 @@
+//! One life of the gateway's process, without its sockets: broker, revocation set and verified-token cache, wired as when it
+//! serves, over a store behind a gate.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::audit::Occasion;
+use bearward::authenticate::{Asker, Authenticator, Caller};
+use bearward::bearer;
+use bearward::broker::keys::OwnKeys;
+use bearward::broker::refresh::RefreshRequest;
+use bearward::broker::{Broker, Settings, TokenPair};
+use bearward::clock::UnixTime;
+use bearward::family::revocation::{Revocation, Revoked};
+use bearward::identity::Identity;
+use bearward::ids::TokenId;
+use bearward::keyring::{Keyring, Keys, Own};
+use bearward::limiter::{Limiter, Rate};
+use bearward::login::Login;
+use bearward::metrics::{Metrics, WorkerMetrics};
+use bearward::reject::Reject;
+use bearward::revocations::Revocations;
+use bearward::store::{RevokedBy, Store};
+use bearward::story::Story;
+use bearward::throttle::{self, Throttle};
+use bearward::token::sign::{SigningKey, verifying_keys};
+use bearward::token::verify::TrustedIssuer;
+use bearward::token::{Algorithm, Audience, Issuer};
+use bearward::verified::VerifiedTokens;
+use futures_util::FutureExt;
+use http::{HeaderMap, header};
+use serde_json::json;
+
+use super::gate::Gate;
+use crate::store::given::{ISSUER, LIFETIMES, roots};
+use crate::support::gateway::AUDIENCE;
+
+const TOKEN_SIZE: usize = 8 << 10;
+
+pub(super) struct Process {
+    pub(super) gate: Arc<Gate>,
+    broker: Broker,
+    authenticator: Authenticator,
+    failures: Limiter,
+    metrics: Arc<WorkerMetrics>,
+}
+
+impl Process {
+    /// As a start does it: the store, and the whole revocation set before anything is served.
+    pub(super) async fn start(path: &Path, key: &str, now: UnixTime) -> Process {
+        let revocations = Arc::new(Revocations::new());
+        let enforcing = revocations.clone();
+        let gate = Arc::new(Gate::open(path, Arc::new(move |each: &Revocation| enforcing.enforce(each, each.at))));
+        for entry in gate.revocations_since(0, now).await.expect("reads") {
+            revocations.enforce(&entry, now);
+        }
+        let keyring = Arc::new(Keyring::new(keys(key)));
+        let broker = Broker {
+            settings: Settings {
+                issuer: ISSUER.into(),
+                audience: vec![AUDIENCE.into()],
+                lifetimes: LIFETIMES,
+                token_size: TOKEN_SIZE,
+                families: 100,
+                store_patience: Duration::from_hours(1),
+                expires_at_milliseconds: false,
+                extra_fields: true,
+            },
+            store: gate.clone(),
+            roots: Arc::new(roots()),
+            keyring: keyring.clone(),
+            own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
+            confirmations: Arc::default(),
+            throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
+        };
+        let nothing = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
+        let authenticator = Authenticator {
+            keyring,
+            revocations,
+            verified: Arc::new(VerifiedTokens::new(1 << 20)),
+            confirmations: broker.confirmations.clone(),
+            identity: nothing,
+            token_size: TOKEN_SIZE,
+        };
+        let failures = Limiter::new(Rate { burst: 1, every: Duration::from_secs(1) });
+        Process { gate, broker, authenticator, failures, metrics: Metrics::new(1).worker(0) }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        let address = [192, 0, 2, 7].into();
+        Asker { address, failures: &self.failures, metrics: &self.metrics, story: Story::UNTOLD }
+    }
+
+    /// What a forwarded request goes through.
+    pub(super) fn admit(&self, access: &str, now: UnixTime) -> Result<Caller, Reject> {
+        let headers = bearing(access);
+        let bearer = bearer::find(&headers, TOKEN_SIZE)?;
+        self.authenticator.authenticate(bearer, self.asker(), now).now_or_never().expect("nothing to wait for")
+    }
+
+    /// `POST /admin/v1/tokens`
+    pub(super) async fn issue(&self, subject: &str, now: UnixTime) -> Result<TokenPair, Reject> {
+        let login = Login { subject: subject.into(), ..Login::default() };
+        self.broker.issue(login, now.into()).await
+    }
+
+    /// `POST /user/refresh`
+    pub(super) async fn refresh(&self, access: &str, refresh: &str, now: UnixTime) -> Result<TokenPair, Reject> {
+        let mut headers = bearing(access);
+        headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
+        let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
+        let bearer = self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, self.asker(), now)?;
+        self.broker.refresh(request, &bearer, now.into()).await
+    }
+
+    /// `DELETE /token/{tokenId}`
+    pub(super) async fn log_out(&self, access: &str, family: TokenId, now: UnixTime) -> Result<(), Reject> {
+        let caller = self.admit(access, now)?;
+        self.broker.revoke(&caller, Some(family), now.into()).await
+    }
+
+    /// By an operator.
+    pub(super) async fn revoke(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
+        self.broker.revoke_by(family, RevokedBy::Admin, now.into()).await
+    }
+
+    /// A watermark at `now`.
+    pub(super) async fn revoke_all(&self, subject: Option<String>, now: UnixTime) -> Result<(), Reject> {
+        let what = match subject {
+            Some(subject) => Revoked::Subject { issuer: ISSUER.into(), subject, not_after: now },
+            None => Revoked::Everything { not_after: now },
+        };
+        self.broker.revoke_named(what, Occasion::from(now)).await
+    }
+
+    /// What housekeeping does twice a second.
+    pub(super) async fn write_confirmations(&self) -> Result<(), Reject> {
+        Ok(self.broker.store.confirm(self.broker.confirmations.drain()).await?)
+    }
+}
+
+fn bearing(access: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::AUTHORIZATION, format!("Bearer {access}").parse().expect("a token is ASCII"));
+    headers
+}
+
+fn keys(pem: &str) -> Keys {
+    let signing = SigningKey::from_pem(pem.as_bytes(), Algorithm::EdDSA).expect("a key");
+    let own = Issuer {
+        issuer: ISSUER.into(),
+        audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        algorithms: vec![Algorithm::EdDSA],
+        types: vec!["at+jwt".into()],
+        leeway: Duration::from_secs(5),
+        max_lifetime: LIFETIMES.access,
+        require_subject: true,
+        own: true,
+    };
+    let keys = Arc::new(verifying_keys([&signing]).expect("a key"));
+    Keys::new(Own::alone(TrustedIssuer { policy: Arc::new(own), keys }, signing))
+}

@@ -1,0 +1,63 @@
+//! One refresh token, presented a thousand times at once.
+
+use std::collections::HashSet;
+
+use bearward::ids::TokenId;
+use futures_util::future::join_all;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::refreshed;
+use crate::support::session::{Session, full};
+use crate::support::{Gateway, Pair, Upstream};
+
+const CONNECTIONS: usize = 100;
+const REFRESHES: usize = 1_000;
+
+/// Sends it, and reads the whole answer.
+async fn refresh(session: &Session, pair: &Pair) -> (u16, Value) {
+    let request = Request::post("/user/refresh").header("content-type", "application/json");
+    let request = request.header("authorization", format!("Bearer {}", pair.access));
+    let body = full(json!({ "refreshToken": pair.refresh }).to_string());
+    let response = session.sender().send(request.body(body).expect("a request")).await.expect("an answer");
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.expect("the whole answer").to_bytes();
+    (status, serde_json::from_slice(&body).expect("JSON"))
+}
+
+/// Over HTTP/1.1 and HTTP/2, to both workers.
+#[tokio::test]
+async fn a_token_that_is_refreshed_a_thousand_times_at_once_rotates_once_and_everybody_gets_the_same_child() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let neighbour = gateway.issue("alice", "").await;
+    let open = async |number: usize| match number % 2 {
+        0 => Session::http1(gateway.address()).await,
+        _ => Session::http2(gateway.address()).await,
+    };
+    let sessions = join_all((0..CONNECTIONS).map(open)).await;
+
+    let answers = join_all((0..REFRESHES).map(|number| refresh(&sessions[number % CONNECTIONS], &pair))).await;
+
+    assert!(answers.iter().all(|(status, _)| *status == 200), "{answers:?}");
+    let children: Vec<_> = answers.iter().map(|(_, answer)| Pair::of(answer)).collect();
+    let distinct = |part: fn(&Pair) -> &String| children.iter().map(part).collect::<HashSet<_>>().len();
+    assert_eq!(distinct(|child| &child.refresh), 1, "one child, byte for byte");
+    assert_eq!(distinct(|child| &child.access), REFRESHES, "each with an access token of its own");
+    assert_eq!(children[0].token_id, pair.token_id, "no second family");
+    let id = TokenId::parse(&pair.token_id).expect("a token id");
+    let family = gateway.running().broker.store.family(id).await.expect("the store works").expect("it is there");
+    assert_eq!((family.generation, family.revoked), (2, None));
+
+    // Two of the key, two logins, one rotation, and everybody else again.
+    let events = gateway.audit(4 + REFRESHES).await;
+    let count = |name: &str| events.iter().filter(|event| event["event"] == name).count();
+    assert_eq!((count("token.refreshed"), count("refresh.replayed")), (1, REFRESHES - 1));
+    assert_eq!(events.len(), 4 + REFRESHES);
+
+    let next = refreshed(&gateway, &children[0]).await;
+    assert_eq!(gateway.status_of(&next.access).await, 200, "and it goes on");
+    assert_ne!(refreshed(&gateway, &neighbour).await.token_id, pair.token_id);
+}
