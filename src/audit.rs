@@ -14,7 +14,7 @@
 //! | `refresh.denied` | any other refresh token that was not good: `reason` as in the access log |
 //! | `token.revoked` | a login was ended: `reason` says whether by its owner, an operator, or the limit of logins |
 //! | `access_token.revoked`, `subject.revoked`, `issuer.revoked`, `everything.revoked` | by an operator, up to `before` |
-//! | `key.made` | the gateway made a signing key |
+//! | `key.created`, `key.activated`, `key.retired`, `key.revoked`, `key.deleted` | the life of a signing key |
 //! | `store.rollback_suspected` | a genuine refresh token was newer than the store: a backup was restored, or the disk lies |
 
 use std::net::IpAddr;

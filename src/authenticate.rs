@@ -120,7 +120,11 @@ impl Authenticator {
             reject.retry_after = Some(wait);
             return Err(reject);
         }
-        let checked = verify(bearer.as_str(), &self.keyring.keys().issuers, now, validity, asker.story);
+        let keys = self.keyring.keys();
+        let checked = match validity {
+            Validity::Live => verify(bearer.as_str(), &keys.issuers, now, validity, asker.story),
+            Validity::ExpiredUpTo(_) => verify(bearer.as_str(), &keys.issuers_at_refresh(), now, validity, asker.story),
+        };
         // Only what cost a signature is worth remembering; and no other verdict is final.
         if checked.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
             asker.failures.take(asker.address, now);

@@ -105,7 +105,8 @@ impl Forwarder {
         let route = permit.route();
         let asked_as_bearer = route.places.take_out(request, route.onward != Onward::Pass)?;
         if let (Onward::Replace(audience), Some(caller)) = (&route.onward, permit.caller()) {
-            let (known, signing) = (caller.known(), &self.keyring.keys().signing);
+            let (known, keys) = (caller.known(), self.keyring.keys());
+            let signing = &keys.own().signing;
             let replaced = known.replacements.authorization(&known.token, audience, &self.replacement, signing, now)?;
             request.headers_mut().insert(header::AUTHORIZATION, replaced);
         }

@@ -18,10 +18,10 @@ use crate::authenticate::Asker;
 use crate::bearer;
 use crate::body::{self, Body, Watch};
 use crate::broker::refresh::RefreshRequest;
-use crate::broker::{BODY_LIMIT, Broker, revoke};
+use crate::broker::{BODY_LIMIT, Broker, metadata, revoke};
 use crate::capture;
 use crate::clock::{Clock, UnixTime};
-use crate::endpoints::{Endpoint, ProtectedResource};
+use crate::endpoints::{Endpoint, Endpoints};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
 use crate::ids::RequestIds;
@@ -41,8 +41,8 @@ pub struct Gateway {
     pub clock: Arc<dyn Clock>,
     pub judge: Judge,
     pub forwarding: Forwarding,
-    /// What RFC 9728 tells clients about the services behind, if it is told.
-    pub resource: Option<ProtectedResource>,
+    /// `[oauth]`
+    pub endpoints: Endpoints,
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
@@ -165,6 +165,7 @@ impl Gateway {
                 Box::pin(self.endpoint(endpoint, request, arrival.asker, record, now)).await.map(Forwarded::own)
             }
             Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
+            Verdict::Metadata => Ok(Forwarded::own(self.published_metadata())),
         }
     }
 
@@ -227,7 +228,7 @@ impl Gateway {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
-        if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.resource) {
+        if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.endpoints.resource) {
             return Ok(respond::published(resource.document.clone()));
         }
         let throttle = &self.broker.throttle;
@@ -247,14 +248,19 @@ impl Gateway {
 
     /// What `WWW-Authenticate` begins with.
     fn challenge(&self) -> &HeaderValue {
-        self.resource.as_ref().map_or(&respond::REALM, |resource| &resource.challenge)
+        self.endpoints.resource.as_ref().map_or(&respond::REALM, |resource| &resource.challenge)
     }
 
-    /// `GET /.well-known/jwks.json`: public, and the one answer of ours that may be cached.
+    /// `GET /.well-known/jwks.json`: public, and cacheable for less than a key is published ahead.
     fn published_keys(&self) -> Response<Body> {
-        let mut response = respond::json(StatusCode::OK, &self.keyring.keys().published);
-        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
-        response
+        let keys = self.keyring.keys();
+        respond::public_json(&keys.own().published, keys.own().max_age)
+    }
+
+    /// `GET /.well-known/oauth-authorization-server`: public.
+    fn published_metadata(&self) -> Response<Body> {
+        let metadata = metadata::of(&self.broker.settings.issuer, &self.endpoints);
+        respond::public_json(&metadata, self.keyring.keys().own().max_age)
     }
 }
 

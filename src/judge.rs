@@ -54,6 +54,8 @@ pub enum Verdict {
     Keys,
     /// One of `[oauth]`
     Endpoint(Endpoint),
+    /// `GET /.well-known/oauth-authorization-server`
+    Metadata,
 }
 
 impl Judge {
@@ -86,6 +88,7 @@ impl Judge {
             Action::Revoke { token_id } => Ok(Verdict::Revoke { parameter: token_id.to_owned() }),
             Action::Keys => Ok(Verdict::Keys),
             Action::Endpoint(endpoint) => Ok(Verdict::Endpoint(endpoint)),
+            Action::Metadata => Ok(Verdict::Metadata),
         }
     }
 

@@ -73,6 +73,8 @@ reasons! {
     UnknownIssuer = "unknown_issuer", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted";
     IssuerNotAllowed = "issuer_not_allowed", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted here";
     UnknownKey = "unknown_key", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
+    /// One of our own, which an operator ended before its time.
+    KeyRevoked = "key_revoked", UNAUTHORIZED, "invalid_token", "the key that signed the token was revoked";
     BadSignature = "bad_signature", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
     BadClaims = "bad_claims", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
     WrongAudience = "wrong_audience", UNAUTHORIZED, "invalid_token", "the token is meant for somebody else";
@@ -104,6 +106,9 @@ reasons! {
 
     // The admin listener.
     AdminTokenWrong = "admin_token_wrong", UNAUTHORIZED, "unauthorized", "the admin token is missing or wrong";
+    KeyNotFound = "key_not_found", NOT_FOUND, "not_found", "no such signing key";
+    KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "the signing key comes from tokens.signing_key_file, and is changed there";
+    KeysTooMany = "keys_too_many", TOO_MANY_REQUESTS, "rate_limited", "too many signing keys are kept already";
 
     // Load, and what stands behind.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";

@@ -3,6 +3,8 @@
 //! A refusal is one JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
 //! "requestId":…}`. A client that lists `application/problem+json` in Accept gets the members of RFC 9457 beside them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
@@ -104,6 +106,14 @@ pub fn published(text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::full(text));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
+    response
+}
+
+/// An answer that is for everybody and may be kept for so long.
+pub fn public_json(value: &impl Serialize, max_age: Duration) -> Response<Body> {
+    let mut response = json(StatusCode::OK, value);
+    let text = format!("public, max-age={}", max_age.as_secs());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_str(&text).unwrap_or(NO_STORE));
     response
 }
 

@@ -87,6 +87,8 @@ pub enum Action<'p> {
     Keys,
     /// One of `[oauth]`
     Endpoint(Endpoint),
+    /// `GET /.well-known/oauth-authorization-server`
+    Metadata,
     Forward(Arc<Route>),
 }
 
@@ -94,6 +96,8 @@ pub enum Action<'p> {
 pub const REFRESH_PATH: &str = "/user/refresh";
 pub const REVOKE_PREFIX: &str = "/token/";
 pub const KEYS_PATH: &str = "/.well-known/jwks.json";
+/// RFC 8414 section 3. The path of an issuer that has one follows it: see [`RouteTable::described_by`].
+pub const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
 
 /// All routes. A look-up costs one hash a path segment, however many routes there are.
 pub struct RouteTable {
@@ -101,13 +105,19 @@ pub struct RouteTable {
     any_host: Paths,
     /// None, or a few.
     endpoints: Vec<(Box<[u8]>, Endpoint)>,
+    metadata_path: Box<str>,
 }
 
 type Paths = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
 
 impl RouteTable {
     pub fn new(routes: &[Route]) -> Self {
-        let mut table = RouteTable { hosts: HashMap::default(), any_host: HashMap::default(), endpoints: Vec::new() };
+        let mut table = RouteTable {
+            hosts: HashMap::default(),
+            any_host: HashMap::default(),
+            endpoints: Vec::new(),
+            metadata_path: METADATA_PATH.into(),
+        };
         for route in routes {
             let paths = match &route.host {
                 Some(host) => table.hosts.entry(host.clone()).or_default(),
@@ -124,6 +134,13 @@ impl RouteTable {
         self
     }
 
+    /// Puts the metadata where those who know this issuer look for it.
+    pub fn described_by(mut self, issuer: &str) -> Self {
+        let path = issuer.parse::<http::Uri>().map(|uri| uri.path().trim_end_matches('/').to_owned());
+        self.metadata_path = format!("{METADATA_PATH}{}", path.unwrap_or_default()).into();
+        self
+    }
+
     /// Do these two hosts, without ports, have the same routes?
     pub fn serves_alike(&self, one: &str, other: &str) -> bool {
         let has_its_own = |host: &str| !self.hosts.is_empty() && self.hosts.contains_key(&host.to_ascii_lowercase());
@@ -132,7 +149,7 @@ impl RouteTable {
 
     /// `host`: as the client sent it, perhaps with a port.
     pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
-        if let Some(own) = own_action(method, path.as_bytes()) {
+        if let Some(own) = own_action(method, path.as_bytes(), &self.metadata_path) {
             return own;
         }
         if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path.as_bytes()) {
@@ -170,16 +187,22 @@ impl RouteTable {
     }
 }
 
-fn own_action<'p>(method: &Method, path: &'p [u8]) -> Option<Result<Action<'p>, Reject>> {
+fn own_action<'p>(method: &Method, path: &'p [u8], metadata_path: &str) -> Option<Result<Action<'p>, Reject>> {
     let only = |allowed: Method, allow, action| {
         if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allow(allow)) }
+    };
+    let read_only = |action| match *method {
+        Method::GET | Method::HEAD => Ok(action),
+        _ => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, HEAD")),
     };
     if path == REFRESH_PATH.as_bytes() {
         return Some(only(Method::POST, "POST", Action::Refresh));
     }
     if path == KEYS_PATH.as_bytes() {
-        let reads = *method == Method::GET || *method == Method::HEAD;
-        return Some(if reads { Ok(Action::Keys) } else { only(Method::GET, "GET, HEAD", Action::Keys) });
+        return Some(read_only(Action::Keys));
+    }
+    if path == metadata_path.as_bytes() {
+        return Some(read_only(Action::Metadata));
     }
     let token_id = path.strip_prefix(REVOKE_PREFIX.as_bytes())?;
     if token_id.is_empty() || token_id.contains(&b'/') {
@@ -255,6 +278,7 @@ mod tests {
             Ok(Action::Revoke { token_id }) => format!("revoke {token_id}"),
             Ok(Action::Keys) => "keys".into(),
             Ok(Action::Endpoint(endpoint)) => format!("{endpoint:?}"),
+            Ok(Action::Metadata) => "metadata".into(),
             Err(reject) => reject.reason.code().into(),
         }
     }
@@ -299,8 +323,24 @@ mod tests {
             (Method::DELETE, "/token/a/b", "* /"),
             (Method::GET, "/.well-known/jwks.json", "keys"),
             (Method::POST, "/.well-known/jwks.json", "method_not_allowed"),
+            (Method::HEAD, "/.well-known/oauth-authorization-server", "metadata"),
+            (Method::POST, "/.well-known/oauth-authorization-server", "method_not_allowed"),
+            (Method::GET, "/.well-known/oauth-authorization-server/other", "* /"),
         ] {
             assert_eq!(found(&table, "", method, path), name, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_metadata_is_where_the_issuer_says() {
+        for (issuer, path) in [
+            ("https://gateway.example", "/.well-known/oauth-authorization-server"),
+            ("https://gateway.example/", "/.well-known/oauth-authorization-server"),
+            ("https://gateway.example:8443/a/b", "/.well-known/oauth-authorization-server/a/b"),
+        ] {
+            let table = RouteTable::new(&[route("/", None, &[])]).described_by(issuer);
+            assert_eq!(found(&table, "", Method::GET, path), "metadata", "{issuer}");
+            assert_eq!(found(&table, "", Method::GET, &format!("{path}/c")), "* /", "{issuer}");
         }
     }
 }

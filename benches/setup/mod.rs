@@ -18,7 +18,7 @@ use bearward::family::revocation::{Revocation, Revoked};
 use bearward::headers::Hygiene;
 use bearward::identity::Identity;
 use bearward::ids::{TokenId, to_base62};
-use bearward::keyring::{Keyring, Keys};
+use bearward::keyring::{Keyring, Keys, Own};
 use bearward::limiter::{Limiter, Rate};
 use bearward::metrics::{Metrics, WorkerMetrics};
 use bearward::reject::Reject;
@@ -159,7 +159,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     };
     let hygiene = Arc::new(Hygiene::new(&identity));
     let authenticator = Authenticator {
-        keyring: Arc::new(Keyring::new(Keys::new(mint.trusted(), signing, &[]))),
+        keyring: Arc::new(Keyring::new(Keys::new(Own::alone(mint.trusted(), signing)))),
         revocations: Arc::new(Revocations::new()),
         verified: Arc::new(VerifiedTokens::new(64 << 20)),
         confirmations: Arc::default(),

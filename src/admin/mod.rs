@@ -1,8 +1,9 @@
-//! The operators' listener: health, readiness, metrics, and the tokens API.
+//! The operators' listener: health, readiness, metrics, and the API of tokens and keys.
 //!
 //! `/healthz`, `/readyz` and `/metrics` are open, as probes and scrapers have no token; they name no subject. `/admin/v1` asks
 //! for the admin token. The listener has its own thread: it answers while the workers are busy.
 
+mod keys;
 mod revocations;
 mod tokens;
 
@@ -140,7 +141,10 @@ impl Admin {
             (_, "/healthz" | "/readyz" | "/metrics") => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
             _ => {
                 self.check_token(request.headers())?;
-                tokens::answer(self, request, occasion).await
+                match keys::is_here(request.uri().path()) {
+                    true => keys::answer(self, request, occasion).await,
+                    false => tokens::answer(self, request, occasion).await,
+                }
             }
         }
     }

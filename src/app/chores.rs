@@ -15,6 +15,8 @@ use crate::store::sweep::sweep;
 
 /// Confirmations reach the store this late at most.
 const CONFIRM: Duration = Duration::from_millis(500);
+/// A key begins to sign, and stops to verify, this late at most.
+const KEYS: Duration = Duration::from_secs(1);
 const TIDY: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -31,13 +33,16 @@ pub(super) async fn run(
         Err(error) => tracing::error!(%error, "the admin listener cannot be used"),
     }
     let mut confirm = every(CONFIRM);
+    let mut keys = every(KEYS);
+    let mut keys_fault = String::new();
     let mut tidy = every(TIDY);
     // A task of its own: a sweep of many rows takes long, and nothing else here may wait for it.
-    let sweeping = tokio::spawn(keep_swept(foundation.clone(), clock));
+    let sweeping = tokio::spawn(keep_swept(foundation.clone(), clock.clone()));
     loop {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
             _ = confirm.tick() => flush_confirmations(&foundation).await,
+            _ = keys.tick() => look_after_keys(&foundation, &*clock, &mut keys_fault).await,
             _ = tidy.tick() => foundation.revocations.tidy(),
         }
     }
@@ -61,6 +66,15 @@ async fn flush_confirmations(foundation: &Foundation) {
         // Losing them makes rotation more lenient, nothing else.
         tracing::warn!(%error, "confirmations were not written");
     }
+}
+
+/// A fault that lasts is said once. What verifies and what signs stays as it is until it passes.
+async fn look_after_keys(foundation: &Foundation, clock: &dyn Clock, last_fault: &mut String) {
+    let fault = foundation.broker.own_keys.tick(clock.now()).await.err().unwrap_or_default();
+    if !fault.is_empty() && fault != *last_fault {
+        tracing::error!(fault, "the signing keys could not be looked after");
+    }
+    *last_fault = fault;
 }
 
 async fn keep_swept(foundation: Arc<Foundation>, clock: Arc<dyn Clock>) {

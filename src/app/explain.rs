@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::Request;
 
 use super::keys::KeyWatch;
-use super::prepare::{own_keys_as_they_are, own_policy};
+use super::own_keys::{self, own_policy};
 use crate::access_log::Record;
 use crate::authenticate::{Asker, Authenticator};
 use crate::clock::Clock;
@@ -65,11 +65,11 @@ pub fn policies(config: &Config) -> Vec<Issuer> {
 impl Explainer {
     /// Fetches the keys of issuers that are fetched. To be called, and used, on a runtime.
     pub async fn prepare(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
-        let keyring = Arc::new(Keyring::new(own_keys_as_they_are(config)?));
+        let keyring = Arc::new(Keyring::new(own_keys::as_they_are(config, clock.now())?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
         let judge = Judge {
-            routes: RouteTable::new(&config.routes).with_endpoints(&config.oauth),
+            routes: RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer),
             authenticator: Authenticator {
                 keyring,
                 revocations: Arc::new(Revocations::new()),
@@ -105,6 +105,7 @@ impl Explainer {
             Ok(Verdict::Refresh) => Outcome::Own("the token pair is refreshed here"),
             Ok(Verdict::Revoke { .. }) => Outcome::Own("a login is ended here"),
             Ok(Verdict::Endpoint(endpoint)) => Outcome::Own(endpoint.purpose()),
+            Ok(Verdict::Metadata) => Outcome::Own("what the gateway offers as an issuer is here, for everybody"),
             Ok(Verdict::Keys) => Outcome::Own("the gateway's public keys are here, for everybody"),
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }

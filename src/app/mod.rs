@@ -7,6 +7,7 @@ mod audit;
 mod chores;
 pub mod explain;
 mod keys;
+mod own_keys;
 mod prepare;
 mod reload;
 mod secrets;
@@ -32,6 +33,8 @@ use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 use crate::tls::ServerSide;
+
+pub use secrets::add_root;
 
 use audit::AuditThread;
 use prepare::Foundation;

@@ -42,6 +42,28 @@ fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, String> {
     Ok(Roots::new(first, roots.collect()))
 }
 
+/// Adds a root secret, the newest from then on, and answers its number. A running gateway goes on with those it has read. The
+/// file is replaced whole: a crash leaves the old one or the new one, since one that is torn would log everybody out.
+pub fn add_root(source: &SecretSource) -> Result<u8, String> {
+    let SecretSource::File(path) = source else {
+        return Err(format!("{source} is nothing that can be written: add a line with another number to its value"));
+    };
+    let fault = |error: io::Error| format!("{source}: {error}");
+    let text = fs::read_to_string(path).map_err(fault)?;
+    let roots = parse_roots(source, &text)?;
+    let number = (1..=u8::MAX).rev().find(|number| roots.find(*number).is_some()).unwrap_or_default();
+    let number = number.checked_add(1).or_else(|| (1..=u8::MAX).find(|number| roots.find(*number).is_none()));
+    let number =
+        number.ok_or_else(|| format!("{source} has every number there is: remove a line that is of no use"))?;
+    let text = format!("{}\n{number} {}\n", text.trim_end(), new_secret_text());
+    let mut beside = path.clone().into_os_string();
+    beside.push(".new");
+    let beside = Path::new(&beside);
+    secret::write_private(beside, text.as_bytes()).map_err(fault)?;
+    fs::rename(beside, path).map_err(fault)?;
+    Ok(number)
+}
+
 fn parse_root(line: &str) -> Option<(u8, Secret)> {
     let (number, secret) = line.trim().split_once(' ')?;
     let bytes: [u8; 32] = from_base62(secret.trim()).filter(|_| secret.trim().len() == 43)?;
@@ -105,7 +127,7 @@ mod tests {
         };
         let two = ONE.replacen('1', "2", 1);
         let roots = read(&format!("\n{ONE}\r\n  {two}  \n\n")).expect("they are good");
-        assert_eq!((roots.newest(), roots.secrets().count()), (2, 2), "the last line is the newest");
+        assert_eq!((roots.newest(), roots.find(1).is_some()), (2, true), "the last line is the newest");
         for (text, says) in [
             (String::new(), "holds no root secret"),
             (format!("{ONE}\n{ONE}"), "line 2: the number 1 stands twice"),
@@ -118,6 +140,30 @@ mod tests {
             let fault = read(&text).err().expect("it is refused");
             assert!(fault.contains(says) && fault.contains("secret"), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_root_secret_more_is_the_newest_and_the_older_stay() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let file = folder.path().join("secret");
+        let source = SecretSource::File(file.clone());
+        assert!(add_root(&source).is_err(), "there is none that it could follow");
+        for (text, number, count) in [
+            (ONE.to_owned(), 2, 2),
+            (format!("{}\n{}\n\n", ONE.replacen('1', "7", 1), ONE.replacen('1', "3", 1)), 8, 3),
+            (format!("{}\n", ONE.replacen('1', "255", 1)), 1, 2),
+        ] {
+            fs::write(&file, &text).expect("written");
+            assert_eq!(add_root(&source), Ok(number));
+            let roots = roots_as_they_are(&source).expect("good");
+            assert_eq!(roots.newest(), number);
+            let lines = fs::read_to_string(&file).expect("there");
+            assert!(lines.starts_with(text.trim_end()) && lines.lines().count() == count, "{lines}");
+            assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+        }
+        fs::write(&file, "x").expect("written");
+        assert!(add_root(&source).is_err_and(|fault| fault.contains("line 1")));
+        assert!(add_root(&SecretSource::Environment("SECRET".into())).is_err_and(|fault| fault.contains("SECRET")));
     }
 
     #[test]

@@ -71,8 +71,8 @@ impl Broker {
             .ok_or_else(|| Reject::new(Reason::Internal, format!("root secret {} is gone", family.root)))?;
         let (issued, expires) = self.access_window(family, now);
         let claims = self.access_claims(family, issued, expires);
-        let signing = &self.keyring.keys().signing;
-        let access_token = signing.sign(&claims).map_err(|fault| Reject::new(Reason::Internal, fault))?;
+        let access_token =
+            self.keyring.keys().own().signing.sign(&claims).map_err(|fault| Reject::new(Reason::Internal, fault))?;
         let extra = self.settings.extra_fields;
         let lifetime = expires.saturating_sub(now.as_secs());
         Ok(TokenPair {

@@ -1,9 +1,11 @@
 //! The token broker: issues families, refreshes and revokes them.
 //!
 //! The two calls of the interface document are in [`refresh`] and [`revoke`]; [`issue`] makes new families for the admin
-//! API. What they share is here: the store, the secrets, and how long things live.
+//! API, [`keys`] looks after the keys that sign, [`metadata`] says what is offered. What they share is here: the store, the secrets, and how long things live.
 
 pub mod issue;
+pub mod keys;
+pub mod metadata;
 pub mod refresh;
 pub mod revoke;
 
@@ -20,6 +22,7 @@ use crate::keyring::Keyring;
 use crate::reject::{Reason, Reject};
 use crate::store::{Answer, Store, StoreError};
 use crate::throttle::Throttle;
+use keys::OwnKeys;
 
 /// Bodies of the calls that the gateway answers itself are at most so long.
 pub const BODY_LIMIT: u64 = 8 * 1024;
@@ -48,6 +51,7 @@ pub struct Broker {
     pub store: Arc<dyn Store>,
     pub roots: Arc<Roots>,
     pub keyring: Arc<Keyring>,
+    pub own_keys: Arc<OwnKeys>,
     pub confirmations: Arc<Confirmations>,
     pub throttle: Arc<Throttle>,
 }

@@ -8,6 +8,7 @@ mod client;
 mod demo;
 mod echo;
 mod explain;
+mod keys;
 mod serve;
 mod token;
 mod told;
@@ -54,6 +55,9 @@ enum Command {
     /// Issue, list and revoke tokens of a running gateway.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// List, rotate and revoke the keys that sign the tokens of a running gateway.
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
 }
 
 #[derive(clap::Args)]
@@ -91,6 +95,7 @@ pub fn run() -> ExitCode {
         Command::Verify(arguments) => verify::run(arguments),
         Command::Demo => demo::demo(),
         Command::Token(command) => token::run(command),
+        Command::Keys(command) => keys::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -66,8 +66,12 @@ pub struct TokenSettings {
     pub issuer: String,
     pub audience: Vec<String>,
     pub algorithm: Algorithm,
-    /// PKCS#8 PEM; `None`: made on first start and kept in the store.
+    /// PKCS#8 PEM, which is not rotated; `None`: keys are made, rotated and kept in the store.
     pub signing_key_file: Option<PathBuf>,
+    /// A key of the store signs so long.
+    pub key_lifetime: Duration,
+    /// It is published so long before.
+    pub key_ahead: Duration,
     pub lifetimes: Lifetimes,
     pub leeway: Duration,
     /// `expiresAt` in milliseconds instead of seconds.

@@ -95,12 +95,8 @@ impl Roots {
         self.0.last().map(|(_, secret)| secret)
     }
 
-    /// Every root secret, newest first.
-    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.0.iter().rev().map(|(_, secret)| secret)
-    }
-
-    fn find(&self, number: u8) -> Option<&Secret> {
+    /// The one with this number, if it is kept.
+    pub fn find(&self, number: u8) -> Option<&Secret> {
         self.0.iter().find(|(known, _)| *known == number).map(|(_, secret)| secret)
     }
 }

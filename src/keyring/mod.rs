@@ -5,9 +5,11 @@
 //! tokens that are known. A swap that only adds keys leaves known tokens known: that is how rotations begin.
 //!
 //! Keys of others come from a [`Source`] each: a file, or the issuer itself ([`remote`]), kept up to date by a task
-//! ([`watch`]) that refreshes them ahead of expiry ([`schedule`]) and for a token whose `kid` is unknown ([`refetch`]).
+//! ([`watch`]) that refreshes them ahead of expiry ([`schedule`]) and for a token whose `kid` is unknown ([`refetch`]). Our
+//! own ([`Own`]) come from the store, where the broker rotates them, or from a file.
 
 mod fetch;
+mod own;
 mod refetch;
 mod remote;
 mod schedule;
@@ -20,12 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use serde_json::{Value, json};
 
 use crate::clock::UnixTime;
-use crate::token::sign::SigningKey;
 use crate::token::verify::TrustedIssuer;
 
+pub use own::Own;
 pub use refetch::Asked;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Start};
 pub use source::{Counts, Source};
@@ -36,19 +37,30 @@ pub use watch::watch;
 pub struct Keys {
     /// The gateway itself, which is the first, and the others.
     pub issuers: Vec<TrustedIssuer>,
-    pub signing: Arc<SigningKey>,
-    /// The body of `/.well-known/jwks.json`.
-    pub published: Value,
+    /// What only the gateway has, besides its place among the issuers.
+    own: Own,
     /// Where the keys of the others come from.
     sources: Vec<Arc<Source>>,
 }
 
 impl Keys {
-    /// Our own alone. `retired` sign no more but verify still, so they stay published.
-    pub fn new(own: TrustedIssuer, signing: SigningKey, retired: &[SigningKey]) -> Self {
-        let public: Vec<Value> = [&signing].into_iter().chain(retired).map(SigningKey::public_jwk).collect();
-        let published = json!({ "keys": public });
-        Keys { issuers: vec![own], signing: Arc::new(signing), published, sources: Vec::new() }
+    /// Our own alone.
+    pub fn new(own: Own) -> Self {
+        Keys { issuers: vec![own.trusted.clone()], own, sources: Vec::new() }
+    }
+
+    /// The key that signs, the keys that are published, and for how long others may keep those.
+    pub fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// Who may have signed the Bearer of a refresh.
+    pub fn issuers_at_refresh(&self) -> Vec<TrustedIssuer> {
+        let mut issuers = self.issuers.clone();
+        if let Some(own) = issuers.first_mut() {
+            own.keys = self.own.at_refresh.clone();
+        }
+        issuers
     }
 
     pub fn sources(&self) -> &[Arc<Source>] {
@@ -57,13 +69,16 @@ impl Keys {
 
     /// The same, with these sources and the keys that they have now.
     fn with_sources(&self, sources: Vec<Arc<Source>>) -> Keys {
-        let own = self.issuers.iter().take(self.issuers.len() - self.sources.len()).cloned();
-        Keys {
-            issuers: own.chain(sources.iter().map(|source| source.trusted())).collect(),
-            signing: self.signing.clone(),
-            published: self.published.clone(),
-            sources,
-        }
+        let own = [self.own.trusted.clone()];
+        let issuers = own.into_iter().chain(sources.iter().map(|source| source.trusted())).collect();
+        Keys { issuers, own: self.own.clone(), sources }
+    }
+
+    /// The same, with other keys of our own.
+    fn with_own(&self, own: Own) -> Keys {
+        let others = self.issuers.iter().skip(1).cloned();
+        let issuers = [own.trusted.clone()].into_iter().chain(others).collect();
+        Keys { issuers, own, sources: self.sources.clone() }
     }
 
     /// Is every key of `earlier` still here, on the same terms?
@@ -111,6 +126,11 @@ impl Keyring {
     /// Other issuers than before, or the same ones from other sources.
     pub fn replace_sources(&self, sources: Vec<Arc<Source>>) {
         self.swap(|keys| keys.with_sources(sources));
+    }
+
+    /// Other keys of the gateway itself.
+    pub fn replace_own(&self, own: Own) {
+        self.swap(|keys| keys.with_own(own));
     }
 
     /// Puts in force what the sources have now.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::*;
 use crate::token::keys::KeySet;
-use crate::token::sign::{generate_pem, verifying_keys};
+use crate::token::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::token::{Algorithm, Audience, Issuer};
 
 const T0: UnixTime = UnixTime::from_secs(1_700_000_000);
@@ -55,7 +57,7 @@ fn keyring() -> Keyring {
     let signing = signing_key();
     let keys = Arc::new(verifying_keys([&signing]).expect("good"));
     let own = TrustedIssuer { policy: Arc::new(policy("https://own.example")), keys };
-    Keyring::new(Keys::new(own, signing, &[]))
+    Keyring::new(Keys::new(Own::alone(own, signing)))
 }
 
 fn keys_in_force(keyring: &Keyring) -> usize {

@@ -1,11 +1,14 @@
 //! From what a store has done to the event that tells of it: pure, and the same for every store.
 
 use crate::audit::Event;
+use crate::clock::UnixTime;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::revocation::Revoked;
 use crate::family::rotation::Rotation;
 use crate::family::{Family, RevokeReason};
 use crate::reject::Reason;
+use crate::signing::StoredKey;
+use crate::store::KeysChanged;
 
 pub(super) fn issued(family: &Family) -> Event {
     Event { generation: Some(family.generation), ..Event::of("token.issued", family) }
@@ -34,6 +37,27 @@ pub(super) fn rotation(rotation: &Rotation, family: Option<&Family>, presented: 
         Rotation::Refused(Reason::GrantAhead) => of_presented("store.rollback_suspected"),
         Rotation::Refused(reason) => Event { reason: Some(reason.code()), ..of_presented("refresh.denied") },
     }
+}
+
+/// One for each thing that happened to a key.
+pub(super) fn keys_changed(changed: &KeysChanged) -> Vec<Event> {
+    let event = |name, key: &StoredKey| Event { kid: Some(key.kid.clone()), ..Event::new(name) };
+    let mut events = Vec::new();
+    for key in &changed.after {
+        let before = changed.before.iter().find(|before| before.kid == key.kid);
+        let happened =
+            |time: fn(&StoredKey) -> Option<UnixTime>| time(key).is_some() && before.and_then(time).is_none();
+        let names = [
+            ("key.created", before.is_none()),
+            ("key.activated", happened(|key| key.activated_at)),
+            ("key.retired", happened(|key| key.retired_at)),
+            ("key.revoked", happened(|key| key.revoked_at)),
+        ];
+        events.extend(names.into_iter().filter(|(_, happened)| *happened).map(|(name, _)| event(name, key)));
+    }
+    let gone = changed.before.iter().filter(|key| !changed.after.iter().any(|kept| kept.kid == key.kid));
+    events.extend(gone.map(|key| event("key.deleted", key)));
+    events
 }
 
 /// Of anything but a family, which is told of by [`ended`].

@@ -27,6 +27,7 @@ use crate::family::revocation::{Revocation, Revoked};
 use crate::family::rotation::Rotation;
 use crate::family::{Family, RevokeReason};
 use crate::ids::TokenId;
+use crate::signing::StoredKey;
 
 /// What a store call gives back, some time later. The call is under way as soon as the method returns: whoever drops the
 /// answer does not hear what became of it, but does not stop it either.
@@ -77,14 +78,15 @@ pub enum RevokeOutcome {
     NotFound,
 }
 
-/// A signing key as it lies in the store: its private part sealed under the root secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoredKey {
-    /// RFC 7638 thumbprint.
-    pub kid: String,
-    pub algorithm: String,
-    pub sealed: Vec<u8>,
-    pub created_at: UnixTime,
+/// The decision that [`Store::change_signing_keys`] makes inside its transaction: from all keys as they are to all keys as
+/// they shall be. As [`DecideRotation`], it may be asked again.
+pub type DecideKeys = Box<dyn Fn(Vec<StoredKey>) -> Vec<StoredKey> + Send>;
+
+/// The signing keys before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeysChanged {
+    pub before: Vec<StoredKey>,
+    pub after: Vec<StoredKey>,
 }
 
 /// What the store tells about its events without being asked in a transaction.
@@ -135,11 +137,8 @@ pub trait Store: Send + Sync {
     /// Deletes families and revocations that no longer matter, at most `limit` of each. Answers how many went.
     fn sweep(&self, now: UnixTime, limit: usize) -> Answer<usize>;
 
-    /// The signing keys, newest first.
-    fn signing_keys(&self) -> Answer<Vec<StoredKey>>;
-
-    /// Writes a signing key unless there is one of its algorithm already; answers the keys as they are then.
-    fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>>;
+    /// Lets `decide` decide about the signing keys, the newest first, and writes what it decided.
+    fn change_signing_keys(&self, decide: DecideKeys, occasion: Occasion) -> Answer<KeysChanged>;
 
     /// Records what the store itself had no part in.
     fn record(&self, event: Event, occasion: Occasion) -> Answer<()>;

@@ -101,8 +101,14 @@ fn find_key<'k>(keys: &'k KeySet, kid: Option<&str>, algorithm: Algorithm) -> Re
     if keys.is_empty() {
         return Err(Reject::new(Reason::KeysUnavailable, "this issuer's keys are not there yet, or too old"));
     }
-    keys.find(kid, algorithm).ok_or_else(|| {
-        Reject::new(Reason::UnknownKey, format!("no {} key {} of this issuer", algorithm_name(algorithm), show(kid)))
+    keys.find(kid, algorithm).ok_or_else(|| match kid {
+        Some(kid) if keys.is_revoked(kid) => {
+            Reject::new(Reason::KeyRevoked, format!("the key {} was revoked", show(Some(kid))))
+        }
+        _ => {
+            let name = algorithm_name(algorithm);
+            Reject::new(Reason::UnknownKey, format!("no {name} key {} of this issuer", show(kid)))
+        }
     })
 }
 

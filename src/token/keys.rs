@@ -60,6 +60,8 @@ impl Key {
 #[derive(Debug, Default)]
 pub struct KeySet {
     keys: Vec<Key>,
+    /// The names of keys that were ended before their time.
+    revoked: Vec<String>,
 }
 
 impl KeySet {
@@ -71,6 +73,15 @@ impl KeySet {
             Some(kid) => fitting.find(|key| key.kid.as_deref().is_none_or(|known| known == kid)),
             None => fitting.next().filter(|_| fitting.next().is_none()),
         }
+    }
+
+    /// Tokens of these keys, none of which is among them, are refused by that name.
+    pub fn refusing(self, revoked: Vec<String>) -> Self {
+        KeySet { revoked, ..self }
+    }
+
+    pub fn is_revoked(&self, kid: &str) -> bool {
+        self.revoked.iter().any(|revoked| revoked == kid)
     }
 
     pub fn keys(&self) -> &[Key] {
@@ -130,14 +141,14 @@ impl KeySet {
     pub fn from_pem(text: &[u8], allowed: &[Algorithm]) -> Result<Self, String> {
         let material = pem::read(text)?;
         let algorithm = one_algorithm(material.algorithms(), allowed)?;
-        Ok(KeySet { keys: vec![material.admit(None, algorithm)?] })
+        Ok(KeySet { keys: vec![material.admit(None, algorithm)?], ..KeySet::default() })
     }
 
     /// From a shared secret. Anybody who can check such a token can also forge it.
     pub fn from_secret(secret: &[u8], allowed: &[Algorithm]) -> Result<Self, String> {
         let material = Material::Secret(Secret::new(secret.to_vec()));
         let algorithm = one_algorithm(material.algorithms(), allowed)?;
-        Ok(KeySet { keys: vec![material.admit(None, algorithm)?] })
+        Ok(KeySet { keys: vec![material.admit(None, algorithm)?], ..KeySet::default() })
     }
 }
 
@@ -228,7 +239,7 @@ impl Gathering {
 
     fn finish(self, allowed: &[Algorithm]) -> Result<KeySet, String> {
         if !self.keys.is_empty() {
-            return Ok(KeySet { keys: self.keys });
+            return Ok(KeySet { keys: self.keys, ..KeySet::default() });
         }
         let none = format!("there is no key that can be used with {}", names(allowed));
         match self.left_out.is_empty() {

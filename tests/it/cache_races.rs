@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bearward::authenticate::Authenticator;
 use bearward::bearer;
-use bearward::keyring::Keys;
+use bearward::keyring::{Keys, Own};
 use bearward::reject::Reason;
 use bearward::token::Algorithm;
 use bearward::token::sign::{SigningKey, generate_pem};
@@ -84,7 +84,7 @@ fn no_request_is_let_through_after_its_key_was_removed() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
-    let swap = |trusted: TrustedIssuer| authenticator.keyring.swap(|_| Keys::new(trusted, signing(), &[]));
+    let swap = |trusted: TrustedIssuer| authenticator.keyring.swap(|_| Keys::new(Own::alone(trusted, signing())));
     let other = Mint::new(Algorithm::HS256);
     let nothing = TrustedIssuer { keys: Arc::default(), ..mint.trusted() };
     assert_eq!(other.trusted().policy, nothing.policy, "only the keys differ");

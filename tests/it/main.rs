@@ -32,6 +32,7 @@ mod oauth;
 mod observe;
 mod openssl;
 mod oracle;
+mod own_keys;
 mod paths;
 mod refresh;
 mod reload;

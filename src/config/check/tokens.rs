@@ -36,11 +36,14 @@ pub(super) fn read(table: &mut Table<'_>, families: usize) -> TokenSettings {
     if let Some(path) = &signing_key_file {
         table.accept("signing_key_file", pem::signing_key(path, algorithm));
     }
+    let (key_lifetime, key_ahead) = rotation(table);
     TokenSettings {
         audience: audience.unwrap_or_else(|| vec![issuer.clone()]),
         issuer,
         algorithm,
         signing_key_file,
+        key_lifetime,
+        key_ahead,
         lifetimes: lifetimes(table),
         leeway: table.duration("leeway", Duration::from_secs(5), Duration::ZERO..=issuer::MOST_LEEWAY),
         expires_at_milliseconds: table.choice("expires_at", false, &[("seconds", false), ("milliseconds", true)]),
@@ -64,6 +67,20 @@ fn issuer_url(text: &str) -> Result<String, Fault> {
         return Err(fault().help("leave out what follows `?` or `#`"));
     }
     Ok(text.to_owned())
+}
+
+/// `key_lifetime` and `key_ahead`. Below a minute ahead, what others may cache of `jwks.json` would expire all the time.
+fn rotation(table: &mut Table<'_>) -> (Duration, Duration) {
+    let lifetime = table.duration("key_lifetime", 90 * DAY, Duration::from_hours(1)..=TEN_YEARS);
+    let ahead = table.duration("key_ahead", DAY, MINUTE..=TEN_YEARS);
+    if ahead > lifetime {
+        let [ahead, lifetime] = [ahead, lifetime].map(spell_duration);
+        let message = format!("key_ahead ({ahead}) is longer than key_lifetime ({lifetime})");
+        let at = if table.has("key_ahead") { "key_ahead" } else { "key_lifetime" };
+        let fault = Fault::new(message, "expected a key to be published while the one before it signs");
+        table.wrong(at, fault.help("make key_ahead shorter than key_lifetime"));
+    }
+    (lifetime, ahead)
 }
 
 fn lifetimes(table: &mut Table<'_>) -> Lifetimes {

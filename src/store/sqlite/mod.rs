@@ -6,7 +6,7 @@
 //! of the file alone lacks what is in the `-wal`. The disk has to be a local one.
 //!
 //! `writer` has the one thread that touches the database, and group commit. `file` opens, `schema` knows whose file it
-//! is, `rows` maps; `families`, `revocations`, `audit` and `upkeep` are the operations, on a `batch`.
+//! is, `rows` maps; `families`, `revocations`, `signing_keys`, `audit` and `upkeep` are the operations, on a `batch`.
 
 mod audit;
 mod batch;
@@ -16,6 +16,7 @@ mod file;
 mod revocations;
 mod rows;
 mod schema;
+mod signing_keys;
 mod upkeep;
 mod writer;
 
@@ -35,7 +36,10 @@ use crate::family::refresh_token::PresentedToken;
 use crate::family::revocation::{Revocation, Revoked};
 use crate::family::rotation::Rotation;
 use crate::ids::TokenId;
-use crate::store::{Answer, DecideRotation, Enforce, Outbox, RevokeOutcome, RevokedBy, Store, StoreError, StoredKey};
+use crate::signing::StoredKey;
+use crate::store::{
+    Answer, DecideKeys, DecideRotation, Enforce, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreError,
+};
 use batch::Terms;
 use writer::Writer;
 
@@ -89,7 +93,7 @@ impl SqliteStore {
 /// Changes nothing.
 pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, StoreError> {
     match file::open_to_read(path.as_ref())? {
-        Some(connection) => connection.prepare(upkeep::SIGNING_KEYS)?.query_and_then([], rows::signing_key)?.collect(),
+        Some(connection) => connection.prepare(signing_keys::ALL)?.query_and_then([], signing_keys::read)?.collect(),
         None => Ok(Vec::new()),
     }
 }
@@ -139,12 +143,8 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| upkeep::sweep(batch, now, limit))
     }
 
-    fn signing_keys(&self) -> Answer<Vec<StoredKey>> {
-        self.writer.submit(|batch| upkeep::signing_keys(batch))
-    }
-
-    fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>> {
-        self.writer.submit(move |batch| upkeep::add_first_signing_key(batch, &key))
+    fn change_signing_keys(&self, decide: DecideKeys, occasion: Occasion) -> Answer<KeysChanged> {
+        self.writer.submit(move |batch| signing_keys::change(batch, &decide, &occasion))
     }
 
     fn record(&self, event: Event, occasion: Occasion) -> Answer<()> {

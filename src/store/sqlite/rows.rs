@@ -10,7 +10,7 @@ use crate::clock::UnixTime;
 use crate::family::revocation::{Revocation, Revoked};
 use crate::family::{Family, RevokeReason, RevokedAt};
 use crate::ids::TokenId;
-use crate::store::{StoreError, StoredKey};
+use crate::store::StoreError;
 
 /// Milliseconds. SQLite's integers end at 2^63 - 1, in the year 292 million: that one, and whatever is later, is kept as
 /// the largest integer and read back as [`UnixTime::MAX`], so that "never" stays "never".
@@ -216,13 +216,4 @@ pub(super) fn insert_revocation(connection: &Connection, revocation: &Revocation
     let sequence = counter(revocation.sequence)?;
     insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, revocation.until])?;
     Ok(())
-}
-
-pub(super) fn signing_key(row: &Row<'_>) -> Result<StoredKey, StoreError> {
-    Ok(StoredKey {
-        kid: row.get("kid")?,
-        algorithm: row.get("algorithm")?,
-        sealed: row.get("sealed")?,
-        created_at: row.get("created_at")?,
-    })
 }

@@ -52,11 +52,17 @@ create table subjects (
 
 create index subjects_by_need on subjects (needed_until);
 
+-- A key is pending, active, retired or revoked: the last of these times that is there says which.
 create table signing_keys (
-    kid        text    not null primary key,
-    algorithm  text    not null,
-    sealed     blob    not null, -- the private key, encrypted under the root secret
-    created_at integer not null
+    kid          text    not null primary key,
+    algorithm    text    not null,
+    root         integer not null, -- the number of the root secret that seals it
+    sealed       blob    not null, -- the private key, encrypted; empty once it was revoked for good
+    created_at   integer not null,
+    activated_at integer,
+    retired_at   integer,
+    revoked_at   integer,
+    token_life   integer not null  -- milliseconds; the most that an access token was given while it signed
 ) strict;
 
 create table meta (

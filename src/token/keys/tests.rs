@@ -303,5 +303,5 @@ fn sets_are_compared_by_what_their_keys_are() {
 #[test]
 fn no_key_shows_its_material() {
     let shown = format!("{:?}", KeySet::from_secret(&[0x41; 32], &[HS256]).expect("good"));
-    assert_eq!(shown, "KeySet { keys: [Key(None, HS256)] }");
+    assert_eq!(shown, "KeySet { keys: [Key(None, HS256)], revoked: [] }");
 }

@@ -45,10 +45,12 @@ async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
     // What is no refresh token reaches no store, and what names nobody's login neither.
     gateway.refresh(&bob.access, "x").await.refused(400, "invalid_grant");
 
-    let events = gateway.audit(11).await;
+    let events = gateway.audit(12).await;
     let sequence: Vec<_> = events.iter().map(|event| event["seq"].as_u64().expect("a number")).collect();
-    assert_eq!(sequence, (1..=11).collect::<Vec<_>>());
-    assert_eq!((&events[0]["event"], events[0]["kid"].is_string()), (&json!("key.made"), true));
+    assert_eq!(sequence, (1..=12).collect::<Vec<_>>());
+    // The first start makes a key.
+    assert_eq!((&events[0]["event"], events[0]["kid"].is_string()), (&json!("key.created"), true));
+    assert_eq!((&events[1]["event"], &events[1]["kid"]), (&json!("key.activated"), &events[0]["kid"]));
     let of_alice = |event: &str, generation: u64| {
         json!({
             "event": event, "token_id": first.token_id, "subject": "alice", "generation": generation,
@@ -73,12 +75,12 @@ async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
         of_alice("refresh.reuse_detected", 2),
         denied,
     ];
-    assert_eq!(events[1..].iter().cloned().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(events[2..].iter().cloned().map(told).collect::<Vec<_>>(), expected);
 
     let lines = gateway.log_lines(10).await;
     let reused = lines.iter().find(|line| line["reason"] == "grant_reused").expect("it is in the access log");
-    assert_eq!(events[9]["request_id"], reused["request_id"], "one leads to the other");
-    assert_eq!(events[9]["time"], reused["time"]);
+    assert_eq!(events[10]["request_id"], reused["request_id"], "one leads to the other");
+    assert_eq!(events[10]["time"], reused["time"]);
 }
 
 #[tokio::test]
@@ -111,9 +113,9 @@ async fn each_revocation_is_told_once_with_who_asked() {
         assert_eq!(admin.post("/admin/v1/revocations", &what).await.status, 200);
     }
 
-    let events = gateway.audit(14).await;
+    let events = gateway.audit(15).await;
     let told: Vec<Value> =
-        events.into_iter().filter(|event| event["event"] != "token.issued").skip(1).map(told).collect();
+        events.into_iter().filter(|event| event["event"] != "token.issued").skip(2).map(told).collect();
     let ended = |pair: &Pair, subject: &str, reason: &str| json!({ "event": "token.revoked", "token_id": pair.token_id, "subject": subject, "reason": reason, "client": "127.0.0.1" });
     let mut by_limit = ended(&pairs[0], "alice", "limit");
     by_limit.as_object_mut().expect("an object").remove("client");
@@ -141,8 +143,8 @@ async fn no_name_breaks_a_line() {
     let subject = "a\n{\"seq\":1}\r\u{2028}\"\\\0";
     let pair = gateway.issue(subject, "").await;
     gateway.refresh(&pair.access, &pair.refresh).await;
-    let events = gateway.audit(3).await;
-    assert_eq!(events.len(), 3);
-    assert!(events[1..].iter().all(|event| event["subject"] == subject), "{events:?}");
+    let events = gateway.audit(4).await;
+    assert_eq!(events.len(), 4);
+    assert!(events[2..].iter().all(|event| event["subject"] == subject), "{events:?}");
     assert_eq!(claims_of(&pair.access)["sub"], subject);
 }

@@ -50,14 +50,14 @@ async fn the_file_goes_on_where_it_was_after_a_restart_and_may_be_moved_away() {
         gateway.issue("alice", "").await;
         // Ended at once: what was not delivered by then is delivered at the end.
         gateway = gateway.restart();
-        let events = gateway.audit(round + 2).await;
-        assert_eq!(sequence(&events), (1..=round as u64 + 2).collect::<Vec<_>>());
+        let events = gateway.audit(round + 3).await;
+        assert_eq!(sequence(&events), (1..=round as u64 + 3).collect::<Vec<_>>());
     }
     let file = gateway.path().join("audit.jsonl");
     assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
     std::fs::rename(&file, gateway.path().join("audit.jsonl.1")).expect("moved");
     gateway.issue("bob", "").await;
-    assert_eq!(sequence(&gateway.audit(1).await), [5]);
+    assert_eq!(sequence(&gateway.audit(1).await), [6]);
 }
 
 /// Every login that was answered is told of, every event once, and no number is missing.
@@ -83,8 +83,8 @@ async fn nothing_is_lost_or_doubled_through_kill_9() {
     assert!(served.program.wait().0.success());
     let text = std::fs::read_to_string(folder.path().join("audit.jsonl")).expect("it is there");
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("whole lines")).collect();
-    assert_eq!(sequence(&events), (1..=41).collect::<Vec<_>>());
-    let told: Vec<_> = events[1..].iter().map(|event| event["token_id"].as_str().expect("text").to_owned()).collect();
+    assert_eq!(sequence(&events), (1..=42).collect::<Vec<_>>());
+    let told: Vec<_> = events[2..].iter().map(|event| event["token_id"].as_str().expect("text").to_owned()).collect();
     assert_eq!(told, issued);
 }
 
@@ -97,7 +97,7 @@ async fn while_the_file_cannot_be_written_events_wait_and_requests_do_not() {
     let gateway = start_in(folder.clone(), &upstream, "file = \"logs/audit.jsonl\"");
     gateway.issue("alice", "").await;
     eventually("the first are delivered", || {
-        std::fs::read_to_string(logs.join("audit.jsonl")).is_ok_and(|text| text.lines().count() == 2)
+        std::fs::read_to_string(logs.join("audit.jsonl")).is_ok_and(|text| text.lines().count() == 3)
     })
     .await;
     std::fs::rename(&logs, folder.path().join("away")).expect("moved");
@@ -114,7 +114,7 @@ async fn while_the_file_cannot_be_written_events_wait_and_requests_do_not() {
     .await;
     let text = std::fs::read_to_string(logs.join("audit.jsonl")).expect("read");
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(sequence(&events), [3, 4, 5]);
+    assert_eq!(sequence(&events), [4, 5, 6]);
     eventually("none waits", || waiting(&gateway) == 0).await;
 }
 
@@ -153,10 +153,10 @@ async fn a_webhook_that_is_down_gets_everything_when_it_is_back() {
     gateway.issue("bob", "").await;
 
     let collector = Upstream::at(&address.to_string());
-    eventually("all are delivered", || delivered(&collector.seen()).0.len() == 4).await;
+    eventually("all are delivered", || delivered(&collector.seen()).0.len() == 5).await;
     eventually("none waits", || waiting(&gateway) == 0).await;
     let (order, times) = delivered(&collector.seen());
-    assert_eq!(order, [1, 2, 3, 4]);
+    assert_eq!(order, [1, 2, 3, 4, 5]);
     assert!(times.values().all(|times| *times == 1), "what was taken is not sent again: {times:?}");
     let post = &collector.seen()[0];
     assert_eq!(

@@ -15,7 +15,7 @@ use bearward::ids::TokenId;
 use bearward::reject::Reason;
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::{
-    Answer, DecideRotation, Enforce, Outbox, RevokeOutcome, RevokedBy, Store, StoreError, StoredKey,
+    Answer, DecideKeys, DecideRotation, Enforce, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreError,
 };
 use tokio::sync::oneshot;
 
@@ -121,12 +121,8 @@ impl Store for Gate {
         self.store.sweep(now, limit)
     }
 
-    fn signing_keys(&self) -> Answer<Vec<StoredKey>> {
-        self.store.signing_keys()
-    }
-
-    fn add_first_signing_key(&self, key: StoredKey) -> Answer<Vec<StoredKey>> {
-        self.store.add_first_signing_key(key)
+    fn change_signing_keys(&self, decide: DecideKeys, occasion: Occasion) -> Answer<KeysChanged> {
+        self.store.change_signing_keys(decide, occasion)
     }
 
     fn undelivered(&self, limit: usize) -> Answer<Vec<Recorded>> {

@@ -8,13 +8,14 @@ use std::time::Duration;
 use bearward::audit::Occasion;
 use bearward::authenticate::{Asker, Authenticator, Caller};
 use bearward::bearer;
+use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::{Broker, Settings, TokenPair};
 use bearward::clock::UnixTime;
 use bearward::family::revocation::{Revocation, Revoked};
 use bearward::identity::Identity;
 use bearward::ids::TokenId;
-use bearward::keyring::{Keyring, Keys};
+use bearward::keyring::{Keyring, Keys, Own};
 use bearward::limiter::{Limiter, Rate};
 use bearward::login::Login;
 use bearward::metrics::{Metrics, WorkerMetrics};
@@ -69,6 +70,7 @@ impl Process {
             store: gate.clone(),
             roots: Arc::new(roots()),
             keyring: keyring.clone(),
+            own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
             confirmations: Arc::default(),
             throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
         };
@@ -157,5 +159,5 @@ fn keys(pem: &str) -> Keys {
         own: true,
     };
     let keys = Arc::new(verifying_keys([&signing]).expect("a key"));
-    Keys::new(TrustedIssuer { policy: Arc::new(own), keys }, signing, &[])
+    Keys::new(Own::alone(TrustedIssuer { policy: Arc::new(own), keys }, signing))
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{DAY, HOUR, MILLISECOND, gateway_with_tokens, listed, pair_of, refreshed};
-use crate::support::tokens::claims_of;
+use crate::support::tokens::{claims_of, header_of};
 use crate::support::{Gateway, Upstream};
 
 /// What the gateway would sign, if its claims were these.
 fn signed(gateway: &Gateway, claims: &Value) -> String {
-    let signing = gateway.running().broker.keyring.keys().signing.clone();
+    let signing = gateway.running().broker.keyring.keys().own().signing.clone();
     signing.sign(claims.as_object().expect("an object")).expect("signed")
 }
 
@@ -135,13 +135,20 @@ async fn whoever_changes_the_algorithm_logs_nobody_out() {
     let upstream = Upstream::start();
     let gateway = gateway_with_tokens(&upstream, "algorithm = \"ES256\"");
     let old = gateway.issue("alice", "").await;
+    gateway.advance(MILLISECOND);
     let gateway = gateway.restart_with(|text| text.replace("\"ES256\"", "\"EdDSA\""));
     assert_eq!(gateway.status_of(&old.access).await, 200);
-    let new = refreshed(&gateway, &old).await;
-    assert_eq!(gateway.status_of(&new.access).await, 200);
     let published = gateway.client().get("/.well-known/jwks.json").await.json();
     let algorithms: Vec<_> = published["keys"].as_array().expect("keys").iter().map(|key| &key["alg"]).collect();
-    assert_eq!(algorithms, ["EdDSA", "ES256"], "the one that signs comes first");
+    assert_eq!(algorithms, ["EdDSA", "ES256"], "the newest comes first, a day before it signs");
+
+    let same = refreshed(&gateway, &old).await;
+    assert_eq!(header_of(&same.access)["alg"], "ES256");
+    gateway.advance(DAY);
+    let gateway = gateway.restart_with(|text| text);
+    let new = refreshed(&gateway, &same).await;
+    assert_eq!(header_of(&new.access)["alg"], "EdDSA");
+    assert_eq!(gateway.status_of(&new.access).await, 200);
 
     let gateway = gateway.restart_with(|text| text.replace("\"EdDSA\"", "\"ES256\""));
     assert_eq!(gateway.status_of(&new.access).await, 200, "and back");

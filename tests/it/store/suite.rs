@@ -20,7 +20,7 @@ macro_rules! run_the_suite {
             the_newest_login_stays_whatever_the_limit_and_the_clock,
             an_id_is_taken_once, only_the_owner_and_admins_revoke, the_dead_are_not_revoked_again,
             an_expired_family_is_revoked_while_its_last_token_may_live, confirming_only_raises_and_only_what_exists,
-            a_subject_sees_its_families_newest_first, one_signing_key_comes_first, a_working_store_passes_its_check;
+            a_subject_sees_its_families_newest_first, signing_keys_change_as_was_decided, a_working_store_passes_its_check;
             log: the_log_has_no_gaps_and_starts_where_asked, a_family_is_not_revoked_without_asking_who,
             a_subjects_watermark_ends_its_families, a_watermark_is_never_lowered, a_watermark_over_everything_ends_all,
             another_issuers_subject_is_not_ours, a_watermark_over_our_issuer_ends_all,

@@ -95,8 +95,17 @@ impl Mint {
 
 /// What an access token says.
 pub fn claims_of(token: &str) -> Value {
-    let claims = token.split('.').nth(1).expect("three segments");
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).expect("base64url")).expect("JSON")
+    json_segment(token, 1)
+}
+
+/// What it says about itself: `alg`, `kid`, `typ`.
+pub fn header_of(token: &str) -> Value {
+    json_segment(token, 0)
+}
+
+fn json_segment(token: &str, place: usize) -> Value {
+    let text = token.split('.').nth(place).expect("three segments");
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).expect("base64url")).expect("JSON")
 }
 
 pub fn segment(text: impl AsRef<[u8]>) -> String {

@@ -6,7 +6,8 @@ use bearward::clock::UnixTime;
 use bearward::family::revocation::Revoked;
 use bearward::family::{Family, RevokeReason, RevokedAt};
 use bearward::ids::TokenId;
-use bearward::store::{RevokeOutcome, RevokedBy, Store, StoredKey};
+use bearward::signing::StoredKey;
+use bearward::store::{RevokeOutcome, RevokedBy, Store};
 use serde_json::json;
 
 use crate::store::given::*;
@@ -180,21 +181,45 @@ pub(crate) async fn a_subject_sees_its_families_newest_first(store: &dyn Store) 
     assert!(store.families_of("nobody".into()).await.expect("the store works").is_empty());
 }
 
-pub(crate) async fn one_signing_key_comes_first(store: &dyn Store) {
-    let key = |kid: &str, algorithm: &str| StoredKey {
+pub(crate) async fn signing_keys_change_as_was_decided(store: &dyn Store) {
+    let key = |kid: &str, later: Duration| StoredKey {
         kid: kid.into(),
-        algorithm: algorithm.into(),
+        algorithm: "ES256".into(),
+        root: 255,
         sealed: vec![0, 255, 1],
-        created_at: LOGIN,
+        created_at: LOGIN + later,
+        activated_at: None,
+        retired_at: Some(LOGIN),
+        revoked_at: Some(UnixTime::MAX),
+        token_life: Duration::from_millis(900_001),
     };
-    assert!(store.signing_keys().await.expect("the store works").is_empty());
-    // Two gateways start on an empty store.
-    let (one, other) = (store.add_first_signing_key(key("a", "ES256")), store.add_first_signing_key(key("b", "ES256")));
+    let (a, b) = (key("a", Duration::ZERO), key("b", AFTER_GRACE));
+    // Two gateways start on an empty store: each would make the first key.
+    let first = |new: &StoredKey| {
+        let new = new.clone();
+        store.change_signing_keys(
+            Box::new(move |keys| if keys.is_empty() { vec![new.clone()] } else { keys }),
+            LOGIN.into(),
+        )
+    };
+    let (one, other) = (first(&a), first(&b));
     let (one, other) = (one.await.expect("the store works"), other.await.expect("the store works"));
-    assert!(one.len() == 1 && one == other);
-    assert!(store.signing_keys().await.expect("the store works") == one);
-    let both = store.add_first_signing_key(key("c", "EdDSA")).await.expect("the store works");
-    assert!(both.len() == 2 && both.contains(&one[0]), "each algorithm has its first");
+    assert!(one.before.is_empty() && one.after == [a.clone()], "every field comes back: {one:?}");
+    assert_eq!((other.before, other.after), (vec![a.clone()], vec![a.clone()]));
+
+    let changed = StoredKey { activated_at: Some(LOGIN), sealed: Vec::new(), root: 0, ..a };
+    let both = vec![changed.clone(), b.clone()];
+    let written =
+        store.change_signing_keys(Box::new(move |_| both.clone()), LOGIN.into()).await.expect("the store works");
+    assert_eq!(written.after.len(), 2);
+    let unchanged = store.change_signing_keys(Box::new(|keys| keys), LOGIN.into()).await.expect("the store works");
+    assert_eq!(unchanged.before, [b.clone(), changed], "the newest first");
+    let last = b.clone();
+    let gone =
+        store.change_signing_keys(Box::new(move |_| vec![last.clone()]), LOGIN.into()).await.expect("the store works");
+    assert_eq!(gone.after, [b]);
+    let left = store.change_signing_keys(Box::new(|keys| keys), LOGIN.into()).await.expect("the store works");
+    assert_eq!(left.before.len(), 1);
 }
 
 pub(crate) async fn a_working_store_passes_its_check(store: &dyn Store) {

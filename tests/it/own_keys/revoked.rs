@@ -1,0 +1,135 @@
+//! `POST /admin/v1/keys/{kid}/revoke`: a key that somebody may have stolen.
+
+use super::*;
+use crate::support::Pair;
+use crate::support::client::Kept;
+
+async fn revoke(gateway: &Gateway, kid: &str, body: &Value) -> Answer {
+    gateway.admin_client().post(&format!("/admin/v1/keys/{kid}/revoke"), body).await
+}
+
+#[tokio::test]
+async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
+    // Known to each worker's requests, on connections that stay open.
+    let mut kept = [Kept::open(gateway.address()).await, Kept::open(gateway.address()).await];
+    for connection in &mut kept {
+        assert_eq!(connection.status_of(&alice.access).await, 200);
+    }
+    let kid = kid_of(&alice.access);
+    let answer = revoke(&gateway, &kid, &json!({})).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let keys = answer.json()["keys"].as_array().expect("a list").clone();
+    assert_eq!((count(&keys, "active"), count(&keys, "revoked"), keys.len()), (1, 1, 2));
+
+    for connection in &mut kept {
+        assert_eq!(connection.status_of(&alice.access).await, 401, "what is known is forgotten");
+    }
+    gateway.client().bearer(&bob.access).get("/").await.refused(401, "invalid_token");
+    assert!(!published(&gateway).await.contains(&kid));
+    let lines = gateway.log_lines(5).await;
+    assert!(lines.iter().filter(|line| line["reason"] == "key_revoked").count() == 3, "{lines:?}");
+
+    let new = gateway.issue("carol", "").await;
+    assert_ne!(kid_of(&new.access), kid);
+    assert_eq!(gateway.status_of(&new.access).await, 200);
+    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "twice is once");
+
+    let gateway = gateway.restart();
+    gateway.client().bearer(&alice.access).get("/").await.refused(401, "invalid_token");
+    let lines = gateway.log_lines(8).await;
+    assert_eq!(lines.iter().filter(|line| line["reason"] == "key_revoked").count(), 4, "{lines:?}");
+    assert_eq!(gateway.status_of(&new.access).await, 200);
+    gateway.end_without_a_token_in_the_log();
+}
+
+/// Whoever has the key could write himself the Bearer that goes with a stolen refresh token.
+#[tokio::test]
+async fn a_bearer_of_a_revoked_key_refreshes_nothing_but_its_refresh_token_lives() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let first = gateway.issue("alice", "").await;
+    assert_eq!(rotate_now(&gateway.admin_client()).await.status, 200);
+    let second = Pair::of(&gateway.refresh(&first.access, &first.refresh).await.json());
+    assert_eq!(revoke(&gateway, &kid_of(&second.access), &json!({})).await.status, 200);
+    gateway.refresh(&second.access, &second.refresh).await.refused(401, "invalid_token");
+    assert!(gateway.log_lines(2).await.iter().any(|line| line["reason"] == "key_revoked"));
+
+    let third = gateway.refresh(&first.access, &second.refresh).await;
+    assert_eq!(third.status, 200, "with a token that another key signed");
+    assert_eq!(gateway.status_of(&Pair::of(&third.json()).access).await, 200);
+}
+
+/// Everybody logging in again can be the greater harm; that is for the operator to say.
+#[tokio::test]
+async fn clients_get_new_tokens_by_refreshing_if_the_operator_says_so() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let kid = kid_of(&pair.access);
+    assert_eq!(revoke(&gateway, &kid, &json!({ "mayRefresh": true })).await.status, 200);
+    gateway.client().bearer(&pair.access).get("/").await.refused(401, "invalid_token");
+    gateway.revoke(&pair.access, &pair.token_id).await.refused(401, "invalid_token");
+    let gateway = gateway.restart();
+    let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+    assert_ne!(kid_of(&next.access), kid);
+    assert_eq!(gateway.status_of(&next.access).await, 200);
+
+    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "and take it back");
+    gateway.refresh(&pair.access, &next.refresh).await.refused(401, "invalid_token");
+    assert_eq!(gateway.refresh(&next.access, &next.refresh).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_no_key_or_no_request_is_refused() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let kid = kid_of(&gateway.issue("alice", "").await.access);
+    revoke(&gateway, "unknown", &json!({})).await.refused(404, "not_found");
+    revoke(&gateway, &kid, &json!({ "mayrefresh": true })).await.refused(400, "invalid_request");
+    let admin = gateway.admin_client();
+    admin.post("/admin/v1/keys/rotate", &json!({ "now": "yes" })).await.refused(400, "invalid_request");
+    admin.post("/admin/v1/keys", &json!({})).await.refused(405, "invalid_request");
+    admin.get("/admin/v1/keys/rotate").await.refused(405, "invalid_request");
+    admin.get(&format!("/admin/v1/keys/{kid}/revoke")).await.refused(405, "invalid_request");
+    admin.get("/admin/v1/keys/a/b/c").await.refused(404, "not_found");
+    let nobody = Client::http1(gateway.admin_address());
+    nobody.get("/admin/v1/keys").await.refused(401, "unauthorized");
+    assert_eq!(states(&listed(&admin).await), ["active"], "nothing has changed");
+}
+
+/// What the store does not have is not in force either.
+#[tokio::test]
+async fn a_revocation_that_is_not_durable_has_not_happened() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let shell = rusqlite::Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    shell.execute_batch("begin immediate").expect("locked");
+    revoke(&gateway, &kid_of(&pair.access), &json!({})).await.refused(503, "temporarily_unavailable");
+    rotate_now(&gateway.admin_client()).await.refused(503, "temporarily_unavailable");
+    assert_eq!(gateway.status_of(&pair.access).await, 200);
+    shell.execute_batch("rollback").expect("let go");
+    assert_eq!(revoke(&gateway, &kid_of(&pair.access), &json!({})).await.status, 200);
+    assert_eq!(gateway.status_of(&pair.access).await, 401);
+}
+
+/// Somebody writes to the database of a gateway that runs, into the row of another key.
+#[tokio::test]
+async fn a_row_that_was_changed_does_not_hold_up_the_revocation_of_another_key() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let old = gateway.issue("alice", "").await;
+    assert_eq!(rotate_now(&gateway.admin_client()).await.status, 200);
+    let new = gateway.issue("alice", "").await;
+    let shell = rusqlite::Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    let changed = shell.execute("update signing_keys set sealed = x'00' where kid = ?1", [kid_of(&old.access)]);
+    assert_eq!(changed, Ok(1));
+    assert_eq!(revoke(&gateway, &kid_of(&new.access), &json!({})).await.status, 200);
+    for access in [&old.access, &new.access] {
+        assert_eq!(gateway.status_of(access).await, 401);
+    }
+    assert_eq!(gateway.status_of(&gateway.issue("alice", "").await.access).await, 200);
+}
