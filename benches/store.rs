@@ -70,20 +70,26 @@ fn open(folder: &Path) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(folder.join("bearward.db"), settings, Arc::new(|_| {})).expect("the store opens"))
 }
 
-/// 64 callers beside one fsync for each refresh, in turns, as a disk is not equally fast all the time.
+/// 64 callers beside a caller with a commit for each refresh, and beside bare fsyncs: in turns, as a disk is not equally fast
+/// all the time.
 fn group_commit(_: &mut Criterion) {
     let folder = folder();
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let crowd = Crowd::of(64, &runtime, open(folder.path()));
-    let (mut flushes, mut refreshes) = (Vec::new(), Figures::default());
+    let store = open(folder.path());
+    let (one, crowd) = (Crowd::of(1, &runtime, store.clone()), Crowd::of(64, &runtime, store));
+    let (mut flushes, mut alone, mut refreshes) = (Vec::new(), Figures::default(), Figures::default());
     for _ in 0..3 {
         let count = if setup::in_brief() { 5 } else { 300 };
         flushes.push(count as f64 / flush(folder.path(), count).as_secs_f64());
+        alone.add(runtime.block_on(one.refresh_for(turn())));
         refreshes.add(runtime.block_on(crowd.refresh_for(turn())));
     }
     let flushes = flushes.iter().sum::<f64>() / flushes.len() as f64;
-    println!("store/group commit: {flushes:.0} fsyncs/s; 64 callers: {}", refreshes.show());
-    println!("store/group commit: {:.1} times one fsync each", refreshes.per_second() / flushes);
+    println!("store/group commit: {flushes:.0} bare fsyncs/s");
+    println!("store/group commit: a commit each: {}", alone.show());
+    println!("store/group commit: 64 callers: {}", refreshes.show());
+    let (commits, bare) = (refreshes.per_second() / alone.per_second(), refreshes.per_second() / flushes);
+    println!("store/group commit: {commits:.1} times a commit each, {bare:.1} times the bare fsyncs");
 }
 
 /// Families that ended long ago are swept while 64 callers refresh, in turns with nothing being swept.

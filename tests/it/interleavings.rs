@@ -38,7 +38,7 @@ use process::Process;
 
 const ORDERS: usize = 4_000;
 /// Steps of one order, and calls that are under way at once.
-const STEPS: Moment = 16;
+const STEPS: Moment = 20;
 const AT_ONCE: usize = 4;
 /// Orders that share a database: making one costs more than an order.
 const SHARING: usize = 250;
@@ -200,11 +200,11 @@ impl<'r> Order<'r> {
         let login = self.dice.below(self.logins.len());
         let newest = self.logins[login].generations.len() - 1;
         match self.dice.below(16) {
-            0..8 => Asked::Refresh { login, presented: newest },
-            8..10 => Asked::Refresh { login, presented: self.dice.below(newest + 1) },
-            10..12 => Asked::Revoke { login },
-            12..14 => Asked::Issue,
-            14 => Asked::Confirm,
+            0..6 => Asked::Refresh { login, presented: newest },
+            6..8 => Asked::Refresh { login, presented: self.dice.below(newest + 1) },
+            8..10 => Asked::Revoke { login },
+            10..12 => Asked::Issue,
+            12 => Asked::Confirm,
             _ => {
                 self.watermarks.push(Watermark { over: None });
                 Asked::RevokeAll { watermark: self.watermarks.len() - 1 }
