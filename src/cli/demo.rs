@@ -61,7 +61,8 @@ servers = ["http://{backend}"]
 }
 
 fn issue(running: &Running, clock: &dyn Clock) -> Result<TokenPair, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|error| error.to_string())?;
     let login = Login { subject: "alice".into(), scope: "orders:read".into(), ..Login::default() };
     let issued = runtime.block_on(running.broker.issue(login, clock.now().into()));
     let mut pair = issued.map_err(|reject| format!("no token was issued: {reject:?}"))?;
