@@ -192,7 +192,7 @@ impl Crowd {
 }
 
 fn flush(folder: &Path, count: u64) -> Duration {
-    let mut file = File::create(folder.join("flush")).expect("creates");
+    let mut file = File::create(folder.join("beside-bearward.db")).expect("creates");
     let start = Instant::now();
     for _ in 0..count {
         file.write_all(&[7; 4096]).and_then(|()| file.sync_all()).expect("writes");

@@ -157,21 +157,19 @@ impl Revocations {
 
     /// Is a token with these names void?
     pub fn is_revoked(&self, keys: &RevocationKeys) -> bool {
-        keys.family.is_some_and(|family| self.has(family))
-            || self.is_token_revoked(keys)
-            || self.is_before_everything(keys.issued_at)
-            || self.is_before_watermark(keys.subject, keys.issued_at)
-            || self.is_before_watermark(keys.issuer, keys.issued_at)
-    }
-
-    fn has(&self, name: u128) -> bool {
+        let filter = self.filter.look();
+        let named = |name: &u128| filter.may_have(*name);
         // `contains_key`, not `get`: it records nothing and never does maintenance in the caller.
-        self.filter.may_have(name) && self.entries.contains_key(&name)
+        let has = |name: &u128| named(name) && self.entries.contains_key(name);
+        keys.family.as_ref().is_some_and(has)
+            || keys.token.as_ref().is_some_and(has)
+            || self.is_before_everything(keys.issued_at)
+            || (named(&keys.subject) && self.is_before_watermark(keys.subject, keys.issued_at))
+            || (named(&keys.issuer) && self.is_before_watermark(keys.issuer, keys.issued_at))
     }
 
     fn is_before_watermark(&self, whose: u128, issued_at: UnixTime) -> bool {
-        self.filter.may_have(whose)
-            && self.watermarks.contains_key(&whose)
+        self.watermarks.contains_key(&whose)
             && self.watermarks.get(&whose).is_some_and(|mark| issued_at <= mark.not_after)
     }
 
@@ -183,7 +181,7 @@ impl Revocations {
 
     /// Is this one token void, whatever its family and subject?
     pub fn is_token_revoked(&self, keys: &RevocationKeys) -> bool {
-        keys.token.is_some_and(|token| self.has(token))
+        keys.token.is_some_and(|token| self.entries.contains_key(&token))
     }
 
     /// Lets go of what has expired. moka does this only when somebody calls it.

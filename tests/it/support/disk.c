@@ -5,6 +5,7 @@
  *   read-only  nothing can be written: EROFS, as after the kernel has met errors on the disk
  *   broken     what is written cannot be flushed: EIO
  *   stuck      a flush waits until there is another word
+ *   slow       a flush takes 4 ms longer, as one over a network does
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -47,6 +48,8 @@ static int refuses_to_flush(int file) {
         return 0;
     while (disk_is("stuck"))
         usleep(5000);
+    if (disk_is("slow"))
+        usleep(4000);
     errno = disk_is("broken") ? EIO : 0;
     return errno != 0;
 }
