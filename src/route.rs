@@ -66,6 +66,24 @@ pub enum Access {
 }
 
 impl Route {
+    /// What there is without any `[[route]]`: every path needs a token, and goes to the only upstream.
+    pub fn everything() -> Self {
+        Route {
+            name: "/".to_owned(),
+            host: None,
+            methods: Vec::new(),
+            path: "/".to_owned(),
+            upstream: 0,
+            access: Access::Token(Rules::default()),
+            preflight: false,
+            places: Places::default(),
+            origins: Vec::new(),
+            onward: Onward::Pass,
+            enforce: true,
+            capture: None,
+        }
+    }
+
     /// What it asks of a token, in words.
     pub fn rules(&self) -> String {
         match &self.access {
@@ -259,14 +277,8 @@ mod tests {
             host: host.map(str::to_owned),
             methods: methods.to_vec(),
             path: path.into(),
-            upstream: 0,
             access: Access::Public,
-            preflight: false,
-            places: Places::default(),
-            origins: Vec::new(),
-            onward: Onward::Pass,
-            enforce: true,
-            capture: None,
+            ..Route::everything()
         }
     }
 

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use bearward::access_log::Record;
 use bearward::authorize::Permit;
-use bearward::bearer::Places;
 use bearward::clock::{Clock, SystemClock};
 use bearward::headers::{Hygiene, Origin, set_origin};
 use bearward::ids::RequestIds;
@@ -103,17 +102,10 @@ impl Steps {
 pub fn routes(count: usize) -> Vec<Route> {
     let route = |number| Route {
         name: format!("service {number}"),
-        host: None,
         methods: vec![Method::GET, Method::POST],
         path: if number == 0 { "/api/orders/".into() } else { format!("/api/service-{number}/v1/") },
-        upstream: 0,
         access: Access::Token(Rules { scopes: vec!["orders:read".into()], ..Rules::default() }),
-        preflight: false,
-        places: Places::default(),
-        origins: Vec::new(),
-        onward: Onward::Pass,
-        enforce: true,
-        capture: None,
+        ..Route::everything()
     };
     (0..count).map(route).collect()
 }

@@ -2,13 +2,11 @@
 
 use http::Method;
 
-use crate::bearer::Places;
 use crate::config::check::{Placed, host, rules, token};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
-use crate::route::{Access, Capture, Onward, Route};
-use crate::rules::Rules;
+use crate::route::{Access, Capture, Route};
 use crate::upstream;
 
 type Upstreams = [Placed<upstream::Settings>];
@@ -33,25 +31,7 @@ pub(super) fn routes(
         let fault = Fault::new("there are several upstreams and no route", "expected [[route]] with path and upstream");
         root.wrong("route", fault.help("say which requests go to which upstream").of_absence());
     }
-    vec![everything()]
-}
-
-/// Without routes, every path needs a token and goes to the only upstream.
-fn everything() -> Route {
-    Route {
-        name: "/".to_owned(),
-        host: None,
-        methods: Vec::new(),
-        path: "/".to_owned(),
-        upstream: 0,
-        access: Access::Token(Rules::default()),
-        preflight: false,
-        places: Places::default(),
-        origins: Vec::new(),
-        onward: Onward::Pass,
-        enforce: true,
-        capture: None,
-    }
+    vec![Route::everything()]
 }
 
 /// `None` if the path is missing or wrong: the rest was checked, but nothing can be compared with it.

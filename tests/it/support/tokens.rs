@@ -5,13 +5,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bearward::family::Family;
 use bearward::family::refresh_token::{self, Roots};
 use bearward::ids::TokenId;
-use bearward::secret::{self, Secret};
+use bearward::secret::Secret;
 use bearward::token::Algorithm;
 use bearward::token::sign::{SigningKey, generate_pem};
 use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
 
 use super::gateway::AUDIENCE;
+use crate::store::given::login;
 
 pub const FOREIGN: &str = "https://login.example";
 
@@ -127,29 +128,9 @@ fn changed(mut object: Value, changes: Value) -> Value {
     object
 }
 
-/// A refresh token of a login that somebody knows the name of: prefix, length, alphabet and checksum are right; only the MAC is another key's.
+/// A refresh token of a login that somebody knows the name of: prefix, length, alphabet and checksum are right; only the MAC is
+/// another key's.
 pub fn forged_refresh(token_id: &str) -> String {
-    let now = Default::default();
-    let family = Family {
-        id: TokenId::parse(token_id).expect("a token id"),
-        subject: "alice".into(),
-        scope: String::new(),
-        audience: Vec::new(),
-        client_id: String::new(),
-        claims: Default::default(),
-        label: String::new(),
-        salt: secret::random(),
-        generation: 1,
-        root: 1,
-        rotated_at: now,
-        confirmed: 0,
-        created_at: now,
-        last_used_at: now,
-        address: None,
-        idle: None,
-        idle_expiry: now,
-        absolute_expiry: now,
-        revoked: None,
-    };
+    let family = Family { id: TokenId::parse(token_id).expect("a token id"), ..login("alice", Default::default()) };
     refresh_token::current(&family, &Roots::new((1, Secret::random(32)), Vec::new())).expect("root 1 is known")
 }
