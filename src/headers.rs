@@ -132,13 +132,14 @@ impl Hygiene {
     }
 }
 
-/// Fields that the gateway adds to a request: four about its origin, four about its caller, and its id.
-const MOST_SET: usize = 9;
+/// Fields that the gateway usually adds to a request: four about its origin, four about its caller, and its id. Claims come on
+/// top.
+const USUALLY_SET: usize = 9;
 
 /// Says where the request came from. After [`Hygiene::clean_request`], never before: `Connection` could nominate it.
 pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&HeaderValue>) {
     // At once for all that follows, or the map would grow twice, moving everything each time.
-    headers.reserve(MOST_SET);
+    headers.reserve(USUALLY_SET);
     headers.insert(X_FORWARDED_FOR, origin.forwarded_for.clone());
     headers.insert(X_FORWARDED_PROTO, origin.scheme.clone());
     headers.insert(header::FORWARDED, origin.forwarded.clone());

@@ -77,15 +77,15 @@ impl Lines {
     fn write_text(&mut self, record: &Record, path: &str, page: &mut Vec<u8>) {
         self.second.write(record.time, page);
         let client = record.client.map_or_else(|| "-".into(), |address| address.to_canonical().to_string());
-        let reason = match (&record.refused, &record.observed) {
-            (Some(refused), _) => refused.reason.code().to_owned(),
-            (None, Some(observed)) => format!("observed:{}", observed.reason.code()),
-            (None, None) => "-".to_owned(),
+        let (observed, reason) = match (&record.refused, &record.observed) {
+            (Some(refused), _) => ("", refused.reason.code()),
+            (None, Some(observed)) => ("observed:", observed.reason.code()),
+            (None, None) => ("", "-"),
         };
         // Writing to memory does not fail.
         let _ = write!(
             page,
-            " {client} {} {:?} {path:?} {} {} {}us {} {:?} {} {} {:?}",
+            " {client} {} {:?} {path:?} {} {} {}us {} {:?} {observed}{reason} {} {:?}",
             record.method,
             record.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or("-"),
             protocol(record.version),
@@ -93,7 +93,6 @@ impl Lines {
             record.duration.as_micros(),
             if record.complete { "complete" } else { "cut" },
             record.caller.as_ref().map_or("-", |caller| &*caller.subject),
-            reason,
             record.request_id,
             detail(record).unwrap_or("-"),
         );

@@ -22,7 +22,7 @@ pub(super) fn prepare(
     metrics: &mut Metrics,
 ) -> Result<Option<Delivery>, String> {
     let outbox = store.outbox();
-    let fault = |fault| format!("audit events cannot be delivered: {fault}");
+    let fault = |fault| format!("audit events cannot be delivered: {fault}; see [audit] in the configuration");
     let Some(delivery) = Delivery::prepare(store, target).map_err(fault)? else { return Ok(None) };
     let waiting = outbox.clone();
     metrics.gauge("audit_waiting", "Audit events that wait for their delivery", move || {

@@ -30,7 +30,9 @@ fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, String> {
     let mut numbers = HashSet::new();
     for (place, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let root = parse_root(line);
-        let (number, secret) = root.ok_or_else(|| format!("{source}, line {place}: not a number and a secret"))?;
+        let (number, secret) = root.ok_or_else(|| {
+            format!("{source}, line {place}: not a number and a secret; put the file of the root secret back from its backup")
+        })?;
         if !numbers.insert(number) {
             // Tokens name their root secret by its number.
             return Err(format!("{source}, line {place}: the number {number} stands twice"));

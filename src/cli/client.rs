@@ -85,7 +85,10 @@ where
 fn admin_token(source: &SecretSource) -> Result<String, String> {
     let token = match source {
         SecretSource::File(path) => fs::read_to_string(path)
-            .map_err(|error| format!("the admin token {} cannot be read: {error}", path.display()))?,
+            .map_err(|error| {
+                let path = path.display();
+                format!("the admin token {path} cannot be read: {error}; admin.token_file names it, and the gateway makes it when it starts")
+            })?,
         SecretSource::Environment(name) => {
             std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))?
         }

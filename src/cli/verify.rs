@@ -30,6 +30,7 @@ pub(super) struct Arguments {
     config: ConfigArgument,
     #[command(flatten)]
     when: When,
+    /// The steps and the verdict as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::Call;
 use super::form::Form;
 use crate::access_log::Record;
-use crate::bearer::{self, BearerToken};
+use crate::bearer;
 use crate::body::Body;
 use crate::family::refresh_token::PresentedToken;
 use crate::reject::{Reason, Reject};
@@ -40,13 +40,8 @@ impl Call<'_> {
         Ok(respond::json(StatusCode::OK, &told))
     }
 
-    /// Good is what would be let through.
     async fn access_token(&self, token: &str) -> Result<Option<Map<String, Value>>, Reject> {
-        let authenticated = match BearerToken::in_text(token, self.authenticator.token_size) {
-            Ok(bearer) => self.authenticator.authenticate(bearer, self.asker, self.now).await,
-            Err(reject) => Err(reject),
-        };
-        match authenticated {
+        match self.authenticate(token).await {
             Ok(caller) => {
                 let claims = &caller.token().claims;
                 let told = TOLD.iter().filter_map(|name| Some(((*name).to_owned(), claims.get(*name)?.clone())));

@@ -12,7 +12,8 @@ use http::{HeaderMap, Response, header};
 
 use crate::access_log::Record;
 use crate::audit::Occasion;
-use crate::authenticate::{Asker, Authenticator};
+use crate::authenticate::{Asker, Authenticator, Caller};
+use crate::bearer::BearerToken;
 use crate::body::Body;
 use crate::broker::Broker;
 use crate::clock::UnixTime;
@@ -46,6 +47,12 @@ impl Call<'_> {
             // A document is no call.
             Endpoint::ProtectedResource => Err(Reason::NoRoute.into()),
         }
+    }
+
+    /// Whose a token in a form is: good is what would be let through as a Bearer.
+    async fn authenticate(&self, token: &str) -> Result<Caller, Reject> {
+        let bearer = BearerToken::in_text(token, self.authenticator.token_size)?;
+        self.authenticator.authenticate(bearer, self.asker, self.now).await
     }
 
     fn occasion(&self, record: &Record) -> Occasion {

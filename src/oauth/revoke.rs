@@ -8,7 +8,6 @@ use http::{Response, StatusCode};
 use super::Call;
 use super::form::Form;
 use crate::access_log::Record;
-use crate::bearer::BearerToken;
 use crate::body::Body;
 use crate::family::refresh_token::PresentedToken;
 use crate::reject::{Reason, Reject};
@@ -30,12 +29,7 @@ impl Call<'_> {
     }
 
     async fn revoke_access_token(&self, token: &str, record: &mut Record) -> Result<(), Reject> {
-        let found = BearerToken::in_text(token, self.authenticator.token_size);
-        let caller = match found {
-            Ok(bearer) => self.authenticator.authenticate(bearer, self.asker, self.now).await,
-            Err(reject) => Err(reject),
-        };
-        let caller = match caller {
+        let caller = match self.authenticate(token).await {
             Ok(caller) => caller,
             Err(reject) if reject.reason.is_about_the_token() => return Ok(()),
             Err(reject) => return Err(reject),

@@ -1,4 +1,4 @@
-//! What lies between a socket and hyper: two thin wrappers, each for one purpose.
+//! What lies between a socket and hyper: two thin wrappers.
 //!
 //! [`Corked`] (below TLS) saves a write in each handshake. [`ClientStream`] (above TLS, below hyper) lets a connection be
 //! taken back from hyper while it is idle, so that an idle connection holds no buffers; it does not wait for ever for a

@@ -38,7 +38,8 @@ pub fn unseal(key: &StoredKey, roots: &Roots) -> Result<Secret, String> {
     if !secret::equal(marked, &mark(root)) {
         return Err(format!(
             "the signing key {kid} was sealed under another root secret {number} than the one that is here: is \
-             store.secret_file the file that belongs to this store?"
+             store.secret_file the file that belongs to this store? Put it back from its backup; a start that found none \
+             has made a new one in its place"
         ));
     }
     secret::unseal(&sealing_key(root), kid, sealed).ok_or_else(damaged)

@@ -10,6 +10,7 @@ use aws_lc_rs::signature::{
 use jsonwebtoken::DecodingKey;
 use serde_json::{Map, Value};
 
+use super::jws::optional_str;
 use super::keys::Key;
 use super::{Algorithm, algorithm_name, algorithm_named, decode_segment};
 use crate::secret::Secret;
@@ -36,7 +37,7 @@ pub(super) fn admit_jwk(jwk: &Map<String, Value>, allowed: &[Algorithm]) -> Resu
         let kind = ["kty", "crv"].map(|name| jwk.get(name).and_then(Value::as_str).unwrap_or_default());
         return Ok(Admitted::LeftOut(format!("is of the kind {:?}", kind.join(" ").trim_end())));
     };
-    let possible = match text(jwk, "alg")? {
+    let possible = match optional_str(jwk, "alg")? {
         None => material.algorithms().to_vec(),
         Some(name) => match algorithm_named(name) {
             Some(said) if material.algorithms().contains(&said) => vec![said],
@@ -48,13 +49,13 @@ pub(super) fn admit_jwk(jwk: &Map<String, Value>, allowed: &[Algorithm]) -> Resu
         return Ok(Admitted::LeftOut(format!("is for {}", names(&possible))));
     }
     let algorithm = one_algorithm(&possible, allowed)?;
-    let kid = text(jwk, "kid")?.map(str::to_owned);
+    let kid = optional_str(jwk, "kid")?.map(str::to_owned);
     material.admit(kid, algorithm).map(Admitted::Key)
 }
 
 /// `use` and `key_ops` are looked at before the rest: an encryption key may be of a kind that cannot be read here.
 fn other_purpose(jwk: &Map<String, Value>) -> Result<Option<String>, String> {
-    match text(jwk, "use")? {
+    match optional_str(jwk, "use")? {
         None | Some("sig") => {}
         Some("enc") => return Ok(Some("is for encryption".into())),
         Some(other) => return Ok(Some(format!("is for {other:?}"))),
@@ -105,8 +106,8 @@ impl Material {
 
     /// `None` for P-521, Ed448, and whatever comes: no harm in a set.
     fn of_jwk(jwk: &Map<String, Value>) -> Result<Option<Self>, String> {
-        let kty = text(jwk, "kty")?.ok_or("kty is missing")?;
-        let curve = text(jwk, "crv")?;
+        let kty = optional_str(jwk, "kty")?.ok_or("kty is missing")?;
+        let curve = optional_str(jwk, "crv")?;
         // `d` of a public kind is the private half. Whoever can read this set can sign with it.
         if kty != "oct" && jwk.contains_key("d") {
             return Err("this is a private key, which everybody who reads the set can sign with".into());
@@ -205,16 +206,8 @@ fn admit_secret_len(len: usize, algorithm: Algorithm) -> Result<(), String> {
     Ok(())
 }
 
-fn text<'j>(jwk: &'j Map<String, Value>, name: &str) -> Result<Option<&'j str>, String> {
-    match jwk.get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("{name} is not a string")),
-    }
-}
-
 fn bytes(jwk: &Map<String, Value>, name: &str) -> Result<Vec<u8>, String> {
-    let text = text(jwk, name)?.ok_or_else(|| format!("{name} is missing"))?;
+    let text = optional_str(jwk, name)?.ok_or_else(|| format!("{name} is missing"))?;
     decode_segment(text).ok_or_else(|| format!("{name} is not base64url without padding"))
 }
 

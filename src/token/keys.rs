@@ -12,6 +12,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 
 use super::admission::{Admitted, Material, admit_jwk, names, one_algorithm};
+use super::jws::show;
 use super::{algorithm_name, json, pem};
 use crate::secret::{self, Secret};
 
@@ -167,7 +168,7 @@ fn admit_entry(entry: &Value, allowed: &[Algorithm]) -> Result<Admitted, String>
 /// "key 2 (kid "a"): …"
 fn at(place: usize, entry: &Value, what: &str) -> String {
     match entry.get("kid").and_then(Value::as_str) {
-        Some(kid) => format!("key {place} (kid {:?}): {what}", kid.chars().take(64).collect::<String>()),
+        Some(kid) => format!("key {place} (kid {}): {what}", show(Some(kid))),
         None => format!("key {place}: {what}"),
     }
 }

@@ -9,6 +9,7 @@ use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::value::{Value, choose};
 use crate::keyring::{KeyFile, KeySource};
+use crate::token::keys::is_hmac;
 use crate::token::{ALGORITHMS, Algorithm, Audience, Issuer};
 
 /// More than clocks can honestly differ: beyond, leeway is a longer lifetime by another name.
@@ -147,8 +148,4 @@ fn algorithm(text: &str) -> Result<Algorithm, Fault> {
             .help("anybody could make such a token")),
         false => choose(text, ALGORITHMS),
     }
-}
-
-fn is_hmac(algorithm: Algorithm) -> bool {
-    matches!(algorithm, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512)
 }
