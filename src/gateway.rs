@@ -32,7 +32,7 @@ use crate::metrics::WorkerMetrics;
 use crate::oauth;
 use crate::peer::Peer;
 use crate::reject::{Reason, Reject, with_causes};
-use crate::respond;
+use crate::respond::{self, Form};
 use crate::story::Story;
 use crate::upstream::Lease;
 
@@ -81,12 +81,12 @@ impl Worker {
 impl Gateway {
     pub async fn handle(&self, request: Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Response<Body> {
         let now = self.clock.now();
-        let wants_problem = respond::wants_problem(request.headers());
+        let form = Form::wanted_by(&request);
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
         let Forwarded { response, lease, tunnel, said: _ } = answered.unwrap_or_else(|refusal| {
-            let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, wants_problem);
+            let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, form);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -95,7 +95,9 @@ impl Gateway {
         });
         // What answers HEAD has no body, also if it is ours: HTTP/2 would send it.
         let response = if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
-        delivery.record.status = response.status().as_u16();
+        // What is refused is no success, whatever its form needs.
+        let refused = delivery.record.refused.as_ref().map(|refusal| refusal.reason.status());
+        delivery.record.status = refused.unwrap_or(response.status()).as_u16();
         delivery.lease = lease;
         match tunnel {
             None => response.map(|body| body.watched_by(delivery)),

@@ -1,15 +1,17 @@
 //! Answers of the gateway's own making: refusals, and JSON.
 //!
 //! A refusal is one JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
-//! "requestId":…}`. A client that lists `application/problem+json` in Accept gets the members of RFC 9457 beside them.
+//! "requestId":…}`. A client that lists `application/problem+json` in Accept gets the members of RFC 9457 beside them, and a gRPC
+//! call a status of its own protocol.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::body::Body;
+use crate::grpc;
 use crate::ids::RequestId;
 use crate::reject::{Reason, Reject};
 
@@ -39,9 +41,31 @@ struct Problem<'r> {
 /// What `WWW-Authenticate` begins with where nothing more is to be said.
 pub static REALM: HeaderValue = HeaderValue::from_static("Bearer realm=\"bearward\"");
 
+/// How a client wants to be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Json,
+    /// RFC 9457.
+    Problem,
+    Grpc,
+}
+
+impl Form {
+    pub fn wanted_by<B>(request: &Request<B>) -> Form {
+        match () {
+            () if grpc::is_call(request) => Form::Grpc,
+            () if wants_problem(request.headers()) => Form::Problem,
+            () => Form::Json,
+        }
+    }
+}
+
 /// The answer to a refused request. `challenge`: what `WWW-Authenticate` begins with, if there is one.
-pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, wants_problem: bool) -> Response<Body> {
-    render(reject, reject.reason.message(), challenge, request_id, wants_problem)
+pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, form: Form) -> Response<Body> {
+    match form {
+        Form::Grpc => grpc::refused(reject.reason, request_id),
+        _ => render(reject, reject.reason.message(), challenge, request_id, form == Form::Problem),
+    }
 }
 
 /// As [`fn@reject`], with the detail that otherwise only the log sees: for callers who may read the log anyway.

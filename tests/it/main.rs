@@ -18,6 +18,7 @@ mod floors;
 mod forward;
 mod forwarding;
 mod framing;
+mod grpc;
 mod header_hygiene;
 mod hostile;
 mod house;
