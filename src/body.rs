@@ -143,8 +143,8 @@ impl Body {
         match polled {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.passed(&mut frame)?;
-                // The last frame of a body of known length is its end: nobody polls once more.
-                if self.is_end_stream() {
+                // The last frame of a body of known length is its end, and so are trailers: nobody polls once more.
+                if frame.is_trailers() || self.is_end_stream() {
                     self.ended();
                 }
                 Poll::Ready(Some(Ok(frame)))

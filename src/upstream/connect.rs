@@ -18,6 +18,9 @@ use crate::{socket, tls};
 
 /// What an HTTP/2 backend may send on one stream before the client has read it.
 const STREAM_WINDOW: u32 = 256 * 1024;
+/// Of an answer from an HTTP/2 backend, as HPACK counts (RFC 9113 section 6.5.2). hyper would take 16 KiB here, and 400 over
+/// HTTP/1: a few long cookies or policies are more.
+const HEAD_SIZE: u32 = 256 * 1024;
 /// RFC 9113 section 6.9.1.
 const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 
@@ -105,6 +108,7 @@ impl Dialer {
             // A backend that vanished without a word would otherwise hold every later request.
             .keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(10))
+            .max_header_list_size(HEAD_SIZE)
             .initial_stream_window_size(STREAM_WINDOW)
             // Every stream's window fits in: clients that do not read hold up no other.
             .initial_connection_window_size(u32::try_from(window).unwrap_or(u32::MAX).min(LARGEST_WINDOW))

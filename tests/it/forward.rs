@@ -2,5 +2,6 @@
 
 mod bodies;
 mod connections;
+mod faithful;
 mod protocols;
 mod semantics;

@@ -1,6 +1,7 @@
 //! What the stories are told with: a whole gateway on port 0, in this process or as the real program, a backend that
 //! remembers, clients, tokens good and bad, and a clock that is moved by hand.
 
+pub mod backend;
 pub mod client;
 pub mod clock;
 pub mod disk;
@@ -16,6 +17,7 @@ pub mod tokens;
 pub mod upstream;
 pub mod wire;
 
+pub use backend::Backend;
 pub use client::{Answer, Client};
 pub use gateway::{Gateway, Pair};
 pub use jwks::KeyServer;

@@ -51,7 +51,10 @@ impl Session {
     /// HTTP/2 by prior knowledge.
     pub async fn http2(address: SocketAddr) -> Session {
         let (stream, socket) = open(address);
-        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let handshake = http2::Builder::new(TokioExecutor::new())
+            .max_header_list_size(1 << 20)
+            .handshake(TokioIo::new(stream))
+            .await;
         let (sender, connection) = handshake.expect("a connection");
         let connection = tokio::spawn(async move { drop(connection.await) });
         Session { sender: Sender::Http2(sender), connection, socket }
