@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::stream::BackendStream;
 use super::{Failure, Protocol, ServerSettings, Settings};
 use crate::body::Body;
 use crate::{socket, tls};
@@ -92,6 +93,7 @@ impl Dialer {
         let fault = |error: std::io::Error| Failure::Connect(format!("connecting to {}: {error}", self.name));
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
         socket::tune(&stream);
+        let stream = BackendStream::new(stream);
         let Some((config, name)) = &self.tls else { return Ok(Connected::Plain(stream)) };
         let connector = TlsConnector::from(config.clone());
         let stream = connector.connect(name.clone(), stream).await.map_err(fault)?;
@@ -121,8 +123,8 @@ impl Dialer {
 }
 
 enum Connected {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(BackendStream),
+    Tls(Box<TlsStream<BackendStream>>),
 }
 
 async fn speak_http1<S>(stream: S) -> Result<http1::SendRequest<Body>, Failure>

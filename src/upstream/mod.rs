@@ -5,6 +5,7 @@
 
 mod connect;
 mod pool;
+mod stream;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 mod bodies;
 mod http2;
 mod no_answer;
+mod points;
 
 use serde_json::Value;
 

@@ -139,8 +139,7 @@ fn noise(length: usize) -> Bytes {
 fn exchanges() -> Vec<Exchange> {
     let plain = || Message::with(&[]);
     let large: &'static str = "v".repeat(8 << 10).leak();
-    let many: Vec<(&'static str, &'static str)> =
-        (0..80).map(|number| (&*format!("x-{number}").leak(), "1")).collect();
+    let many: Vec<(&'static str, &'static str)> = (0..80).map(|number| (&*format!("x-{number}").leak(), "1")).collect();
     let odd = Bytes::from_static(b"\x80\xff tab:\there, \"quoted; \\ \" %00 \xc3\xa4=");
     let mut odd_values = Message::with(&[
         ("x-empty", ""),
@@ -181,7 +180,12 @@ fn exchanges() -> Vec<Exchange> {
             .hears(200, Message::with(&[("content-encoding", "br"), ("vary", "*")]).body(noise(100))),
         exchange("cookies set", "GET", "/").hears(
             302,
-            Message::with(&[("set-cookie", "a=1; Path=/"), ("set-cookie", "b=2"), ("location", "../c?d#e"), ("age", "0")]),
+            Message::with(&[
+                ("set-cookie", "a=1; Path=/"),
+                ("set-cookie", "b=2"),
+                ("location", "../c?d#e"),
+                ("age", "0"),
+            ]),
         ),
         exchange("a length for HEAD", "HEAD", "/").hears(200, Message::with(&[("content-length", "12345")])),
         exchange("no length for HEAD", "HEAD", "/").hears(404, plain()),
@@ -332,7 +336,6 @@ async fn whatever_is_sent_arrives_and_whatever_is_answered_comes_back() {
             for exchange in exchanges() {
                 let told = format!("{} ({client_version:?} to {backend_version:?})", exchange.name);
                 tell(&exchange, &mut session, &pair.access, &table, backend_version, &told).await;
-                eprintln!("{} {told}", backend.connections());
             }
             assert!(backend.connections() <= number + 1, "one connection is enough for all of them");
         }
@@ -418,6 +421,39 @@ async fn an_answer_gets_the_date_that_it_lacks_and_nothing_else() {
         let mut names: Vec<_> = answer.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["content-length", "date"], "{answer:?}");
+    }
+}
+
+/// Beyond what the page says, an answer is no answer; below, it is.
+#[tokio::test]
+async fn the_head_of_an_answer_may_be_so_large_and_no_larger() {
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let backend = Backend::start(version, move |request| async move {
+            let mut numbers = request.uri().path().split('/').skip(1).map(|number| number.parse::<usize>());
+            let [Some(Ok(count)), Some(Ok(size))] = [numbers.next(), numbers.next()] else { panic!("two numbers") };
+            let mut answer = Response::new(session::empty());
+            for number in 0..count {
+                let name: HeaderName = format!("x-{number}").parse().expect("a name");
+                answer.headers_mut().insert(name, "v".repeat(size).parse().expect("a value"));
+            }
+            answer
+        })
+        .await;
+        let gateway = Gateway::open(backend.address, backend.protocol());
+        // `Date` and `Content-Length` are fields, too.
+        let cases = match version {
+            Version::HTTP_2 => [("/3/80000", 200), ("/4/70000", 502), ("/150/10", 200)],
+            _ => [("/5/80000", 200), ("/98/10", 200), ("/101/10", 502)],
+        };
+        for client_version in [Version::HTTP_11, Version::HTTP_2] {
+            let mut session = Session::of(client_version, gateway.address()).await;
+            for (path, status) in cases {
+                let request = Request::get(path).body(session::empty()).expect("a request");
+                let answer = session.send(request).await;
+                assert_eq!(answer.status(), status, "{client_version:?} to {version:?}: {path}");
+                session::text(answer.into_body()).await;
+            }
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! What HTTP says about methods, statuses and lengths holds behind the gateway as well.
 
+use std::process::Command;
+
 use http::{Method, Request};
 
+use crate::support::frames::{self, END_HEADERS, HEADERS};
 use crate::support::session::{self, Session};
 use crate::support::{Gateway, Scripted, Upstream, Wire};
 
@@ -116,6 +119,94 @@ async fn expect_is_answered_with_401_before_the_body_and_with_100_if_it_is_wante
     let answer = alice.answer().await;
     assert_eq!((answer.status, answer.body.as_str()), (200, "hello"));
     assert_eq!(upstream.only().header("expect"), None);
+}
+
+/// A client that is not asked to go on may send its body all the same: it is not taken for a request, nor for anything else.
+#[tokio::test]
+async fn a_refused_body_is_neither_asked_for_nor_read() {
+    let upstream = Upstream::start();
+    let gateway =
+        Gateway::with(&upstream, "[[route]]\npath = \"/\"\nscopes = [\"write\"]\n[limits]\nbody_size = \"1KiB\"");
+    let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "write").await);
+    for (fields, status) in [
+        (String::new(), 401),
+        ("Authorization: Bearer made.up.token\r\n".to_owned(), 401),
+        (format!("Authorization: Bearer {}\r\n", alice.access), 403),
+        (format!("Authorization: Bearer {}\r\n", bob.access), 413),
+    ] {
+        let mut client = Wire::connect(gateway.address()).await;
+        let head = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n";
+        client.say(format!("{head}{fields}\r\n")).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.header("connection")), (status, Some("close")), "{answer:?}");
+        client.is_closed().await;
+    }
+    assert_eq!(upstream.connections(), 0);
+}
+
+/// Nobody is told to go on before somebody is there to take what comes.
+#[tokio::test]
+async fn nobody_is_asked_to_go_on_for_a_backend_that_is_not_there() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let gateway = Gateway::open(nobody, "");
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
+    assert_eq!(client.answer().await.status, 502, "and no 100 before it");
+    client.is_closed().await;
+}
+
+/// curl asks before it sends a file, over HTTP/1.1 that is; with HTTP/2 it sends. Refused there in the middle of it, curl 7.88
+/// reports the reset that has to follow (RFC 9113 section 8.1) and not the answer before it; other clients do better.
+#[tokio::test]
+async fn curl_uploads_a_file() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let file = gateway.path().join("file");
+    std::fs::write(&file, vec![b'x'; 3 << 20]).expect("written");
+    let authorization = format!("Authorization: Bearer {}", pair.access);
+    for (protocol, token, told) in [
+        ("--http1.1", Some(&authorization), "100 200"),
+        ("--http2", Some(&authorization), "200"),
+        ("--http1.1", None, "401"),
+    ] {
+        let mut curl = Command::new("curl");
+        // Longer than it would wait before it sends unasked.
+        curl.args(["--silent", "--show-error", "--no-buffer", "--include", protocol, "--expect100-timeout", "30"]);
+        curl.arg("--cacert").arg(gateway.certificate()).arg("--upload-file").arg(&file);
+        curl.args(["--header", "Expect: 100-continue"]).args(token.iter().flat_map(|token| ["--header", token]));
+        let output = curl.arg(format!("https://localhost:{}/swallow", gateway.tls_address().port())).output();
+        let output = output.expect("curl is there");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let statuses: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("HTTP/")).filter_map(|line| line.split(' ').nth(1)).collect();
+        assert_eq!(statuses.join(" "), told, "{protocol}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(text.ends_with("3145728"), token.is_some(), "{protocol}: {text}");
+    }
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+/// `OPTIONS *` asks about a server and not about anything on it: the gateway is not that server.
+#[tokio::test]
+async fn connect_and_what_asks_about_the_server_itself_are_refused() {
+    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
+        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        for (request, status) in [("CONNECT backend:80", 405), ("OPTIONS *", 400)] {
+            let mut client = Wire::connect(gateway.address()).await;
+            client.say(format!("{request} HTTP/1.1\r\nHost: backend:80\r\n\r\n")).await;
+            assert_eq!(client.answer().await.status, status, "{request}");
+        }
+        // Over HTTP/2, CONNECT has a host and nothing else (RFC 9113 section 8.5).
+        let connect = frames::block(&[(":method", "CONNECT"), (":authority", "backend:80")]);
+        let head = frames::frame(HEADERS, END_HEADERS, 1, &connect);
+        let mut client = frames::connect(gateway.address(), &[frames::hello(), head]).await;
+        assert_eq!(frames::next(&mut client, &[HEADERS]).await.stream, 1);
+        let lines = gateway.log_lines(3).await;
+        let refused: Vec<_> = lines.iter().filter(|line| line["reason"] == "connect_refused").collect();
+        assert_eq!(refused.len(), 2, "{lines:?}");
+        assert!(refused.iter().all(|line| line["status"] == 405), "{refused:?}");
+        assert!(upstream.seen().is_empty());
+    }
 }
 
 #[tokio::test]

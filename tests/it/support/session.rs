@@ -43,7 +43,8 @@ fn open(address: SocketAddr) -> (TcpStream, std::net::TcpStream) {
 impl Session {
     pub async fn http1(address: SocketAddr) -> Session {
         let (stream, socket) = open(address);
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
+        let handshake = http1::Builder::new().max_headers(200).handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.expect("a connection");
         let connection = tokio::spawn(async move { drop(connection.await) });
         Session { sender: Sender::Http1(Arc::new(Mutex::new(sender))), connection, socket }
     }
@@ -75,6 +76,11 @@ impl Session {
     pub async fn try_send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, hyper::Error> {
         let sending = self.sender.clone().send(request);
         tokio::time::timeout(PATIENCE, sending).await.expect("an answer in time")
+    }
+
+    /// As [`Session::send`], for what may take its time.
+    pub async fn send_patiently(&mut self, request: Request<Body>) -> Response<Incoming> {
+        self.sender.clone().send(request).await.expect("an answer")
     }
 
     /// For requests that run beside each other.
@@ -140,6 +146,11 @@ pub struct Pieces(mpsc::Sender<Result<Frame<Bytes>, Infallible>>);
 impl Pieces {
     pub async fn send(&self, bytes: impl Into<Bytes>) {
         self.0.send(Ok(Frame::data(bytes.into()))).await.expect("somebody reads the body");
+    }
+
+    /// `false` if nobody reads the body any more.
+    pub async fn try_send(&self, bytes: impl Into<Bytes>) -> bool {
+        self.0.send(Ok(Frame::data(bytes.into()))).await.is_ok()
     }
 
     /// Ends with one trailer.
