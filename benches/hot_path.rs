@@ -12,7 +12,7 @@ use bearward::ids::{RequestIds, TokenId};
 use bearward::metrics::Metrics;
 use bearward::path::CanonicalPath;
 use bearward::reject::{Reason, Reject};
-use bearward::respond;
+use bearward::respond::{self, Form};
 use bearward::route::Action;
 use bearward::target;
 use bearward::token::Algorithm;
@@ -118,9 +118,9 @@ fn refusals(c: &mut Criterion) {
         ("expired", Reject::from(Reason::Expired)),
         ("scope missing", Reject::from(Reason::InsufficientScope).needs_scope("orders:read orders:write")),
     ] {
-        group.bench_function(name, |b| b.iter(|| respond::reject(&refusal, &respond::REALM, id, false)));
+        group.bench_function(name, |b| b.iter(|| respond::reject(&refusal, &respond::REALM, id, Form::Json)));
         group.bench_function(format!("{name}, as a problem"), |b| {
-            b.iter(|| respond::reject(&refusal, &respond::REALM, id, true))
+            b.iter(|| respond::reject(&refusal, &respond::REALM, id, Form::Problem))
         });
     }
 }

@@ -36,6 +36,8 @@ pub struct Body {
     inner: Inner,
     watch: Option<Box<dyn Watch>>,
     silence: Option<Silence>,
+    /// Is a reset without an error no end of it? See [`Body::that_must_end`].
+    must_end: bool,
     /// Bytes that may still come.
     allowance: u64,
 }
@@ -52,6 +54,7 @@ pub enum BodyError {
     Http(hyper::Error),
     TooLarge,
     Silent(Duration),
+    CutShort,
 }
 
 impl fmt::Display for BodyError {
@@ -60,6 +63,7 @@ impl fmt::Display for BodyError {
             BodyError::Http(_) => f.write_str("the body cannot be read"),
             BodyError::TooLarge => f.write_str("the body is larger than allowed"),
             BodyError::Silent(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
+            BodyError::CutShort => f.write_str("the stream was reset before the end of the body"),
         }
     }
 }
@@ -68,7 +72,7 @@ impl BodyError {
     /// What whoever sent a request with this body is told.
     pub fn reject(&self) -> Reject {
         let reason = match self {
-            BodyError::Http(_) => Reason::BadFraming,
+            BodyError::Http(_) | BodyError::CutShort => Reason::BadFraming,
             BodyError::TooLarge => Reason::BodyTooLarge,
             BodyError::Silent(_) => Reason::BodyTimeout,
         };
@@ -100,7 +104,7 @@ impl Body {
     }
 
     fn of(inner: Inner) -> Self {
-        Body { inner, watch: None, silence: None, allowance: u64::MAX }
+        Body { inner, watch: None, silence: None, must_end: false, allowance: u64::MAX }
     }
 
     /// Fails if no byte comes for so long while one is waited for.
@@ -108,6 +112,14 @@ impl Body {
         if matches!(self.inner, Inner::Incoming(_)) {
             self.silence = Some(Silence::of_at_most(limit));
         }
+        self
+    }
+
+    /// Of HTTP/2: fails if the stream is reset before its end, also without an error. To hyper, NO_ERROR is an end, as it is
+    /// behind a whole answer that came before its request was complete (RFC 9113 section 8.1); anywhere else, half a body would
+    /// go on as a whole one.
+    pub fn that_must_end(mut self, must_end: bool) -> Self {
+        self.must_end = must_end;
         self
     }
 
@@ -150,6 +162,7 @@ impl Body {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Http(error)))),
+            Poll::Ready(None) if self.must_end && !self.has_ended() => Poll::Ready(Some(Err(BodyError::CutShort))),
             Poll::Ready(None) => {
                 self.ended();
                 Poll::Ready(None)
@@ -181,6 +194,11 @@ impl Body {
             Some(silence) => silence.poll(context).map(BodyError::Silent),
             None => Poll::Pending,
         }
+    }
+
+    /// Its stream has, or there is nothing more to come by its length.
+    fn has_ended(&self) -> bool {
+        self.is_end_stream() || self.size_hint().exact() == Some(0)
     }
 
     fn ended(&mut self) {

@@ -73,7 +73,7 @@ impl Forwarder {
         }
         address(&mut request, upstream, host);
 
-        let (request, progress) = self.limit_body(request)?;
+        let (request, progress) = self.limit_body(request, record.version)?;
         let sending = pin!(upstream.send(worker, metrics, request));
         let limit = upstream.settings.response_timeout;
         let answered = answer_within(limit, progress.as_deref(), sending).await;
@@ -95,8 +95,12 @@ impl Forwarder {
                 response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, understood);
             }
         }
+        let over_http2 = response.version() == Version::HTTP_2;
         *response.version_mut() = Version::HTTP_11;
-        let response = response.map(|body| Body::incoming(body).silent_for_at_most(self.body_idle));
+        // What answers a request that is still being sent may end in a reset.
+        let must_end = over_http2 && progress.is_none_or(|progress| progress.is_complete());
+        let incoming = |body| Body::incoming(body).silent_for_at_most(self.body_idle).that_must_end(must_end);
+        let response = response.map(incoming);
         Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, said })
     }
 
@@ -133,7 +137,12 @@ impl Forwarder {
         headers.remove(header::EXPECT);
     }
 
-    fn limit_body(&self, request: Request<Incoming>) -> Result<(Request<Body>, Option<Arc<Progress>>), Reject> {
+    /// `came_over`: the request's own version is the upstream's by now.
+    fn limit_body(
+        &self,
+        request: Request<Incoming>,
+        came_over: Version,
+    ) -> Result<(Request<Body>, Option<Arc<Progress>>), Reject> {
         if request.body().size_hint().lower() > self.body_size {
             return Err(Reject::new(
                 Reason::BodyTooLarge,
@@ -145,7 +154,10 @@ impl Forwarder {
         }
         let progress = Arc::new(Progress::begin());
         let watch = Box::new(Upload { progress: progress.clone(), hygiene: self.hygiene.clone() });
-        let limit = |body| Body::incoming(body).at_most(self.body_size).silent_for_at_most(self.body_idle);
+        let limit = |body| {
+            let body = Body::incoming(body).that_must_end(came_over == Version::HTTP_2);
+            body.at_most(self.body_size).silent_for_at_most(self.body_idle)
+        };
         Ok((request.map(|body| limit(body).watched_by(watch)), Some(progress)))
     }
 }
@@ -182,14 +194,20 @@ struct Progress {
     last: AtomicU64,
     /// Is it the client who keeps us waiting?
     client_owes: AtomicBool,
+    complete: AtomicBool,
     /// Why it broke off.
     failure: Mutex<Option<Reject>>,
 }
 
 impl Progress {
     fn begin() -> Self {
-        let (last, client_owes, failure) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(None));
-        Progress { start: Instant::now(), last, client_owes, failure }
+        let (last, failure) = (AtomicU64::new(0), Mutex::new(None));
+        let (client_owes, complete) = (AtomicBool::new(false), AtomicBool::new(false));
+        Progress { start: Instant::now(), last, client_owes, complete, failure }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Relaxed)
     }
 
     fn failure(&self) -> Option<Reject> {
@@ -238,6 +256,7 @@ impl Watch for Upload {
 
     fn end(&mut self) {
         self.progress.moved();
+        self.progress.complete.store(true, Ordering::Relaxed);
     }
 }
 

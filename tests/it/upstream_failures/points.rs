@@ -10,8 +10,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS};
-use crate::support::session::{self, Session};
-use crate::support::{Gateway, Scripted, Wire};
+use crate::support::session::{self, Session, eventually};
+use crate::support::{Gateway, Scripted, Upstream, Wire};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -191,6 +191,8 @@ async fn at_each_point_over_http2() {
         ([&head[..], &piece].concat(), End::Reset, Broken),
         ([&head[..], &piece].concat(), End::Stall, Broken),
         ([&head[..], &piece, &internal_error].concat(), End::Stall, Broken),
+        // To hyper that is an end; to a client it would be a whole answer.
+        ([&head[..], &piece, &no_error].concat(), End::Stall, Broken),
         ([&head[..], &whole, &no_error].concat(), End::Stall, Whole("hello")),
         ([&head[..], &whole].concat(), End::Close, Whole("hello")),
         ([&early_hints[..], &head, &whole].concat(), End::Stall, Whole("hello")),
@@ -220,6 +222,23 @@ async fn at_each_point_over_http2() {
                 assert_eq!(backend.connections(), 2, "{told}");
             }
         }
+    }
+}
+
+/// The same the other way round: half an upload is no request, whatever its client gives as the reason for leaving.
+#[tokio::test]
+async fn an_upload_that_is_reset_without_an_error_is_no_request() {
+    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
+        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        for code in [0, 8] {
+            let head = frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/half"));
+            let half = frames::frame(DATA, 0, 1, b"half of it");
+            let mut client = frames::connect(gateway.address(), &[frames::hello(), head, half]).await;
+            eventually("it arrives", || upstream.in_flight() == 1).await;
+            client.say(frames::frame(RST_STREAM, 0, 1, &[0, 0, 0, code])).await;
+            eventually("it is given up", || upstream.in_flight() == 0).await;
+        }
+        assert!(upstream.seen().is_empty(), "{protocol}: {:?}", upstream.seen());
     }
 }
 
