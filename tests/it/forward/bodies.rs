@@ -66,7 +66,7 @@ async fn a_large_body_takes_no_more_memory_than_a_small_one() {
             assert_eq!(upload(&mut session, large()).await, large());
             assert_eq!(download(&mut session, large()).await, large());
             let grown = gateway.program.peak_memory() - before;
-            println!("{version:?} to {protocol}: {grown} bytes more for {} MiB each way", large() / MIB);
+            eprintln!("{version:?} to {protocol}: {grown} bytes more for {} MiB each way", large() / MIB);
             assert!(grown < SPARE, "{version:?} to {protocol}: {grown} bytes more");
         }
     }
