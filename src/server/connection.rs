@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::stream::{ClientStream, Corked, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
+use crate::framing::Limits;
 use crate::gateway::Worker;
 use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
@@ -51,7 +52,8 @@ pub(super) async fn serve(
     let peer = Peer { address, origin, sni: None, requests: Count::default(), kept };
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,
-        Some(side) => serve_tls(stream, side, peer, shared, &worker).await,
+        // Boxed: it is large, and this future is moved into its task.
+        Some(side) => Box::pin(serve_tls(stream, side, peer, shared, &worker)).await,
     };
     if let Err(error) = ended {
         tracing::debug!(client = %address, %error, "connection ended");
@@ -121,16 +123,22 @@ async fn serve_http<S>(
 where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
-    let (serving, asking, by) = (shared.clone(), peer.clone(), worker.clone());
+    let limits = Limits { head_size: shared.settings.head_size, headers: shared.settings.headers };
+    let stream = ClientStream::new(stream, shared.settings.write, (!http2).then_some(limits));
+    let (serving, asking, by, exchange) = (shared.clone(), peer.clone(), worker.clone(), stream.exchange());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), by.clone());
+        let exchange = exchange.clone();
         async move {
+            if let Some(fault) = exchange.refused_after(peer.requests.get()) {
+                return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
+            }
             let mut handling = pin!(gateway.handle(request, &peer, &worker));
             let response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
+            exchange.answers(peer.requests.get(), response.status());
             Ok::<Response<Body>, Infallible>(response)
         }
     });
-    let stream = ClientStream::new(stream, shared.settings.write);
     let ended = if http2 {
         drive::http2(stream, service, &shared, &peer).await
     } else {

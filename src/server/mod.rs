@@ -6,6 +6,7 @@
 mod connection;
 mod drive;
 mod executor;
+mod heads;
 mod stream;
 mod worker;
 

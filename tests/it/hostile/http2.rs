@@ -4,7 +4,7 @@ use http::Request;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::support::frames::{
-    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PRIORITY, RST_STREAM, WINDOW_UPDATE,
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PRIORITY, RST_STREAM, WINDOW_UPDATE,
 };
 use crate::support::session::{self, Session, eventually};
 use crate::support::{Client, Gateway, Upstream, Wire};
@@ -93,9 +93,6 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "+0")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "18446744073709551616")],
 ];
-
-/// 200, in the static table of HPACK.
-const OK: u8 = 0x88;
 
 #[tokio::test]
 async fn a_hostile_http2_request_goes_nowhere() {
