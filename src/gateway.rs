@@ -151,7 +151,8 @@ impl Gateway {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        let spoken_for = self.forwarding.origin(&peer.origin, request.headers());
+        let believed = peer.speaks_for_others.then_some(&self.forwarding);
+        let spoken_for = believed.and_then(|forwarding| forwarding.origin(&peer.origin, request.headers()));
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
         // A proxy that is trusted brings the requests of many hosts over one connection.

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
+use super::passed_on::{self, Client};
 use super::stream::{ClientStream, Corked, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
@@ -33,8 +34,9 @@ const PREFACE_START: &[u8] = b"PRI";
 
 /// Serves one accepted connection to its end.
 pub(super) async fn serve(
-    stream: TcpStream,
+    mut stream: TcpStream,
     address: SocketAddr,
+    proxy_protocol: bool,
     tls: Option<Arc<ServerSide>>,
     shared: Arc<Shared>,
     worker: Arc<Worker>,
@@ -47,9 +49,20 @@ pub(super) async fn serve(
     worker.metrics.connections_opened.one();
     let _closed = Closed(worker.metrics.clone());
     socket::tune(&stream);
+    let client = match proxy_protocol {
+        false => Client::from(address),
+        true => match passed_on::client(&mut stream, address, &shared).await {
+            Ok(client) => client,
+            Err(error) => {
+                worker.metrics.proxy_protocol_failed.one();
+                return tracing::debug!(balancer = %address, %error, "a connection that nobody passed on");
+            }
+        },
+    };
+    let Client { address, speaks_for_others } = client;
     let origin = Origin::new(address.ip(), tls.is_some());
     let kept = Box::new((place, alive));
-    let peer = Peer { address, origin, sni: None, requests: Count::default(), kept };
+    let peer = Peer { address, speaks_for_others, origin, sni: None, requests: Count::default(), kept };
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,
         // Boxed: it is large, and this future is moved into its task.

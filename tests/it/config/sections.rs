@@ -36,6 +36,12 @@ fn listeners_and_the_admin_address_are_checked() {
             (4, 11),
             "overlap",
         ),
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\nproxy_protocol = true",
+            "listener[0].address",
+            (2, 11),
+            "nobody is trusted",
+        ),
         ("[admin]\naddress = \"127.0.0.1:8443\"", "admin.address", (2, 11), "overlap"),
         ("[admin]\naddress = \"0.0.0.0:9443\"", "admin.address", (2, 11), "tls = \"off\""),
         ("[admin]\ntoken_file = \"\"", "admin.token_file", (2, 14), "the path is empty"),
