@@ -212,6 +212,12 @@ fn upstreams_are_checked() {
         ("[[upstream]]", "upstream[0].servers", (1, 1), "`servers` is missing"),
         ("[[upstream]]\nservers = []", "upstream[0].servers", (2, 11), "there is no server"),
         (
+            "[[upstream]]\nservers = [\"http://a\"]\nprotocol = \"h2\"\nproxy_protocol = \"v2\"",
+            "upstream[0].proxy_protocol",
+            (4, 18),
+            "one client for a whole connection",
+        ),
+        (
             "[[upstream]]\nservers = [\"127.0.0.1:3000\"]",
             "upstream[0].servers[0]",
             (2, 12),
