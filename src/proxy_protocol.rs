@@ -1,8 +1,9 @@
 //! The PROXY protocol: how a balancer that passes connections on says whose they are, and how we say it to a backend
 //! (haproxy.org, `proxy-protocol.txt`, versions 1 and 2). Pure.
 //!
-//! What is read here becomes the client's address, so it is read as strictly as a head. Nothing is guessed: where the
-//! header is expected, a connection without one is none.
+//! What is read here becomes the client's address, so it is read as strictly as a head, and by ourselves: the libraries for
+//! it take a port of `+80` and other separators than the space. Nothing is guessed: where the header is expected, a
+//! connection without one is none.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

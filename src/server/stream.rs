@@ -174,7 +174,8 @@ impl<S> ClientStream<S> {
 
     /// Taken back from hyper, with what it had read and not used.
     pub(super) fn taken_back(mut self, unread: Bytes) -> Self {
-        self.unread = unread;
+        // What hyper had read comes before what it had not.
+        self.unread = if self.unread.is_empty() { unread } else { [&unread[..], &self.unread[..]].concat().into() };
         self.exchange.kept_open.store(false, Ordering::Relaxed);
         self
     }

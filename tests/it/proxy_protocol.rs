@@ -178,7 +178,7 @@ async fn an_upstream_that_asks_for_it_is_told_whose_each_connection_is() {
                 wire.say(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}", told.len())).await;
             }
         });
-        let more = format!("proxy_protocol = \"{version}\"");
+        let more = format!("proxy_protocol = \"{version}\"\nconnections = 2");
         let gateway =
             Gateway::from_text(Gateway::open_text(backend.address, &more).replace("workers = 2", "workers = 1"));
         for (client, told) in [
@@ -186,12 +186,15 @@ async fn an_upstream_that_asks_for_it_is_told_whose_each_connection_is() {
             ("127.0.0.8", "1 127.0.0.8"),
             ("127.0.0.7", "0 127.0.0.7"),
             ("127.0.0.8", "1 127.0.0.8"),
+            // Two are kept, as many as there may be at once: the one that was used longest ago goes.
             ("127.0.0.9", "2 127.0.0.9"),
+            ("127.0.0.8", "1 127.0.0.8"),
+            ("127.0.0.7", "3 127.0.0.7"),
         ] {
             let mut wire = Wire::connect_from(client.parse().expect("an address"), gateway.address()).await;
             wire.say(get("", "")).await;
             assert_eq!(wire.answer().await.body, told, "{version}");
         }
-        assert_eq!(backend.connections(), 3);
+        assert_eq!(backend.connections(), 4);
     }
 }
