@@ -7,6 +7,7 @@ use std::{fs, iter, slice, thread};
 use bearward::access_log::{AccessLog, Format, Record, Settings, Target};
 use bearward::authorize::authorize;
 use bearward::clock::{Clock, SystemClock};
+use bearward::framing::{Framing, Limits, Passed};
 use bearward::headers::set_origin;
 use bearward::ids::{RequestIds, TokenId};
 use bearward::metrics::Metrics;
@@ -67,6 +68,10 @@ fn each_step(c: &mut Criterion) {
     let mut record = Record::default();
     let permit = steps.permit(&request, &mut record).expect("it is let through");
 
+    let sent = written(&request);
+    let limits = Limits { head_size: 16 << 10, headers: 100 };
+    assert_eq!(Framing::new(limits).pass(&sent), Passed { len: sent.len(), fault: None });
+    group.bench_function("framing", |b| b.iter(|| Framing::new(limits).pass(&sent)));
     group.bench_function("clock", |b| b.iter(|| (SystemClock.now(), Instant::now())));
     group.bench_function("does it want a problem", |b| b.iter(|| respond::wants_problem(headers)));
     group.bench_function("host", |b| b.iter(|| target::host(&request, 8 << 10)));
@@ -95,6 +100,15 @@ fn each_step(c: &mut Criterion) {
         b.iter_batched_ref(|| plain.arrives(), set, FEW);
     });
     group.bench_function("count", |b| b.iter(|| steps.door.metrics.request_over(200, Duration::from_micros(300))));
+}
+
+/// Its head, as it comes over HTTP/1.
+fn written<B>(request: &Request<B>) -> Vec<u8> {
+    let mut head = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri()).into_bytes();
+    for (name, value) in request.headers() {
+        head.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    [head.as_slice(), b"\r\n"].concat()
 }
 
 fn names(c: &mut Criterion) {

@@ -74,7 +74,7 @@ impl Forwarder {
         address(&mut request, upstream, host);
 
         let (request, progress) = self.limit_body(request, record.version)?;
-        let sending = pin!(upstream.send(worker, metrics, request));
+        let sending = pin!(upstream.send(worker, metrics, origin.address, request));
         let limit = upstream.settings.response_timeout;
         let answered = answer_within(limit, progress.as_deref(), sending).await;
         // Where the request's own body broke off, that is the reason, whatever the upstream made of it.

@@ -24,7 +24,8 @@ use crate::clock::{Clock, UnixTime};
 use crate::endpoints::{Endpoint, Endpoints};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
-use crate::ids::RequestIds;
+use crate::framing::Fault;
+use crate::ids::{RequestId, RequestIds};
 use crate::judge::{Arrival, Judge, Verdict};
 use crate::keyring::Keyring;
 use crate::limiter::Limiter;
@@ -112,19 +113,35 @@ impl Gateway {
         }
     }
 
-    /// Records a request whose head nobody could read. hyper has answered it by itself, without a word.
+    /// Records a request whose head hyper could not read. It has answered by itself, without a word.
     pub fn note_unreadable(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
         let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
+        let request_id = worker.request_ids.next();
+        self.unreadable(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0);
+    }
+
+    /// Answers a request whose head has no one reading, and ends the connection.
+    pub fn refuse_unreadable(&self, peer: &Peer, worker: &Worker, fault: Fault) -> Response<Body> {
+        let refusal = Reject::new(fault.reason, fault.what);
+        let request_id = worker.request_ids.next();
+        let mut response = respond::reject(&refusal, self.challenge(), request_id, false);
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        self.unreadable(request_id, peer, worker, refusal, response.body().size_hint().lower());
+        response
+    }
+
+    fn unreadable(&self, request_id: RequestId, peer: &Peer, worker: &Worker, refusal: Reject, sent: u64) {
         let record = Record {
-            request_id: worker.request_ids.next(),
+            request_id,
             time: self.clock.now(),
             client: Some(peer.address.ip()),
             // A token that no method is.
             method: Method::from_bytes(b"-").unwrap_or_default(),
             uri: Uri::from_static("-"),
-            status: reason.status().as_u16(),
+            status: refusal.reason.status().as_u16(),
+            sent,
             complete: true,
-            refused: Some(Reject::new(reason, with_causes(error))),
+            refused: Some(refusal),
             ..Record::default()
         };
         worker.over(&record);
@@ -138,7 +155,8 @@ impl Gateway {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        let spoken_for = self.forwarding.origin(&peer.origin, request.headers());
+        let believed = peer.speaks_for_others.then_some(&self.forwarding);
+        let spoken_for = believed.and_then(|forwarding| forwarding.origin(&peer.origin, request.headers()));
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
         // A proxy that is trusted brings the requests of many hosts over one connection.

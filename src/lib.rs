@@ -5,7 +5,7 @@
 //!
 //! # The way of a request
 //!
-//! `server` accepts, decrypts, reads one request → `gateway` { `judge` { `route` → `authenticate` → `authorize` } → `broker` or
+//! `server` accepts, decrypts, holds each head to one reading (`framing`), reads one request → `gateway` { `judge` { `route` → `authenticate` → `authorize` } → `broker` or
 //! `forward` → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
 //! change what is shared (keys, certificates, revocations) swap a snapshot.
 //!
@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `grpc`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -40,6 +40,7 @@
 //! | `crc32fast` | `family/` | the checksum that ends a refresh token |
 //! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
+//! | `memchr` | `framing/` | heads are searched before anybody is known |
 //! | `moka` | `revocations/` | safe only without a capacity: a bounded one forgets revocations |
 //! | `prometheus_client` | `metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `verified` | losing an entry costs one verification, so it may be bounded |
@@ -99,6 +100,7 @@ pub mod endpoints;
 pub mod family;
 pub mod forward;
 pub mod forwarding;
+pub mod framing;
 pub mod gateway;
 pub mod grpc;
 pub mod headers;
@@ -112,6 +114,7 @@ pub mod metrics;
 pub mod oauth;
 pub mod path;
 pub mod peer;
+pub mod proxy_protocol;
 pub mod reject;
 pub mod respond;
 pub mod revocations;

@@ -9,7 +9,11 @@ use crate::tls::Sni;
 
 /// One client connection, shared by its requests and by the tunnels that outlive it.
 pub struct Peer {
+    /// Of the client, also where a balancer passed its connection on.
     pub address: SocketAddr,
+    /// May its headers say where a request came from, if its address is trusted? Not on a connection of which a balancer
+    /// did not say whose it is: that has the balancer's address.
+    pub speaks_for_others: bool,
     /// What upstreams are told about it, written once a connection.
     pub origin: Origin,
     /// The name that its handshake asked for; `None` without one, and without TLS.

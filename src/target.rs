@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 
 use crate::reject::{Reason, Reject};
 
@@ -18,6 +18,11 @@ pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Rej
     let uri_len = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if uri_len > uri_size {
         return Err(Reject::new(Reason::UriTooLong, format!("{uri_len} bytes, at most {uri_size}")));
+    }
+    // RFC 9113 section 8.3.1: it begins with a slash. The library would add the one that is missing.
+    let begins_with_query = request.uri().path_and_query().is_some_and(|target| target.as_str().starts_with('?'));
+    if request.version() == Version::HTTP_2 && begins_with_query {
+        return Err(Reject::new(Reason::BadPath, ":path has no path"));
     }
     // Whatever it means, it is not meant for an HTTP server; without a name, it is `://`.
     if request.uri().scheme().is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS) {

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Running, StartError};
 use crate::config::Config;
+use crate::server::ListenerSettings;
 use crate::tls;
 
 impl Running {
@@ -43,10 +44,11 @@ impl Running {
 }
 
 fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
-    // A listener may change its certificates, not its address, nor from cleartext to TLS or back.
+    // A listener may change its certificates, nothing else: not from cleartext to TLS or back.
     let sockets = |config: &Config| {
-        let socket =
-            |listener: &crate::server::ListenerSettings| (listener.address, listener.tls == tls::Settings::Off);
+        let socket = |listener: &ListenerSettings| {
+            (listener.address, listener.tls == tls::Settings::Off, listener.proxy_protocol)
+        };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };
     let parts = [

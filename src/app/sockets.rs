@@ -33,7 +33,7 @@ impl Sockets {
             let tls = tls::server_side(&settings.tls)?.map(|side| Arc::new(ArcSwap::new(side)));
             let (sockets, address) = bind(settings.address, config.workers)?;
             for (own, socket) in listeners.iter_mut().zip(sockets) {
-                own.push(Listener { socket, tls: tls.clone() });
+                own.push(Listener { socket, tls: tls.clone(), proxy_protocol: settings.proxy_protocol });
             }
             addresses.push(address);
             certificates.push(tls);

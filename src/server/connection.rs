@@ -16,9 +16,11 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
+use super::passed_on::{self, Client};
 use super::stream::{ClientStream, Corked, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
+use crate::framing::Limits;
 use crate::gateway::Worker;
 use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
@@ -32,8 +34,9 @@ const PREFACE_START: &[u8] = b"PRI";
 
 /// Serves one accepted connection to its end.
 pub(super) async fn serve(
-    stream: TcpStream,
+    mut stream: TcpStream,
     address: SocketAddr,
+    proxy_protocol: bool,
     tls: Option<Arc<ServerSide>>,
     shared: Arc<Shared>,
     worker: Arc<Worker>,
@@ -46,12 +49,24 @@ pub(super) async fn serve(
     worker.metrics.connections_opened.one();
     let _closed = Closed(worker.metrics.clone());
     socket::tune(&stream);
+    let client = match proxy_protocol {
+        false => Client::from(address),
+        true => match passed_on::client(&mut stream, address, &shared).await {
+            Ok(client) => client,
+            Err(error) => {
+                worker.metrics.proxy_protocol_failed.one();
+                return tracing::debug!(balancer = %address, %error, "a connection that nobody passed on");
+            }
+        },
+    };
+    let Client { address, speaks_for_others } = client;
     let origin = Origin::new(address.ip(), tls.is_some());
     let kept = Box::new((place, alive));
-    let peer = Peer { address, origin, sni: None, requests: Count::default(), kept };
+    let peer = Peer { address, speaks_for_others, origin, sni: None, requests: Count::default(), kept };
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,
-        Some(side) => serve_tls(stream, side, peer, shared, &worker).await,
+        // Boxed: it is large, and this future is moved into its task.
+        Some(side) => Box::pin(serve_tls(stream, side, peer, shared, &worker)).await,
     };
     if let Err(error) = ended {
         tracing::debug!(client = %address, %error, "connection ended");
@@ -121,16 +136,22 @@ async fn serve_http<S>(
 where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
-    let (serving, asking, by) = (shared.clone(), peer.clone(), worker.clone());
+    let limits = Limits { head_size: shared.settings.head_size, headers: shared.settings.headers };
+    let stream = ClientStream::new(stream, shared.settings.write, (!http2).then_some(limits));
+    let (serving, asking, by, exchange) = (shared.clone(), peer.clone(), worker.clone(), stream.exchange());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), by.clone());
+        let exchange = exchange.clone();
         async move {
+            if let Some(fault) = exchange.refused_after(peer.requests.get()) {
+                return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
+            }
             let mut handling = pin!(gateway.handle(request, &peer, &worker));
             let response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
+            exchange.answers(peer.requests.get(), response.status());
             Ok::<Response<Body>, Infallible>(response)
         }
     });
-    let stream = ClientStream::new(stream, shared.settings.write);
     let ended = if http2 {
         drive::http2(stream, service, &shared, &peer).await
     } else {

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::Shared;
 use super::executor::Executor;
+use super::heads::Exchange;
 use super::stream::{ClientStream, Readable};
 use crate::body::Body;
 use crate::peer::Peer;
@@ -43,9 +44,9 @@ where
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     loop {
-        let keeper = stream.keeper();
+        let exchange = stream.exchange();
         let connection = http1_builder(shared).serve_connection(TokioIo::new(stream), service.clone());
-        let Some(mut idle) = drive_http1(Box::pin(connection.with_upgrades()), &keeper, shared, peer).await? else {
+        let Some(mut idle) = drive_http1(Box::pin(connection.with_upgrades()), &exchange, shared, peer).await? else {
             return Ok(());
         };
         let goes_on = tokio::select! {
@@ -68,7 +69,7 @@ where
 /// ended and the stream comes back.
 async fn drive_http1<S, V>(
     mut connection: Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStream<S>>, V>>>,
-    keeper: &AtomicBool,
+    exchange: &Exchange,
     shared: &Shared,
     peer: &Arc<Peer>,
 ) -> hyper::Result<Option<ClientStream<S>>>
@@ -100,7 +101,7 @@ where
             }
         }
     }
-    keeper.store(true, Ordering::Relaxed);
+    exchange.kept_open.store(true, Ordering::Relaxed);
     connection.as_mut().graceful_shutdown();
     connection.as_mut().await?;
     let parts = Pin::into_inner(connection).into_parts();

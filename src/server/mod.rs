@@ -6,6 +6,8 @@
 mod connection;
 mod drive;
 mod executor;
+mod heads;
+mod passed_on;
 mod stream;
 mod worker;
 
@@ -26,6 +28,8 @@ pub use worker::spawn;
 pub struct ListenerSettings {
     pub address: SocketAddr,
     pub tls: tls::Settings,
+    /// Every connection begins with a header of the PROXY protocol, from a peer that `[forwarding]` trusts.
+    pub proxy_protocol: bool,
 }
 
 /// `[timeouts]` and `[limits]` of the client's side.
@@ -62,6 +66,7 @@ pub struct Listener {
     pub socket: std::net::TcpListener,
     /// Taken anew for each connection: a reload swaps it.
     pub tls: Option<Arc<ArcSwap<ServerSide>>>,
+    pub proxy_protocol: bool,
 }
 
 /// What all connections share.

@@ -1,14 +1,15 @@
 //! What lies between a socket and hyper: two thin wrappers.
 //!
 //! [`Corked`] (below TLS) saves a write in each handshake. [`ClientStream`] (above TLS, below hyper) lets a connection be
-//! taken back from hyper while it is idle, so that an idle connection holds no buffers; it does not wait for ever for a
-//! client that does not read, and parts from one that is still sending in a way that it hears the answer.
+//! taken back from hyper while it is idle, so that an idle connection holds no buffers; it gives hyper only heads that have
+//! one reading ([`Heads`]), does not wait for ever for a client that does not read, and parts from one that is still sending
+//! in a way that it hears the answer.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use super::heads::{Exchange, Heads, Next};
+use crate::framing::Limits;
 use crate::silence::Silence;
 
 /// Tells when there is something to read, without reading.
@@ -138,19 +141,23 @@ impl AsyncWrite for Corked {
 /// A client's stream as hyper sees it.
 pub(super) struct ClientStream<S> {
     stream: S,
-    /// Bytes that an earlier hyper connection had read already.
+    /// Bytes that go on before anything is read, and were looked at: an earlier hyper connection had read them already, or
+    /// they were held until a head was whole.
     unread: Bytes,
-    kept_open: Arc<AtomicBool>,
+    /// HTTP/1 only, until it is a tunnel.
+    heads: Option<Box<Heads>>,
+    exchange: Arc<Exchange>,
     /// Runs while the client takes nothing of what is written.
     stall: Silence,
     farewell: Option<Farewell>,
 }
 
 impl<S> ClientStream<S> {
-    /// A client that takes nothing for as long as `write` is cut off.
-    pub(super) fn new(stream: S, write: Duration) -> Self {
-        let stall = Silence::of_at_most(write);
-        ClientStream { stream, unread: Bytes::new(), kept_open: Arc::default(), stall, farewell: None }
+    /// A client that takes nothing for as long as `write` is cut off. With limits for its heads, it speaks HTTP/1.
+    pub(super) fn new(stream: S, write: Duration, heads: Option<Limits>) -> Self {
+        let (unread, exchange, stall) = (Bytes::new(), Arc::default(), Silence::of_at_most(write));
+        let heads = heads.map(|limits| Box::new(Heads::new(limits)));
+        ClientStream { stream, unread, heads, exchange, stall, farewell: None }
     }
 
     fn in_time<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -161,15 +168,15 @@ impl<S> ClientStream<S> {
         self.stall.poll(context).map(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
 
-    /// While this is set, closing does not close: hyper can be ended and the stream goes on.
-    pub(super) fn keeper(&self) -> Arc<AtomicBool> {
-        self.kept_open.clone()
+    pub(super) fn exchange(&self) -> Arc<Exchange> {
+        self.exchange.clone()
     }
 
     /// Taken back from hyper, with what it had read and not used.
     pub(super) fn taken_back(mut self, unread: Bytes) -> Self {
-        self.unread = unread;
-        self.kept_open.store(false, Ordering::Relaxed);
+        // What hyper had read comes before what it had not.
+        self.unread = if self.unread.is_empty() { unread } else { [&unread[..], &self.unread[..]].concat().into() };
+        self.exchange.kept_open.store(false, Ordering::Relaxed);
         self
     }
 }
@@ -177,7 +184,7 @@ impl<S> ClientStream<S> {
 impl<S: Readable> ClientStream<S> {
     /// Returns when there is something to read, or the other side has gone.
     pub(super) async fn readable(&self) -> io::Result<()> {
-        if !self.unread.is_empty() {
+        if !self.unread.is_empty() || self.heads.as_ref().is_some_and(|heads| heads.has_begun()) {
             return Ok(());
         }
         std::future::poll_fn(|context| self.stream.poll_readable(context)).await
@@ -185,18 +192,39 @@ impl<S: Readable> ClientStream<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.unread.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if !this.unread.is_empty() {
+                let len = this.unread.len().min(buffer.remaining());
+                buffer.put_slice(&this.unread[..len]);
+                this.unread.advance(len);
+                return Poll::Ready(Ok(()));
+            }
+            let Some(heads) = &mut this.heads else { return Pin::new(&mut this.stream).poll_read(context, buffer) };
+            match heads.next(&this.exchange)? {
+                Next::Read => {}
+                // Whoever asks will have an answer to write before it can go on, and asks again then.
+                Next::Wait => return Poll::Pending,
+                Next::Give(bytes) => {
+                    this.unread = bytes;
+                    continue;
+                }
+                Next::Open(bytes) => {
+                    (this.unread, this.heads) = (bytes, None);
+                    continue;
+                }
+            }
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+            if buffer.filled().len() == before {
+                return Poll::Ready(Ok(()));
+            }
+            this.unread = heads.inspect(buffer, before, &this.exchange);
+            if buffer.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
         }
-        let len = self.unread.len().min(buffer.remaining());
-        buffer.put_slice(&self.unread[..len]);
-        self.unread.advance(len);
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -228,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     /// connection, and take the last answer from a client that has not read it yet (RFC 9112 section 9.6).
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.kept_open.load(Ordering::Relaxed) {
+        if this.exchange.kept_open.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
         let farewell = match &mut this.farewell {

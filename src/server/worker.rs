@@ -39,14 +39,15 @@ async fn run(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
 }
 
 async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, alive: mpsc::Sender<Infallible>) {
-    let Listener { socket, tls } = listener;
+    let Listener { socket, tls, proxy_protocol } = listener;
     let socket = match socket::into_tokio(socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "a listener cannot be used"),
     };
     let serve = |stream, address| {
-        let tls = tls.as_ref().map(|tls| tls.load_full());
-        tokio::spawn(connection::serve(stream, address, tls, shared.clone(), worker.clone(), alive.clone()));
+        let (tls, shared, worker, alive) =
+            (tls.as_ref().map(|tls| tls.load_full()), shared.clone(), worker.clone(), alive.clone());
+        tokio::spawn(connection::serve(stream, address, proxy_protocol, tls, shared, worker, alive));
     };
     loop {
         let accepted = tokio::select! {

@@ -1,5 +1,6 @@
 //! Opening a connection to a server: name, TCP, TLS, HTTP.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -15,6 +16,7 @@ use tokio_rustls::client::TlsStream;
 use super::stream::BackendStream;
 use super::{Failure, Protocol, ServerSettings, Settings};
 use crate::body::Body;
+use crate::proxy_protocol::{self, Version};
 use crate::{socket, tls};
 
 /// What an HTTP/2 backend may send on one stream before the client has read it.
@@ -35,6 +37,7 @@ pub(super) struct Dialer {
     /// Requests at once on an HTTP/2 connection.
     streams: usize,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    proxy_protocol: Option<Version>,
 }
 
 impl Dialer {
@@ -52,15 +55,17 @@ impl Dialer {
             }
         };
         let (host, port, name) = (server.host.clone(), server.port, server.authority());
-        Ok(Dialer { host, port, name, timeout: settings.connect_timeout, streams: settings.connections, tls })
+        let (timeout, streams, proxy_protocol) =
+            (settings.connect_timeout, settings.connections, settings.proxy_protocol);
+        Ok(Dialer { host, port, name, timeout, streams, tls, proxy_protocol })
     }
 
     // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
 
-    /// An HTTP/1 connection: it carries one request at a time.
-    pub(super) async fn dial_http1(&self) -> Result<http1::SendRequest<Body>, Failure> {
+    /// An HTTP/1 connection: it carries one request at a time; with `proxy_protocol`, of this client alone.
+    pub(super) async fn dial_http1(&self, client: Option<IpAddr>) -> Result<http1::SendRequest<Body>, Failure> {
         self.in_time(Box::pin(async {
-            match self.connect().await? {
+            match self.connect(client).await? {
                 Connected::Plain(stream) => speak_http1(stream).await,
                 Connected::Tls(stream) => speak_http1(*stream).await,
             }
@@ -71,7 +76,7 @@ impl Dialer {
     /// An HTTP/2 connection: it carries many requests at once.
     pub(super) async fn dial_http2(&self) -> Result<http2::SendRequest<Body>, Failure> {
         self.in_time(Box::pin(async {
-            match self.connect().await? {
+            match self.connect(None).await? {
                 Connected::Plain(stream) => self.speak_http2(stream).await,
                 Connected::Tls(stream) => self.speak_http2(*stream).await,
             }
@@ -89,10 +94,14 @@ impl Dialer {
         }
     }
 
-    async fn connect(&self) -> Result<Connected, Failure> {
+    async fn connect(&self, client: Option<IpAddr>) -> Result<Connected, Failure> {
         let fault = |error: std::io::Error| Failure::Connect(format!("connecting to {}: {error}", self.name));
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
+        let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
         socket::tune(&stream);
+        if let (Some(version), Some(client)) = (self.proxy_protocol, client) {
+            let header = proxy_protocol::write(version, client, stream.peer_addr().map_err(fault)?);
+            stream.write_all(&header).await.map_err(fault)?;
+        }
         let stream = BackendStream::new(stream);
         let Some((config, name)) = &self.tls else { return Ok(Connected::Plain(stream)) };
         let connector = TlsConnector::from(config.clone());

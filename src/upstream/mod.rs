@@ -8,6 +8,7 @@ mod pool;
 mod stream;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,7 @@ use hyper::body::Incoming;
 
 use crate::body::Body;
 use crate::metrics::WorkerMetrics;
+use crate::proxy_protocol::Version;
 use crate::reject::{Reason, Reject, with_causes};
 
 pub use pool::{Lease, Server};
@@ -39,6 +41,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
     pub preserve_host: bool,
+    /// Each connection begins with a header of this version, and carries requests of the one client that it names.
+    pub proxy_protocol: Option<Version>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,19 +100,21 @@ impl Upstream {
         })
     }
 
-    /// Sends to the next server in turn; if it cannot be connected to, to the one after it, each once.
+    /// Sends a client's request to the next server in turn; if it cannot be connected to, to the one after it, each once.
     pub async fn send(
         &self,
         worker: usize,
         metrics: &WorkerMetrics,
+        client: IpAddr,
         mut request: Request<Body>,
     ) -> Result<Answer, Failure> {
+        let client = self.settings.proxy_protocol.map(|_| client.to_canonical());
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut tried = 0;
         loop {
             let server = &self.servers[first.wrapping_add(tried) % self.servers.len()];
             tried += 1;
-            match server.send(worker, metrics, request).await {
+            match server.send(worker, metrics, client, request).await {
                 Ok(answer) => return Ok(answer),
                 Err((failure, Some(unsent))) if tried < self.servers.len() && failure.is_connect() => request = *unsent,
                 Err((failure, _)) => return Err(failure),

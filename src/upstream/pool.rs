@@ -1,5 +1,6 @@
 //! One server and the connections to it. Each worker has its own, so no two cores meet here.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ pub struct Server {
     protocol: Protocol,
     idle_timeout: Duration,
     connect_timeout: Duration,
+    connections: usize,
     workers: Box<[WorkerPool]>,
     name: String,
 }
@@ -37,6 +39,8 @@ struct WorkerPool {
 struct Idle {
     sender: http1::SendRequest<Body>,
     since: Instant,
+    /// With `proxy_protocol`: whose requests it carries.
+    client: Option<IpAddr>,
 }
 
 /// The one HTTP/2 connection.
@@ -50,6 +54,7 @@ struct Shared {
 /// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
 pub struct Lease {
     sender: Option<http1::SendRequest<Body>>,
+    client: Option<IpAddr>,
     server: Arc<Server>,
     worker: usize,
     _place: OwnedSemaphorePermit,
@@ -67,7 +72,11 @@ impl Lease {
             let old = idle.partition_point(is_old);
             idle.drain(..old);
         }
-        idle.push(Idle { sender, since });
+        // Those that clients have to themselves add up, one for each client that was here lately.
+        if idle.len() >= self.server.connections {
+            idle.remove(0);
+        }
+        idle.push(Idle { sender, since, client: self.client });
     }
 }
 
@@ -86,6 +95,7 @@ impl Server {
             protocol: settings.protocol,
             idle_timeout: settings.idle_timeout,
             connect_timeout: settings.connect_timeout,
+            connections: settings.connections,
             workers: (0..workers).map(pool).collect(),
             name: server.authority(),
         })
@@ -95,6 +105,7 @@ impl Server {
         self: &Arc<Self>,
         worker: usize,
         metrics: &WorkerMetrics,
+        client: Option<IpAddr>,
         request: Request<Body>,
     ) -> Result<Answer, Unsent> {
         let place = match self.place(worker).await {
@@ -102,7 +113,7 @@ impl Server {
             Err(failure) => return Err((failure, Some(Box::new(request)))),
         };
         match self.protocol {
-            Protocol::Http1 => self.send_http1(worker, metrics, request, place).await,
+            Protocol::Http1 => self.send_http1(worker, metrics, client, request, place).await,
             Protocol::Http2 => self.send_http2(worker, metrics, request, place).await,
         }
     }
@@ -111,13 +122,14 @@ impl Server {
         self: &Arc<Self>,
         worker: usize,
         metrics: &WorkerMetrics,
+        client: Option<IpAddr>,
         mut request: Request<Body>,
         place: OwnedSemaphorePermit,
     ) -> Result<Answer, Unsent> {
-        while let Some((mut sender, age)) = self.take_idle(worker) {
+        while let Some((mut sender, age)) = self.take_idle(worker, client) {
             let copy = (age > FRESH).then(|| copy_if_repeatable(&request)).flatten();
             let mut error = match sender.try_send_request(request).await {
-                Ok(response) => return Ok((response, self.lease(worker, Some(sender), place))),
+                Ok(response) => return Ok((response, self.lease(worker, Some(sender), client, place))),
                 Err(error) => error,
             };
             let unsent = error.take_message();
@@ -133,13 +145,13 @@ impl Server {
                 break;
             }
         }
-        let mut sender = match self.dialer.dial_http1().await {
+        let mut sender = match self.dialer.dial_http1(client).await {
             Ok(sender) => sender,
             Err(failure) => return Err((failure, Some(Box::new(request)))),
         };
         metrics.upstream_connects.one();
         match sender.try_send_request(request).await {
-            Ok(response) => Ok((response, self.lease(worker, Some(sender), place))),
+            Ok(response) => Ok((response, self.lease(worker, Some(sender), client, place))),
             Err(error) => Err((Failure::broken(error.into_error()), None)),
         }
     }
@@ -158,7 +170,7 @@ impl Server {
                 Err(failure) => return Err((failure, Some(Box::new(request)))),
             };
             match sender.try_send_request(request).await {
-                Ok(response) => return Ok((response, self.lease(worker, None, place))),
+                Ok(response) => return Ok((response, self.lease(worker, None, None, place))),
                 Err(mut error) => match error.take_message().filter(|_| is_first) {
                     // The connection was closed under us before the request got out.
                     Some(unsent) => {
@@ -212,14 +224,15 @@ impl Server {
     }
 
     /// The idle connection that was used last, and for how long it lay idle. Last in, first out: the others grow old and
-    /// are closed when they are found.
-    fn take_idle(&self, worker: usize) -> Option<(http1::SendRequest<Body>, Duration)> {
+    /// are closed when they are found. Without `proxy_protocol` every one is nobody's, and the last one fits.
+    fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(http1::SendRequest<Body>, Duration)> {
         let mut idle = self.idle(worker);
-        while let Some(Idle { sender, since }) = idle.pop() {
+        while let Some(at) = idle.iter().rposition(|idle| idle.client == client) {
+            let Idle { sender, since, .. } = idle.remove(at);
             let age = since.elapsed();
             if age > self.idle_timeout {
                 // Everything below it is older still.
-                idle.clear();
+                idle.drain(..at);
                 return None;
             }
             // One that is not ready is closed, or still busy with an upload that was answered before its end.
@@ -238,9 +251,10 @@ impl Server {
         self: &Arc<Self>,
         worker: usize,
         sender: Option<http1::SendRequest<Body>>,
+        client: Option<IpAddr>,
         place: OwnedSemaphorePermit,
     ) -> Lease {
-        Lease { sender, server: self.clone(), worker, _place: place }
+        Lease { sender, client, server: self.clone(), worker, _place: place }
     }
 }
 

@@ -1,4 +1,8 @@
-//! Where one request ends and the next begins has one answer. What has two is refused: `hostile/framings.rs`.
+//! Where one request ends and the next begins has one answer. What has two is refused: `hostile/framings.rs` has the table.
+
+mod agreement;
+
+use serde_json::{Value, json};
 
 use crate::support::{Gateway, Upstream, Wire};
 
@@ -34,38 +38,90 @@ async fn this_is_no_forward_proxy() {
     assert_eq!(upstream.only().uri, "/path?query");
 }
 
-/// HTTP lets a server refuse these or read them in the one safe way (RFC 9112 sections 2.2, 6.1, 6.3). Either way the
-/// backend gets one request, in the gateway's own words.
+/// What stands before it was a request; what stands behind it is nobody's.
 #[tokio::test]
-async fn what_may_be_repaired_reaches_the_backend_in_one_reading() {
-    for (request, body) in [
-        // Transfer-Encoding wins, Content-Length goes, and nothing behind the body is believed.
-        (post("Content-Length: 6\r\nTransfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"), "abc"),
-        (post("Transfer-Encoding: chunked\r\nContent-Length: 60", "3\r\nabc\r\n0\r\n\r\n"), "abc"),
-    ] {
-        let upstream = Upstream::start();
-        let gateway = Gateway::open(upstream.address, "");
-        assert_eq!(statuses(&gateway, &request).await, [200], "{request:?}");
-        let seen = upstream.only();
-        assert_eq!(seen.body, body);
-        assert_eq!(seen.header("content-length"), None, "{seen:?}");
+async fn requests_before_a_refused_head_are_answered_and_nothing_behind_it_is_read() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let good = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
+    // It arrives while the first is answered, piece by piece.
+    let before = [good("/drip"), good("/1"), good("/2")].concat();
+    let bad = "GET /bad HTTP/1.1\nHost: a\r\n\r\n";
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say([&before, bad, SMUGGLED].concat()).await;
+    for _ in 0..3 {
+        assert_eq!(client.answer().await.status, 200);
     }
-    for (request, body) in [
-        (post("Content-Length: 3\r\nContent-Length: 3\r\nConnection: close", "abc"), "abc"),
-        (post("Content-Length: 3\nConnection: close", "abc"), "abc"),
-        (post("\r\nX: this is the body", ""), ""),
-    ] {
-        let upstream = Upstream::start();
-        let gateway = Gateway::open(upstream.address, "");
-        let answered = statuses(&gateway, &request).await;
-        assert_eq!(answered[0], 200, "{request:?}");
-        let seen = upstream.seen();
-        assert_eq!(seen[0].body, body);
-        assert!(
-            seen.iter()
-                .all(|seen| seen.header("content-length").is_none_or(|length| length.parse() == Ok(seen.body.len())))
-        );
+    let refused = client.answer().await;
+    assert_eq!((refused.status, refused.header("connection")), (400, Some("close")));
+    let told: Value = serde_json::from_str(&refused.body).expect("JSON");
+    assert_eq!((&told["error"], &told["status"]), (&json!("invalid_request"), &json!(400)));
+    client.is_closed().await;
+    assert_eq!(upstream.seen().iter().map(|seen| &*seen.uri).collect::<Vec<_>>(), ["/drip", "/1", "/2"]);
+    let lines = gateway.log_lines(4).await;
+    let line = lines.iter().find(|line| line["status"] == 400).expect("a line for it");
+    assert_eq!(line["request_id"], told["requestId"]);
+    assert_eq!((&line["reason"], &line["method"]), (&json!("bad_framing"), &json!("-")));
+    assert_eq!(line["detail"], "a line that ends in LF without CR");
+    assert_eq!(line["sent"], refused.body.len());
+}
+
+/// However a network cuts it.
+#[tokio::test]
+async fn a_request_in_single_bytes_is_read_as_one_in_one_piece() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let chunked = post("Transfer-Encoding: chunked", "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX: 1\r\n\r\n");
+    let good = [post("Content-Length: 5", "hello"), "\r\n".into(), chunked].concat();
+    let bad = post("Content-Length: 5\r\nContent-Length: 5", "hello");
+    let mut client = Wire::connect(gateway.address()).await;
+    client.stream.set_nodelay(true).expect("a socket");
+    for byte in good.bytes().chain(bad.bytes()) {
+        // What is refused may be refused before it was all said.
+        if client.try_say([byte]).await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
     }
+    assert_eq!(client.answer().await.body, "hello");
+    assert_eq!(client.answer().await.body, "abcde");
+    assert_eq!(client.answer().await.status, 400);
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+/// What is no HTTP never comes to the end of a line, perhaps.
+#[tokio::test]
+async fn another_protocol_is_told_at_once() {
+    let gateway = Gateway::open(Upstream::start().address, "");
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03").await;
+    assert_eq!(client.answer().await.status, 400);
+    client.is_closed().await;
+}
+
+/// A wish for another protocol that is not granted changes nothing; what follows is HTTP.
+#[tokio::test]
+async fn what_follows_a_wish_for_another_protocol_is_read_when_the_answer_is_known() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let wish = "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n";
+    let get = "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say([wish, get, wish, "\x01\x02"].concat()).await;
+    for status in [200, 200, 200, 400] {
+        assert_eq!(client.answer().await.status, status);
+    }
+    client.is_closed().await;
+    // Where it is granted, what was said too early belongs to the tunnel, whatever it looks like.
+    let key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let websocket = wish.replace("GET /1", "GET /ws").replace("other\r\n", &format!("websocket\r\n{key}"));
+    let early = b"\x81\x85\0\0\0\0hello";
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say([websocket.as_bytes(), early].concat()).await;
+    assert_eq!(client.answer().await.status, 101);
+    assert_eq!(client.hear_bytes(7).await, b"\x81\x05hello");
+    client.say(early).await;
+    assert_eq!(client.hear_bytes(7).await, b"\x81\x05hello");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bearward::app::explain::{Explainer, Outcome};
 use bearward::reject::Reason;
-use http::Request;
+use http::{Request, Uri};
 use serde_json::Value;
 
 use crate::support::{Gateway, Upstream, Wire};
@@ -93,8 +93,10 @@ fn fault_in_answer(attack: &Attack, heard: &str) -> Option<String> {
     let (head, body) = heard.split_once("\r\n\r\n").unwrap_or((heard, ""));
     let is_status =
         head.starts_with(&format!("HTTP/1.1 {status} ")) || head.starts_with(&format!("HTTP/1.0 {status} "));
-    // What is no request at all, hyper answers without a word.
-    let is_told = body.is_empty() || body.contains(&format!("\"error\":\"{code}\""));
+    // A target that is no URI at all, hyper answers without a word.
+    let target = attack.sent.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    let is_wordless = body.is_empty() && Uri::try_from(target).is_err();
+    let is_told = is_wordless || body.contains(&format!("\"error\":\"{code}\""));
     let is_once = heard.matches("HTTP/1.").count() == 1;
     (!is_status || !is_told || !is_once).then(|| format!("{}: expected {status} {code}, heard {heard:?}", attack.name))
 }

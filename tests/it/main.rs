@@ -35,6 +35,7 @@ mod openssl;
 mod oracle;
 mod own_keys;
 mod paths;
+mod proxy_protocol;
 mod refresh;
 mod reload;
 mod replaced_tokens;

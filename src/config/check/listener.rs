@@ -7,6 +7,7 @@ use crate::config::check::{Placed, files, pem};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::value::{Value, choose};
+use crate::forwarding::Forwarding;
 use crate::server::ListenerSettings;
 use crate::tls::{self, CertificateFiles};
 
@@ -22,7 +23,7 @@ pub(super) fn listeners(root: &mut Table<'_>) -> Vec<Placed<ListenerSettings>> {
     if !listeners.is_empty() {
         return listeners.into_iter().flatten().collect();
     }
-    let value = ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root) };
+    let value = ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root), proxy_protocol: false };
     vec![Placed { value, place: root.place("listener") }]
 }
 
@@ -30,7 +31,23 @@ pub(super) fn listeners(root: &mut Table<'_>) -> Vec<Placed<ListenerSettings>> {
 fn listener(table: &mut Table<'_>) -> Option<Placed<ListenerSettings>> {
     let address = table.required("address", "\"0.0.0.0:8443\"").and_then(|value| value.parse(socket_address));
     let tls = tls(table).unwrap_or_else(|| self_signed(table));
-    Some(Placed { value: ListenerSettings { address: address?, tls }, place: table.place("address") })
+    let proxy_protocol = table.flag("proxy_protocol", false);
+    Some(Placed { value: ListenerSettings { address: address?, tls, proxy_protocol }, place: table.place("address") })
+}
+
+/// Only a peer that is trusted may say whose a connection is.
+pub(super) fn somebody_passes_on(root: &Table<'_>, listeners: &[Placed<ListenerSettings>], forwarding: &Forwarding) {
+    if !forwarding.trusted.is_empty() {
+        return;
+    }
+    for listener in listeners.iter().filter(|listener| listener.value.proxy_protocol) {
+        let fault = Fault::new(
+            "proxy_protocol is on, and nobody is trusted to say whose a connection is: all would be closed",
+            "expected the balancer's networks in [forwarding] trusted",
+        );
+        let help = "write `trusted = [\"10.0.0.0/24\"]` under [forwarding], or remove `proxy_protocol`";
+        root.reading().record(fault.help(help).at(&listener.place));
+    }
 }
 
 pub(super) fn admin(table: &mut Table<'_>) -> Placed<admin::Settings> {

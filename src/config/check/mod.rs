@@ -56,6 +56,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let forwarding = root.table("forwarding", forwarding::read);
+    listener::somebody_passes_on(root, &listeners, &forwarding);
     let access_log = root.table("access_log", access_log);
     let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 

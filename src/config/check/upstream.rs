@@ -8,6 +8,7 @@ use crate::config::check::limits::{LONGEST, SHORTEST, Timeouts};
 use crate::config::check::{Placed, host, pem};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
+use crate::proxy_protocol::Version;
 use crate::upstream::{Protocol, ServerSettings, Settings};
 
 const DEFAULT_NAME: &str = "backend";
@@ -44,6 +45,7 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
             table.wrong("ca_file", fault.help("write https:// in `servers`, or remove `ca_file`"));
         }
     }
+    let proxy_protocol = proxy_protocol(table, protocol);
     let value = Settings {
         name,
         servers,
@@ -54,8 +56,23 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
         connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, SHORTEST..=LONGEST),
         response_timeout: table.duration("response_timeout", timeouts.upstream_response, SHORTEST..=LONGEST),
         preserve_host: table.flag("preserve_host", true),
+        proxy_protocol,
     };
     Placed { value, place: table.place("name") }
+}
+
+/// Over HTTP/2, one connection carries many clients, and its header could name one of them alone.
+fn proxy_protocol(table: &mut Table<'_>, protocol: Protocol) -> Option<Version> {
+    let choices = [("off", None), ("v1", Some(Version::V1)), ("v2", Some(Version::V2))];
+    let version = table.choice("proxy_protocol", None, &choices)?;
+    if protocol == Protocol::Http2 {
+        let fault = Fault::new("the PROXY protocol names one client for a whole connection", "expected HTTP/1.1");
+        table.wrong(
+            "proxy_protocol",
+            fault.help("remove it, or `protocol = \"h2\"`: X-Forwarded-For names the client of each request"),
+        );
+    }
+    Some(version)
 }
 
 fn name(text: &str) -> Result<String, Fault> {

@@ -36,6 +36,12 @@ fn listeners_and_the_admin_address_are_checked() {
             (4, 11),
             "overlap",
         ),
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\nproxy_protocol = true",
+            "listener[0].address",
+            (2, 11),
+            "nobody is trusted",
+        ),
         ("[admin]\naddress = \"127.0.0.1:8443\"", "admin.address", (2, 11), "overlap"),
         ("[admin]\naddress = \"0.0.0.0:9443\"", "admin.address", (2, 11), "tls = \"off\""),
         ("[admin]\ntoken_file = \"\"", "admin.token_file", (2, 14), "the path is empty"),
@@ -205,6 +211,12 @@ fn upstreams_are_checked() {
         ("# [[upstream]]", "upstream", (1, 1), "there is no upstream"),
         ("[[upstream]]", "upstream[0].servers", (1, 1), "`servers` is missing"),
         ("[[upstream]]\nservers = []", "upstream[0].servers", (2, 11), "there is no server"),
+        (
+            "[[upstream]]\nservers = [\"http://a\"]\nprotocol = \"h2\"\nproxy_protocol = \"v2\"",
+            "upstream[0].proxy_protocol",
+            (4, 18),
+            "one client for a whole connection",
+        ),
         (
             "[[upstream]]\nservers = [\"127.0.0.1:3000\"]",
             "upstream[0].servers[0]",

@@ -12,6 +12,8 @@ const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 /// `Content-Length: 5` and a body of five bytes, but not as RFC 9112 section 6.3 has it (HAProxy CVE-2023-40225, hyper
 /// CVE-2021-32715).
 const LENGTHS: &[&str] = &[
+    "5\r\nContent-Length: 5",
+    "5\r\ncontent-length: 5",
     "5\r\nContent-Length: 6",
     "6\r\nContent-Length: 5",
     "5\r\nContent-Length: 0",
@@ -97,6 +99,11 @@ const CODINGS: &[&str] = &[
     "\r\n chunked",
     "\r\n\tchunked",
     "chunked\r\n , identity",
+    "chunked\r\nContent-Length: 5",
+    "chunked\r\nContent-Length: 0",
+    "chunked\r\nX: 1\r\nContent-Length: 15",
+    "\rchunked",
+    "chunked\nX: 1",
 ];
 
 /// Fields that are none, beside an honest `Host` (HAProxy CVE-2023-25725).
@@ -151,10 +158,28 @@ const FIELDS: &[&str] = &[
     "Content-Length\x0b: 5",
     " Content-Length: 5",
     "Content-Length",
+    "Content-Length: 5\r\nTransfer-Encoding: chunked",
+    "Content-Length: 5\nX: 1",
+    "X: 1\nTransfer-Encoding: chunked",
+    "X: 1\n",
+    "X: 1\n\nGET /x HTTP/1.1",
+    "X: 1\n\r",
+    "X: 1\r\n\n",
+    "\n",
 ];
 
 /// Request lines. The path is there so that a server that guesses is seen.
 const LINES: &[&str] = &[
+    "GET / HTTP/1.1\nX: 1",
+    "\nGET / HTTP/1.1",
+    "\r\n\nGET / HTTP/1.1",
+    "\r\n\r\nGET / HTTP/1.1",
+    "GET /#a HTTP/1.1",
+    "GET http://a/#a HTTP/1.1",
+    "GET /\x0b HTTP/1.1",
+    "GET /\x7f HTTP/1.1",
+    "=GET / HTTP/1.1",
+    "G@T / HTTP/1.1",
     "GET / HTTP/1.1 ",
     "GET / HTTP/1.1\t",
     "GET  / HTTP/1.1",

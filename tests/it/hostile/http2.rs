@@ -4,7 +4,7 @@ use http::Request;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::support::frames::{
-    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PRIORITY, RST_STREAM, WINDOW_UPDATE,
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PRIORITY, RST_STREAM, WINDOW_UPDATE,
 };
 use crate::support::session::{self, Session, eventually};
 use crate::support::{Client, Gateway, Upstream, Wire};
@@ -39,7 +39,14 @@ const REQUESTS: &[Fields] = &[
     &[(":method", "G T"), SCHEME, AUTHORITY, PATH],
     &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH],
     &[(":method", "CONNECT"), AUTHORITY],
+    &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH, (":protocol", "websocket")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, (":protocol", "websocket")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, (":authority", "b")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, (":Path", "/")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "/"), ("x", "1"), (":path", "/")],
     &[METHOD, (":scheme", ""), AUTHORITY, PATH],
+    &[METHOD, (":scheme", "http:"), AUTHORITY, PATH],
+    &[METHOD, (":scheme", "file"), AUTHORITY, PATH],
     &[METHOD, (":scheme", "ftp"), AUTHORITY, PATH],
     &[METHOD, (":scheme", "http://a/x?"), AUTHORITY, PATH],
     // targets
@@ -52,6 +59,13 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, AUTHORITY, (":path", "/a\tb")],
     &[METHOD, SCHEME, AUTHORITY, (":path", "/a\0b")],
     &[METHOD, SCHEME, AUTHORITY, (":path", "/a\nb")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "/a\rb")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "/a\x7fb")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "#")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "?x")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "//x")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "/a%00b")],
+    &[METHOD, SCHEME, AUTHORITY, (":path", "/a%2fb")],
     &[METHOD, SCHEME, AUTHORITY, (":path", "/../x")],
     &[METHOD, SCHEME, AUTHORITY, (":path", "/a\\..\\b")],
     // hosts
@@ -61,12 +75,20 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, (":authority", "a/b"), PATH],
     &[METHOD, SCHEME, (":authority", "u@a"), PATH],
     &[METHOD, SCHEME, (":authority", "a\r\nX-Auth-Subject: root"), PATH],
+    &[METHOD, SCHEME, (":authority", "a#b"), PATH],
+    &[METHOD, SCHEME, (":authority", "a?b"), PATH],
+    &[METHOD, SCHEME, (":authority", "a:b"), PATH],
+    &[METHOD, SCHEME, (":authority", "a\tb"), PATH],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("host", "b")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("host", "a:80")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("host", "a"), ("host", "a")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("host", "")],
     // fields
     &[METHOD, SCHEME, AUTHORITY, PATH, ("", "1")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("X", "1")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("x-Auth-Subject", "root")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("Content-Length", "0")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("x\t", "1")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("x y", "1")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("x:", "1")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("x\r\ny", "1")],
@@ -84,18 +106,21 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, AUTHORITY, PATH, ("upgrade", "websocket")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("transfer-encoding", "chunked")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("transfer-encoding", "identity")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("transfer-encoding", "")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("connection", "")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("connection", "upgrade"), ("upgrade", "h2c")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("te", "gzip")],
     // lengths of what is not there
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "5")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "0"), ("content-length", "5")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "5"), ("content-length", "0")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "0, 0")],
+    &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "x")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "-1")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "+0")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "18446744073709551616")],
 ];
-
-/// 200, in the static table of HPACK.
-const OK: u8 = 0x88;
 
 #[tokio::test]
 async fn a_hostile_http2_request_goes_nowhere() {
@@ -116,6 +141,42 @@ async fn a_hostile_http2_request_goes_nowhere() {
     let good = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(&[METHOD, SCHEME, AUTHORITY, PATH]));
     let mut client = frames::connect(gateway.address(), &[frames::hello(), good]).await;
     assert_eq!(frames::next(&mut client, &[HEADERS]).await.payload[0], OK, "what nothing is wrong with is accepted");
+}
+
+/// What stands behind a body changes nothing of the request: it is refused, or reaches nobody.
+#[tokio::test]
+async fn trailers_are_fields_and_nothing_else() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let begun = frames::frame(HEADERS, END_HEADERS, 1, &frames::block(&[METHOD, SCHEME, AUTHORITY, PATH]));
+    let data = frames::frame(DATA, 0, 1, b"abc");
+    let mut refused = Vec::new();
+    for field in [
+        (":path", "/other"),
+        (":method", "GET"),
+        (":authority", "b"),
+        ("connection", "close"),
+        ("transfer-encoding", "chunked"),
+        ("X", "1"),
+        ("x", "1\r\ny: 1"),
+        ("host", "b"),
+        ("content-length", "5"),
+    ] {
+        let trailers = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(&[field]));
+        let said = [frames::hello(), begun.clone(), data.clone(), trailers];
+        let mut client = frames::connect(gateway.address(), &said).await;
+        let answer = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
+        if answer.kind == HEADERS && answer.payload[0] == OK {
+            let seen = upstream.only();
+            assert_eq!((seen.method.as_str(), &*seen.uri, &*seen.host(), &*seen.body), ("POST", "/", "a", &b"abc"[..]));
+            assert!(seen.trailers.is_none_or(|trailers| trailers.is_empty()), "{field:?}");
+            upstream.forget();
+        } else {
+            assert!(upstream.seen().is_empty(), "{field:?}: {:?}", upstream.seen());
+            refused.push(field.0);
+        }
+    }
+    assert_eq!(refused, ["connection", "transfer-encoding", "X", "x"]);
 }
 
 /// A header block that goes on and on, with something in it or without (RUSTSEC-2024-0332).

@@ -184,7 +184,6 @@ const ENCODINGS: &[&str] = &[
     "/public%u2215private",
     "/%uff0e%uff0e/private",
     "/%x2e%x2e/private",
-    "/%&#46;/private",
     "/public/%5%63private",
 ];
 
@@ -212,6 +211,11 @@ const UNREADABLE: &[&[u8]] = &[
     b"?x",
     b"#",
     b"#/private",
+    b"/public#/../private",
+    b"/public?x#/private",
+    b"/public#",
+    b"/%&#46;/private",
+    b"http://gateway.test/public#private",
     b"private/../public",
     b"../private",
     b"./private",

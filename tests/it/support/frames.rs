@@ -13,6 +13,9 @@ pub const GOAWAY: u8 = 7;
 pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 
+/// 200, in the static table of HPACK: what an answer's HEADERS begin with.
+pub const OK: u8 = 0x88;
+
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 

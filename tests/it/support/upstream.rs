@@ -119,6 +119,11 @@ impl Upstream {
         self.memory.seen.lock().expect("unpoisoned").clone()
     }
 
+    /// What reached it so far is not of interest any more.
+    pub fn forget(&self) {
+        self.memory.seen.lock().expect("unpoisoned").clear();
+    }
+
     /// The only request that reached it.
     pub fn only(&self) -> Seen {
         let seen = self.seen();
