@@ -27,7 +27,7 @@ pub struct Rate {
 }
 
 /// Who is counted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u128);
 
 /// One customer: an IPv4 address, or the /64 that an IPv6 customer has at the least.

@@ -52,6 +52,7 @@ pub struct WorkerMetrics {
     pub connections_opened: Count,
     pub connections_closed: Count,
     pub connections_refused: Count,
+    pub address_connections_refused: Count,
     pub handshakes_failed: Count,
     pub token_cache_hits: Count,
     pub token_cache_misses: Count,
@@ -72,6 +73,7 @@ impl Default for WorkerMetrics {
             connections_opened: Count::default(),
             connections_closed: Count::default(),
             connections_refused: Count::default(),
+            address_connections_refused: Count::default(),
             handshakes_failed: Count::default(),
             token_cache_hits: Count::default(),
             token_cache_misses: Count::default(),
@@ -266,6 +268,9 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("connections_opened", "Client connections accepted", |worker| &worker.connections_opened),
     ("connections_closed", "Client connections ended", |worker| &worker.connections_closed),
     ("connections_refused", "Client connections over the limit", |worker| &worker.connections_refused),
+    ("address_connections_refused", "Client connections over the limit of their address", |worker| {
+        &worker.address_connections_refused
+    }),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     ("token_cache_hits", "Requests whose token was known", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests whose token had to be verified", |worker| &worker.token_cache_misses),

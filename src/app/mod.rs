@@ -27,6 +27,7 @@ use crate::admin::Admin;
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::crowd::Crowd;
 use crate::gateway::Worker;
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
@@ -103,6 +104,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     let shared = Arc::new(Shared {
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(config.connections.connections.min(Semaphore::MAX_PERMITS))),
+        crowd: Arc::new(Crowd::of_at_most(config.connections.connections_per_address)),
         settings: config.connections.clone(),
         draining: drains,
     });

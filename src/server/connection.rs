@@ -43,11 +43,16 @@ pub(super) async fn serve(
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
         return worker.metrics.connections_refused.one();
     };
+    // A proxy that is trusted brings the connections of many.
+    let member = shared.crowd.join(address.ip());
+    if member.is_none() && !shared.gateway.load().forwarding.trusts(address.ip()) {
+        return worker.metrics.address_connections_refused.one();
+    }
     worker.metrics.connections_opened.one();
     let _closed = Closed(worker.metrics.clone());
     socket::tune(&stream);
     let origin = Origin::new(address.ip(), tls.is_some());
-    let kept = Box::new((place, alive));
+    let kept = Box::new((place, member, alive));
     let peer = Peer { address, origin, sni: None, requests: Count::default(), kept };
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 
+use crate::crowd::Crowd;
 use crate::gateway::Gateway;
 use crate::tls::{self, ServerSide};
 
@@ -45,6 +46,8 @@ pub struct ConnectionSettings {
     pub drain: Duration,
     /// `limits.connections`: open client connections, over all workers.
     pub connections: usize,
+    /// `limits.connections_per_address`: of these, from one address; 0 for any number.
+    pub connections_per_address: usize,
     /// `limits.head_size`: bytes of a request head.
     pub head_size: usize,
     /// `limits.headers`: fields of a request head.
@@ -70,6 +73,8 @@ pub struct Shared {
     pub settings: ConnectionSettings,
     /// Places for client connections.
     pub places: Arc<Semaphore>,
+    /// Who has them.
+    pub crowd: Arc<Crowd>,
     /// `true` from the moment that the process drains.
     pub draining: watch::Receiver<bool>,
 }

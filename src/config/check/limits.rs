@@ -48,6 +48,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
 
 pub(super) struct Limits {
     connections: usize,
+    connections_per_address: usize,
     head_size: usize,
     headers: usize,
     uri_size: usize,
@@ -60,6 +61,7 @@ pub(super) struct Limits {
 pub(super) fn limits(table: &mut Table<'_>) -> Limits {
     let limits = Limits {
         connections: table.whole("connections", 10_000, 1..=10_000_000),
+        connections_per_address: table.whole("connections_per_address", 1_000, 0..=10_000_000),
         // hyper's read buffer for a head is never below 8 KiB.
         head_size: table.size("head_size", 16 * KIB, 8 * KIB..=MIB),
         headers: table.whole("headers", 100, 10..=1000),
@@ -116,6 +118,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         body_idle: timeouts.body_idle,
         drain: timeouts.drain,
         connections: limits.connections,
+        connections_per_address: limits.connections_per_address,
         head_size: limits.head_size,
         headers: limits.headers,
         uri_size: limits.uri_size,
