@@ -60,6 +60,27 @@ pub struct Worker {
     /// Bad signatures of each address that came to this worker.
     pub failures: Limiter,
     pub log: Option<Arc<Buffer>>,
+    pub share: Share,
+}
+
+/// A worker's part of `limits.requests`: so many of its requests may be under way at once. Each counts its own, so that no two
+/// cores write to one counter.
+#[derive(Clone, Copy)]
+pub struct Share {
+    requests: u64,
+    /// So many more that are calls on tokens: whoever logs out or refreshes must not wait for the crowd.
+    reserve: u64,
+}
+
+impl Share {
+    /// `requests`: over all workers; 0 for any number.
+    pub fn of(requests: usize, workers: usize) -> Share {
+        let share = requests.div_ceil(workers.max(1)) as u64;
+        match requests {
+            0 => Share { requests: u64::MAX, reserve: 0 },
+            _ => Share { requests: share, reserve: (share / 10).max(1) },
+        }
+    }
 }
 
 impl Worker {
@@ -137,6 +158,7 @@ impl Gateway {
         let spoken_for = self.forwarding.origin(&peer.origin, request.headers());
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
+        self.shed(&request, worker)?;
         // A proxy that is trusted brings the requests of many hosts over one connection.
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
@@ -167,6 +189,20 @@ impl Gateway {
             Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
             Verdict::Metadata => Ok(Forwarded::own(self.published_metadata())),
         }
+    }
+
+    /// Refuses what is more than this worker can have under way, before anything is done for it and before a byte of its body
+    /// is read.
+    fn shed(&self, request: &Request<Incoming>, worker: &Worker) -> Result<(), Reject> {
+        let (under_way, Share { requests, reserve }) = (worker.metrics.under_way(), worker.share);
+        if under_way <= requests {
+            return Ok(());
+        }
+        let on_tokens = self.judge.routes.is_call_on_tokens(request.uri().path());
+        if on_tokens && under_way <= requests + reserve {
+            return Ok(());
+        }
+        Err(Reject::new(Reason::Overloaded, format!("{under_way} requests under way on this worker")))
     }
 
     /// A call on tokens, counted for the address that it comes from.
@@ -288,6 +324,7 @@ struct Delivery {
 impl Delivery {
     fn open(request: &Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
         peer.requests.one();
+        worker.metrics.begun.one();
         let record = Record {
             request_id: worker.request_ids.next(),
             time: now,
@@ -317,6 +354,7 @@ impl Watch for Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
+        self.worker.metrics.ended.one();
         self.record.duration = self.started.elapsed();
         self.worker.over(&self.record);
     }

@@ -46,6 +46,9 @@ pub struct WorkerMetrics {
     pub requests: [Count; 6],
     pub refusals: [Count; Reason::ALL.len()],
     pub observations: [Count; Reason::ALL.len()],
+    /// Requests that began, and those that are over: what is between is under way.
+    pub begun: Count,
+    pub ended: Count,
     /// Cumulative only when shown.
     duration: [Count; BOUNDS.len() + 1],
     duration_micros: Count,
@@ -68,6 +71,8 @@ impl Default for WorkerMetrics {
             requests: Default::default(),
             refusals: std::array::from_fn(|_| Count::default()),
             observations: std::array::from_fn(|_| Count::default()),
+            begun: Count::default(),
+            ended: Count::default(),
             duration: Default::default(),
             duration_micros: Count::default(),
             connections_opened: Count::default(),
@@ -92,6 +97,11 @@ impl WorkerMetrics {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.duration[BOUNDS.partition_point(|bound| *bound < micros)].one();
         self.duration_micros.add(micros);
+    }
+
+    /// Requests under way: their answers are not out, or their tunnels are open.
+    pub fn under_way(&self) -> u64 {
+        self.begun.get().saturating_sub(self.ended.get())
     }
 
     pub fn refused(&self, reason: Reason) {
@@ -207,6 +217,9 @@ impl Collector for Shown {
             }
         }
         self.encode_duration(&mut encoder)?;
+        let under_way: u64 = metrics.workers.iter().map(|worker| worker.under_way()).sum();
+        let gauge = encoder.encode_descriptor("requests_under_way", UNDER_WAY, None, MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(under_way).unwrap_or(i64::MAX)).encode(gauge)?;
         for (name, help, read) in COUNTERS {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(metrics.sum(read)).encode(encoder)?;
@@ -250,6 +263,8 @@ impl Shown {
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }
 }
+
+const UNDER_WAY: &str = "Requests whose answers are not out, and open WebSockets";
 
 type ReadReasons = fn(&WorkerMetrics) -> &[Count];
 

@@ -124,6 +124,8 @@ reasons! {
     UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
     /// A backend's login, and an answer that no tokens can be put into. It is not let through without them.
     LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
+    /// `limits.requests`: as many are under way as the gateway takes.
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the gateway has too much to do";
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service behind the gateway is busy";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "something is wrong inside the gateway";
 }

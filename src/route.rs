@@ -165,6 +165,13 @@ impl RouteTable {
         one.eq_ignore_ascii_case(other) || !has_its_own(one) && !has_its_own(other)
     }
 
+    /// Is this a path of `/user/refresh`, `/token/…` or the endpoints that `[oauth]` has for tokens?
+    pub fn is_call_on_tokens(&self, path: &str) -> bool {
+        path == REFRESH_PATH
+            || path.starts_with(REVOKE_PREFIX)
+            || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
+    }
+
     /// `host`: as the client sent it, perhaps with a port.
     pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
         if let Some(own) = own_action(method, path.as_bytes(), &self.metadata_path) {

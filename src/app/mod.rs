@@ -28,7 +28,7 @@ use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::crowd::Crowd;
-use crate::gateway::Worker;
+use crate::gateway::{Share, Worker};
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
@@ -116,6 +116,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             metrics: metrics.worker(number),
             failures: Limiter::new(config.limits.bad_signatures),
             log: log.as_ref().map(|log| log.buffer(number)),
+            share: Share::of(config.connections.requests, config.workers),
         });
         let spawned = server::spawn(worker, listeners, shared.clone());
         workers.push(spawned.map_err(|error| format!("worker {number} cannot start: {error}"))?);

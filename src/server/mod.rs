@@ -48,6 +48,8 @@ pub struct ConnectionSettings {
     pub connections: usize,
     /// `limits.connections_per_address`: of these, from one address; 0 for any number.
     pub connections_per_address: usize,
+    /// `limits.requests`: under way at once, over all workers; 0 for any number.
+    pub requests: usize,
     /// `limits.head_size`: bytes of a request head.
     pub head_size: usize,
     /// `limits.headers`: fields of a request head.

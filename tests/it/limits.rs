@@ -1,4 +1,5 @@
 //! Nobody is waited for without end, and nobody takes more than a share.
 
 mod connections;
+mod load;
 mod silence;

@@ -49,6 +49,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
 pub(super) struct Limits {
     connections: usize,
     connections_per_address: usize,
+    requests: usize,
     head_size: usize,
     headers: usize,
     uri_size: usize,
@@ -62,6 +63,7 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
     let limits = Limits {
         connections: table.whole("connections", 10_000, 1..=10_000_000),
         connections_per_address: table.whole("connections_per_address", 1_000, 0..=10_000_000),
+        requests: table.whole("requests", 20_000, 0..=10_000_000),
         // hyper's read buffer for a head is never below 8 KiB.
         head_size: table.size("head_size", 16 * KIB, 8 * KIB..=MIB),
         headers: table.whole("headers", 100, 10..=1000),
@@ -119,6 +121,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         drain: timeouts.drain,
         connections: limits.connections,
         connections_per_address: limits.connections_per_address,
+        requests: limits.requests,
         head_size: limits.head_size,
         headers: limits.headers,
         uri_size: limits.uri_size,
