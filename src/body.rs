@@ -14,7 +14,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::reject::{Reason, Reject, with_causes};
-use crate::silence::Silence;
+use crate::silence::{Least, Meter, Silence};
 use crate::waiting;
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
@@ -36,6 +36,7 @@ pub struct Body {
     inner: Inner,
     watch: Option<Box<dyn Watch>>,
     silence: Option<Silence>,
+    meter: Option<Box<Meter>>,
     /// Bytes that may still come.
     allowance: u64,
 }
@@ -52,6 +53,7 @@ pub enum BodyError {
     Http(hyper::Error),
     TooLarge,
     Silent(Duration),
+    Slow,
 }
 
 impl fmt::Display for BodyError {
@@ -60,6 +62,7 @@ impl fmt::Display for BodyError {
             BodyError::Http(_) => f.write_str("the body cannot be read"),
             BodyError::TooLarge => f.write_str("the body is larger than allowed"),
             BodyError::Silent(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
+            BodyError::Slow => f.write_str("the body comes more slowly than allowed"),
         }
     }
 }
@@ -71,6 +74,7 @@ impl BodyError {
             BodyError::Http(_) => Reason::BadFraming,
             BodyError::TooLarge => Reason::BodyTooLarge,
             BodyError::Silent(_) => Reason::BodyTimeout,
+            BodyError::Slow => Reason::BodyTooSlow,
         };
         Reject::new(reason, with_causes(self))
     }
@@ -100,13 +104,21 @@ impl Body {
     }
 
     fn of(inner: Inner) -> Self {
-        Body { inner, watch: None, silence: None, allowance: u64::MAX }
+        Body { inner, watch: None, silence: None, meter: None, allowance: u64::MAX }
     }
 
     /// Fails if no byte comes for so long while one is waited for.
     pub fn silent_for_at_most(mut self, limit: Duration) -> Self {
         if matches!(self.inner, Inner::Incoming(_)) {
             self.silence = Some(Silence::of_at_most(limit));
+        }
+        self
+    }
+
+    /// Fails if less than that comes while it is waited for.
+    pub fn at_least(mut self, least: Least) -> Self {
+        if self.silence.is_some() && least.rate > 0 {
+            self.meter = Some(Box::new(Meter::of(least)));
         }
         self
     }
@@ -143,6 +155,7 @@ impl Body {
         match polled {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.passed(&mut frame)?;
+                waiting::passed(frame.data_ref().map_or(0, Bytes::len));
                 // The last frame of a body of known length is its end: nobody polls once more.
                 if self.is_end_stream() {
                     self.ended();
@@ -161,8 +174,14 @@ impl Body {
     fn passed(&mut self, frame: &mut Frame<Bytes>) -> Result<(), BodyError> {
         let len = frame.data_ref().map_or(0, Bytes::len);
         self.allowance = self.allowance.checked_sub(len as u64).ok_or(BodyError::TooLarge)?;
-        if let Some(silence) = &mut self.silence {
-            silence.broken();
+        match (&mut self.silence, &mut self.meter) {
+            (Some(silence), Some(meter)) => {
+                if !meter.passed(len, silence) {
+                    return Err(BodyError::Slow);
+                }
+            }
+            (Some(silence), None) => silence.broken(),
+            (None, _) => {}
         }
         if let Some(watch) = &mut self.watch {
             match frame.trailers_mut() {
@@ -188,6 +207,7 @@ impl Body {
             watch.end();
         }
         self.silence = None;
+        self.meter = None;
     }
 }
 

@@ -33,6 +33,7 @@ use crate::oauth;
 use crate::peer::Peer;
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
+use crate::silence::Least;
 use crate::story::Story;
 use crate::upstream::Lease;
 
@@ -50,6 +51,8 @@ pub struct Gateway {
     pub login_answer_size: u64,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
+    /// `limits.upload_rate`
+    pub upload: Least,
 }
 
 /// What a worker has to itself.
@@ -227,8 +230,7 @@ impl Gateway {
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
         let (head, incoming) = request.into_parts();
-        let incoming = Body::incoming(incoming).silent_for_at_most(self.body_idle);
-        let content = body::read(incoming, BODY_LIMIT).await?;
+        let content = body::read(self.paced(incoming), BODY_LIMIT).await?;
         let request = RefreshRequest::read(&head.headers, &content)?;
         let idle = self.broker.settings.lifetimes.idle;
         let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
@@ -274,12 +276,17 @@ impl Gateway {
             throttle.call(asker.address, now)?;
         }
         let (head, incoming) = request.into_parts();
-        let content = body::read(Body::incoming(incoming).silent_for_at_most(self.body_idle), BODY_LIMIT).await?;
+        let content = body::read(self.paced(incoming), BODY_LIMIT).await?;
         let (broker, authenticator) = (&self.broker, &self.judge.authenticator);
         let call = oauth::Call { broker, authenticator, asker, headers: &head.headers, now };
         let answer = call.answer(endpoint, &content, record).await;
         throttle.answered(&answer, asker.address, now);
         answer
+    }
+
+    /// The body of a call that is answered here.
+    fn paced(&self, incoming: Incoming) -> Body {
+        Body::incoming(incoming).silent_for_at_most(self.body_idle).at_least(self.upload)
     }
 
     /// What `WWW-Authenticate` begins with.

@@ -57,6 +57,7 @@ pub struct WorkerMetrics {
     pub connections_refused: Count,
     pub address_connections_refused: Count,
     pub handshakes_failed: Count,
+    pub slow_readers: Count,
     pub token_cache_hits: Count,
     pub token_cache_misses: Count,
     pub upstream_connects: Count,
@@ -80,6 +81,7 @@ impl Default for WorkerMetrics {
             connections_refused: Count::default(),
             address_connections_refused: Count::default(),
             handshakes_failed: Count::default(),
+            slow_readers: Count::default(),
             token_cache_hits: Count::default(),
             token_cache_misses: Count::default(),
             upstream_connects: Count::default(),
@@ -287,6 +289,9 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
         &worker.address_connections_refused
     }),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
+    ("slow_readers", "Clients cut off as they did not take their answers, or too slowly", |worker| {
+        &worker.slow_readers
+    }),
     ("token_cache_hits", "Requests whose token was known", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests whose token had to be verified", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),

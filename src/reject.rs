@@ -57,6 +57,8 @@ reasons! {
     UriTooLong = "uri_too_long", URI_TOO_LONG, "invalid_request", "the request target is too long";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "invalid_request", "the body is larger than allowed here";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "invalid_request", "the body did not arrive in time";
+    /// `limits.upload_rate`
+    BodyTooSlow = "body_too_slow", REQUEST_TIMEOUT, "invalid_request", "the body comes too slowly";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request", "Content-Type must be application/json";
     BadBody = "bad_body", BAD_REQUEST, "invalid_request", "the body must be a JSON object with the string refreshToken";
     BadForm = "bad_form", BAD_REQUEST, "invalid_request", "the body must be a form with the parameters of this call, each once";
@@ -143,7 +145,10 @@ impl Reason {
 
     /// Was the message so odd that nothing further on its connection can be trusted?
     pub const fn ends_connection(self) -> bool {
-        matches!(self, Reason::BadHost | Reason::BadFraming | Reason::ConnectRefused | Reason::BodyTimeout)
+        matches!(
+            self,
+            Reason::BadHost | Reason::BadFraming | Reason::ConnectRefused | Reason::BodyTimeout | Reason::BodyTooSlow
+        )
     }
 
     /// Is it refused before its body is read to the end? Then its connection ends with the answer, and says so: what is

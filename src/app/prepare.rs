@@ -109,6 +109,7 @@ impl Foundation {
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
+                upload: config.connections.upload,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
                 replacement: Terms {
@@ -118,6 +119,7 @@ impl Foundation {
             },
             login_answer_size: config.login.answer_size,
             body_idle: config.connections.body_idle,
+            upload: config.connections.upload,
         })
     }
 

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-use super::stream::{ClientStream, Corked, Readable};
+use super::stream::{ClientStream, Corked, Cut, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
 use crate::gateway::Worker;
@@ -135,15 +135,18 @@ where
             Ok::<Response<Body>, Infallible>(response)
         }
     });
-    let stream = ClientStream::new(stream, shared.settings.write);
+    let stream = ClientStream::new(stream, shared.settings.write, shared.settings.download);
     let ended = if http2 {
-        drive::http2(stream, service, &shared, &peer).await
+        drive::http2(stream, service, &shared, &peer, &worker.metrics).await
     } else {
         drive::http1(stream, service, &shared, &peer).await
     };
     ended.map_err(|error| {
         if error.is_parse() {
             shared.gateway.load().note_unreadable(&peer, worker, &error);
+        }
+        if Cut::find(&error).is_some() {
+            worker.metrics.slow_readers.one();
         }
         io::Error::other(error)
     })

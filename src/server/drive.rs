@@ -17,6 +17,7 @@ use super::Shared;
 use super::executor::Executor;
 use super::stream::{ClientStream, Readable};
 use crate::body::Body;
+use crate::metrics::WorkerMetrics;
 use crate::peer::Peer;
 
 /// An HTTP/1 connection without a request for so long gives its buffers back. Long enough that a busy one never does, as
@@ -125,6 +126,7 @@ pub(super) async fn http2<S, V>(
     service: V,
     shared: &Shared,
     peer: &Arc<Peer>,
+    metrics: &Arc<WorkerMetrics>,
 ) -> hyper::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -133,7 +135,7 @@ where
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     // Boxed: it is large, and this future passes through several functions.
-    let mut connection = Box::pin(http2_builder(shared).serve_connection(TokioIo::new(stream), service));
+    let mut connection = Box::pin(http2_builder(shared, metrics).serve_connection(TokioIo::new(stream), service));
     let mut idle = Idle::watch(peer);
     loop {
         tokio::select! {
@@ -185,8 +187,12 @@ fn http1_builder(shared: &Shared) -> http1::Builder {
     builder
 }
 
-fn http2_builder(shared: &Shared) -> http2::Builder<Executor> {
-    let mut builder = http2::Builder::new(Executor { write: shared.settings.write });
+fn http2_builder(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Executor> {
+    let mut builder = http2::Builder::new(Executor {
+        write: shared.settings.write,
+        least: shared.settings.download,
+        metrics: metrics.clone(),
+    });
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(shared.settings.streams)

@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::crowd::Crowd;
 use crate::gateway::Gateway;
+use crate::silence::Least;
 use crate::tls::{self, ServerSide};
 
 pub use worker::spawn;
@@ -40,6 +41,10 @@ pub struct ConnectionSettings {
     pub keep_alive: Duration,
     /// `timeouts.write`: a client that takes no byte of its answer for so long is cut off.
     pub write: Duration,
+    /// `limits.download_rate`: so much of an answer a client takes, or is cut off.
+    pub download: Least,
+    /// `limits.upload_rate`: so much of a body a client sends, or is refused.
+    pub upload: Least,
     /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
     pub body_idle: Duration,
     /// `timeouts.drain`: what is still running so long after SIGTERM is cut.

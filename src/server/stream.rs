@@ -4,6 +4,8 @@
 //! taken back from hyper while it is idle, so that an idle connection holds no buffers; it does not wait for ever for a
 //! client that does not read, and parts from one that is still sending in a way that it hears the answer.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -17,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use crate::silence::Silence;
+use crate::silence::{Least, Meter, Silence};
 
 /// Tells when there is something to read, without reading.
 pub(super) trait Readable {
@@ -135,6 +137,45 @@ impl AsyncWrite for Corked {
     }
 }
 
+/// Why we end a connection that its client would go on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    Silent,
+    Slow,
+}
+
+impl Cut {
+    /// What an error of hyper comes from.
+    pub(super) fn find(error: &(dyn Error + 'static)) -> Option<Cut> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            if let Some(cut) = inner.and_then(|inner| inner.downcast_ref()) {
+                return Some(*cut);
+            }
+            cause = error.source();
+        }
+        None
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cut::Silent => "the client does not read",
+            Cut::Slow => "the client reads more slowly than allowed",
+        })
+    }
+}
+
+impl Error for Cut {}
+
+impl From<Cut> for io::Error {
+    fn from(cut: Cut) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, cut)
+    }
+}
+
 /// A client's stream as hyper sees it.
 pub(super) struct ClientStream<S> {
     stream: S,
@@ -143,14 +184,16 @@ pub(super) struct ClientStream<S> {
     kept_open: Arc<AtomicBool>,
     /// Runs while the client takes nothing of what is written.
     stall: Silence,
+    /// How much it takes of what it is waited for.
+    meter: Meter,
     farewell: Option<Farewell>,
 }
 
 impl<S> ClientStream<S> {
-    /// A client that takes nothing for as long as `write` is cut off.
-    pub(super) fn new(stream: S, write: Duration) -> Self {
-        let stall = Silence::of_at_most(write);
-        ClientStream { stream, unread: Bytes::new(), kept_open: Arc::default(), stall, farewell: None }
+    /// A client that takes nothing for as long as `write`, or less than `least`, is cut off.
+    pub(super) fn new(stream: S, write: Duration, least: Least) -> Self {
+        let (stall, meter) = (Silence::of_at_most(write), Meter::of(least));
+        ClientStream { stream, unread: Bytes::new(), kept_open: Arc::default(), stall, meter, farewell: None }
     }
 
     fn in_time<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -158,7 +201,16 @@ impl<S> ClientStream<S> {
             self.stall.broken();
             return polled;
         }
-        self.stall.poll(context).map(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        self.stall.poll(context).map(|_| Err(Cut::Silent.into()))
+    }
+
+    fn written(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match polled {
+            Poll::Ready(Ok(written)) if !self.meter.passed(written, &mut self.stall) => {
+                Poll::Ready(Err(Cut::Slow.into()))
+            }
+            polled => self.in_time(context, polled),
+        }
     }
 
     /// While this is set, closing does not close: hyper can be ended and the stream goes on.
@@ -203,7 +255,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.in_time(context, polled)
+        self.written(context, polled)
     }
 
     fn poll_write_vectored(
@@ -212,7 +264,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.in_time(context, polled)
+        self.written(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -2,4 +2,5 @@
 
 mod connections;
 mod load;
+mod pace;
 mod silence;

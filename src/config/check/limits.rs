@@ -8,6 +8,7 @@ use crate::config::read::Table;
 use crate::config::units::spell_size;
 use crate::limiter::Rate;
 use crate::server::ConnectionSettings;
+use crate::silence::Least;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -23,6 +24,7 @@ pub(super) struct Timeouts {
     body_idle: Duration,
     keep_alive: Duration,
     write: Duration,
+    slow: Duration,
     drain: Duration,
     pub(super) store: Duration,
     /// Unless the upstream says otherwise.
@@ -38,6 +40,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         body_idle: timeout("body_idle", 60),
         keep_alive: timeout("keep_alive", 60),
         write: timeout("write", 30),
+        slow: timeout("slow", 30),
         store: timeout("store", 5),
         upstream_connect: timeout("upstream_connect", 5),
         upstream_response: timeout("upstream_response", 60),
@@ -53,6 +56,8 @@ pub(super) struct Limits {
     head_size: usize,
     headers: usize,
     uri_size: usize,
+    upload_rate: usize,
+    download_rate: usize,
     body_size: Option<u64>,
     streams: u32,
     pub(super) families: usize,
@@ -70,6 +75,9 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         // The most the `http` crate takes as a URI is a little below 64 KiB.
         uri_size: table.size("uri_size", 8 * KIB, 256..=63 * KIB),
         body_size: body_size(table),
+        // What Kestrel asks of its clients by default. The slowest link that anybody uses is ten times as fast.
+        upload_rate: table.size("upload_rate", 240, 0..=MIB),
+        download_rate: table.size("download_rate", 240, 0..=MIB),
         streams: u32::try_from(table.whole("streams", 200, 1..=10_000)).unwrap_or(u32::MAX),
         families: table.whole("families", 100, 1..=10_000),
         others: config::Limits {
@@ -112,6 +120,7 @@ fn fits_the_head(table: &Table<'_>, key: &str, size: usize, head_size: usize) {
 
 /// The client's side of both tables.
 pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSettings {
+    let least = |rate| Least { rate: rate as u64, over: timeouts.slow };
     ConnectionSettings {
         tls_handshake: timeouts.tls_handshake,
         head: timeouts.head,
@@ -119,6 +128,8 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         write: timeouts.write,
         body_idle: timeouts.body_idle,
         drain: timeouts.drain,
+        upload: least(limits.upload_rate),
+        download: least(limits.download_rate),
         connections: limits.connections,
         connections_per_address: limits.connections_per_address,
         requests: limits.requests,
