@@ -135,6 +135,16 @@ impl Gateway {
     /// Records a request whose head nobody could read. hyper has answered it by itself, without a word.
     pub fn note_unreadable(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
         let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
+        self.note_ended(peer, worker, Reject::new(reason, with_causes(error)));
+    }
+
+    /// Records an HTTP/2 connection that was ended for what it sent beside its requests.
+    pub fn note_flood(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
+        self.note_ended(peer, worker, Reject::new(Reason::Http2Flood, with_causes(error)));
+    }
+
+    /// Records what belongs to no request.
+    fn note_ended(&self, peer: &Peer, worker: &Worker, refused: Reject) {
         let record = Record {
             request_id: worker.request_ids.next(),
             time: self.clock.now(),
@@ -142,9 +152,9 @@ impl Gateway {
             // A token that no method is.
             method: Method::from_bytes(b"-").unwrap_or_default(),
             uri: Uri::from_static("-"),
-            status: reason.status().as_u16(),
+            status: refused.reason.status().as_u16(),
             complete: true,
-            refused: Some(Reject::new(reason, with_causes(error))),
+            refused: Some(refused),
             ..Record::default()
         };
         worker.over(&record);

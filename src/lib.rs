@@ -38,6 +38,7 @@
 //! | `aws_lc_rs` | `secret`, `token/`, `tls` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | what is typed |
 //! | `crc32fast` | `family/` | the checksum that ends a refresh token |
+//! | `h2` | `server/` | the errors of a protocol that hyper speaks: was it a flood? |
 //! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
 //! | `moka` | `revocations/` | safe only without a capacity: a bounded one forgets revocations |

@@ -118,6 +118,8 @@ reasons! {
     FamilyLimited = "family_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     AddressLimited = "address_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     FailuresLimited = "failures_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// HTTP/2 frames that ask for nothing, or requests that are cancelled at once. Its connection is told ENHANCE_YOUR_CALM.
+    Http2Flood = "http2_flood", TOO_MANY_REQUESTS, "rate_limited", "too many frames that ask for nothing";
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token store is not available";
     KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "no keys are available to check the token";
     UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the service behind the gateway cannot be reached";

@@ -16,7 +16,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-use super::stream::{ClientStream, Corked, Cut, Readable};
+use super::cut::Cut;
+use super::stream::{ClientStream, Corked, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
 use crate::gateway::Worker;
@@ -136,8 +137,9 @@ where
         }
     });
     let stream = ClientStream::new(stream, shared.settings.write, shared.settings.download);
+    let verdict = stream.verdict();
     let ended = if http2 {
-        drive::http2(stream, service, &shared, &peer, &worker.metrics).await
+        drive::http2(stream.guarded(shared.settings.flood), service, &shared, &peer, &worker.metrics).await
     } else {
         drive::http1(stream, service, &shared, &peer).await
     };
@@ -145,8 +147,10 @@ where
         if error.is_parse() {
             shared.gateway.load().note_unreadable(&peer, worker, &error);
         }
-        if Cut::find(&error).is_some() {
-            worker.metrics.slow_readers.one();
+        match verdict.get().copied().or_else(|| Cut::by_h2(&error)) {
+            Some(Cut::Flood) => shared.gateway.load().note_flood(&peer, worker, &error),
+            Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
+            None => {}
         }
         io::Error::other(error)
     })

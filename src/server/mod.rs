@@ -4,8 +4,10 @@
 //! a connection stays on the core that accepted it.
 
 mod connection;
+mod cut;
 mod drive;
 mod executor;
+mod flood;
 mod stream;
 mod worker;
 
@@ -21,6 +23,7 @@ use crate::gateway::Gateway;
 use crate::silence::Least;
 use crate::tls::{self, ServerSide};
 
+pub use flood::Settings as FloodSettings;
 pub use worker::spawn;
 
 /// `[[listener]]`.
@@ -65,6 +68,8 @@ pub struct ConnectionSettings {
     pub body_size: Option<u64>,
     /// `limits.streams`: HTTP/2 streams of one connection.
     pub streams: u32,
+    /// Of HTTP/2 frames that ask for nothing.
+    pub flood: FloodSettings,
 }
 
 /// A bound listener of one worker.

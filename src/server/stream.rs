@@ -4,13 +4,11 @@
 //! taken back from hyper while it is idle, so that an idle connection holds no buffers; it does not wait for ever for a
 //! client that does not read, and parts from one that is still sending in a way that it hears the answer.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -19,6 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use super::FloodSettings;
+use super::cut::Cut;
+use super::flood::Guard;
 use crate::silence::{Least, Meter, Silence};
 
 /// Tells when there is something to read, without reading.
@@ -137,45 +138,6 @@ impl AsyncWrite for Corked {
     }
 }
 
-/// Why we end a connection that its client would go on with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
-    Silent,
-    Slow,
-}
-
-impl Cut {
-    /// What an error of hyper comes from.
-    pub(super) fn find(error: &(dyn Error + 'static)) -> Option<Cut> {
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-            if let Some(cut) = inner.and_then(|inner| inner.downcast_ref()) {
-                return Some(*cut);
-            }
-            cause = error.source();
-        }
-        None
-    }
-}
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cut::Silent => "the client does not read",
-            Cut::Slow => "the client reads more slowly than allowed",
-        })
-    }
-}
-
-impl Error for Cut {}
-
-impl From<Cut> for io::Error {
-    fn from(cut: Cut) -> io::Error {
-        io::Error::new(io::ErrorKind::TimedOut, cut)
-    }
-}
-
 /// A client's stream as hyper sees it.
 pub(super) struct ClientStream<S> {
     stream: S,
@@ -187,13 +149,43 @@ pub(super) struct ClientStream<S> {
     /// How much it takes of what it is waited for.
     meter: Meter,
     farewell: Option<Farewell>,
+    cut: Arc<OnceLock<Cut>>,
+    /// Of an HTTP/2 connection.
+    guard: Option<Box<Guard>>,
+    /// Was everything written of what was to be written the last time? Then a frame may follow.
+    between_frames: bool,
 }
 
 impl<S> ClientStream<S> {
     /// A client that takes nothing for as long as `write`, or less than `least`, is cut off.
     pub(super) fn new(stream: S, write: Duration, least: Least) -> Self {
         let (stall, meter) = (Silence::of_at_most(write), Meter::of(least));
-        ClientStream { stream, unread: Bytes::new(), kept_open: Arc::default(), stall, meter, farewell: None }
+        ClientStream {
+            stream,
+            unread: Bytes::new(),
+            kept_open: Arc::default(),
+            stall,
+            meter,
+            farewell: None,
+            cut: Arc::default(),
+            guard: None,
+            between_frames: true,
+        }
+    }
+
+    /// An HTTP/2 client: its frames are counted.
+    pub(super) fn guarded(mut self, settings: FloodSettings) -> Self {
+        self.guard = Some(Box::new(Guard::new(settings)));
+        self
+    }
+
+    /// Why we ended the connection, once we have. What becomes of our errors further up does not keep their type.
+    pub(super) fn verdict(&self) -> Arc<OnceLock<Cut>> {
+        self.cut.clone()
+    }
+
+    fn cut(&self, cut: Cut) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, *self.cut.get_or_init(|| cut))
     }
 
     fn in_time<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -201,13 +193,22 @@ impl<S> ClientStream<S> {
             self.stall.broken();
             return polled;
         }
-        self.stall.poll(context).map(|_| Err(Cut::Silent.into()))
+        self.stall.poll(context).map(|_| Err(self.cut(Cut::Silent)))
     }
 
-    fn written(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn written(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<usize>>,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
+        if let (Some(guard), Poll::Ready(Ok(written))) = (&mut self.guard, &polled) {
+            guard.said(*written);
+            self.between_frames = *written == wanted;
+        }
         match polled {
             Poll::Ready(Ok(written)) if !self.meter.passed(written, &mut self.stall) => {
-                Poll::Ready(Err(Cut::Slow.into()))
+                Poll::Ready(Err(self.cut(Cut::Slow)))
             }
             polled => self.in_time(context, polled),
         }
@@ -236,14 +237,43 @@ impl<S: Readable> ClientStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
+    /// Reads, and counts the frames that were read. A flood is answered with GOAWAY, and the end.
+    fn poll_guarded(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some(farewell) = &mut self.farewell {
+            return farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let Some(guard) = &mut self.guard else { return Poll::Ready(Ok(())) };
+        if guard.heard(&buffer.filled()[before..]).is_ok() {
+            return Poll::Ready(Ok(()));
+        }
+        // Whoever has left no room for it does not hear it, and the connection ends all the same.
+        if self.between_frames {
+            let goodbye = guard.goodbye();
+            let _ = Pin::new(&mut self.stream).poll_write(context, &goodbye);
+        }
+        let _ = Pin::new(&mut self.stream).poll_shutdown(context);
+        buffer.set_filled(before);
+        let farewell = self.farewell.insert(Farewell::of_at_most(Farewell::FLOOD));
+        farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)))
+    }
+
+    /// Of a connection that has said goodbye, nothing leaves any more.
+    fn is_over(&self) -> bool {
+        self.guard.is_some() && self.farewell.is_some()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.unread.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            return self.poll_guarded(context, buffer);
         }
         let len = self.unread.len().min(buffer.remaining());
         buffer.put_slice(&self.unread[..len]);
@@ -254,8 +284,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_over() {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, polled)
+        self.written(context, polled, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -263,8 +296,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let wanted = slices.iter().map(|slice| slice.len()).sum();
+        if self.is_over() {
+            return Poll::Ready(Ok(wanted));
+        }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.written(context, polled)
+        self.written(context, polled, wanted)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -272,6 +309,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_over() {
+            return Poll::Ready(Ok(()));
+        }
         let polled = Pin::new(&mut self.stream).poll_flush(context);
         self.in_time(context, polled)
     }
@@ -288,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.in_time(context, polled))?;
-                this.farewell.insert(Farewell::begin())
+                this.farewell.insert(Farewell::of_at_most(Farewell::LONGEST))
             }
         };
         farewell.poll(&mut this.stream, context).map(Ok)
@@ -307,8 +347,11 @@ impl Farewell {
     /// Nobody is listened to for longer.
     const LONGEST: Duration = Duration::from_secs(10);
 
-    fn begin() -> Self {
-        Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + Self::LONGEST }
+    /// Nor somebody who floods us: just long enough to hear why.
+    const FLOOD: Duration = Duration::from_secs(1);
+
+    fn of_at_most(longest: Duration) -> Self {
+        Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + longest }
     }
 
     fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {

@@ -1,6 +1,7 @@
 //! Nobody is waited for without end, and nobody takes more than a share.
 
 mod connections;
+mod floods;
 mod load;
 mod pace;
 mod silence;

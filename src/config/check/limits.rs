@@ -7,7 +7,7 @@ use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::units::spell_size;
 use crate::limiter::Rate;
-use crate::server::ConnectionSettings;
+use crate::server::{ConnectionSettings, FloodSettings};
 use crate::silence::Least;
 
 const KIB: usize = 1 << 10;
@@ -60,6 +60,7 @@ pub(super) struct Limits {
     download_rate: usize,
     body_size: Option<u64>,
     streams: u32,
+    flood: FloodSettings,
     pub(super) families: usize,
     pub(super) others: config::Limits,
 }
@@ -79,6 +80,7 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         upload_rate: table.size("upload_rate", 240, 0..=MIB),
         download_rate: table.size("download_rate", 240, 0..=MIB),
         streams: u32::try_from(table.whole("streams", 200, 1..=10_000)).unwrap_or(u32::MAX),
+        flood: FloodSettings { control: count(table, "control_frames", 1_000), resets: count(table, "resets", 200) },
         families: table.whole("families", 100, 1..=10_000),
         others: config::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
@@ -89,6 +91,11 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
     fits_the_head(table, "uri_size", limits.uri_size, limits.head_size);
     fits_the_head(table, "token_size", limits.others.token_size, limits.head_size);
     limits
+}
+
+/// 0 for any number.
+fn count(table: &mut Table<'_>, key: &'static str, default: usize) -> u32 {
+    u32::try_from(table.whole(key, default, 0..=1_000_000)).unwrap_or(u32::MAX)
 }
 
 /// The key is the burst. What was used up is back after ten seconds.
@@ -138,5 +145,6 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         uri_size: limits.uri_size,
         body_size: limits.body_size,
         streams: limits.streams,
+        flood: limits.flood,
     }
 }
