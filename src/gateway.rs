@@ -31,8 +31,10 @@ use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::oauth;
 use crate::peer::Peer;
+use crate::rates::{self, Rates, Told};
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
+use crate::share::Share;
 use crate::silence::Least;
 use crate::story::Story;
 use crate::upstream::Lease;
@@ -47,6 +49,8 @@ pub struct Gateway {
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
+    /// `[[rate]]` and `[[route.rate]]`
+    pub rates: Rates,
     /// `login.answer_size`
     pub login_answer_size: u64,
     /// `timeouts.body_idle`
@@ -64,26 +68,6 @@ pub struct Worker {
     pub failures: Limiter,
     pub log: Option<Arc<Buffer>>,
     pub share: Share,
-}
-
-/// A worker's part of `limits.requests`: so many of its requests may be under way at once. Each counts its own, so that no two
-/// cores write to one counter.
-#[derive(Clone, Copy)]
-pub struct Share {
-    requests: u64,
-    /// So many more that are calls on tokens: whoever logs out or refreshes must not wait for the crowd.
-    reserve: u64,
-}
-
-impl Share {
-    /// `requests`: over all workers; 0 for any number.
-    pub fn of(requests: usize, workers: usize) -> Share {
-        let share = requests.div_ceil(workers.max(1)) as u64;
-        match requests {
-            0 => Share { requests: u64::MAX, reserve: 0 },
-            _ => Share { requests: share, reserve: (share / 10).max(1) },
-        }
-    }
 }
 
 impl Worker {
@@ -119,6 +103,10 @@ impl Gateway {
         });
         // What answers HEAD has no body, also if it is ours: HTTP/2 would send it.
         let response = if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
+        let response = match delivery.record.told.take() {
+            None => response,
+            Some(told) => told.on(response),
+        };
         delivery.record.status = response.status().as_u16();
         delivery.lease = lease;
         match tunnel {
@@ -171,11 +159,16 @@ impl Gateway {
         let spoken_for = self.forwarding.origin(&peer.origin, request.headers());
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
-        self.shed(&request, worker)?;
+        let is_on_tokens = || self.judge.routes.is_call_on_tokens(request.uri().path());
+        worker.share.has_room(worker.metrics.under_way(), is_on_tokens)?;
         // A proxy that is trusted brings the requests of many hosts over one connection.
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
-        match self.judge.judge(&request, arrival, record, now).await? {
+        let verdict = self.judge.judge(&request, arrival, record, now).await;
+        if !self.rates.are_off() {
+            self.take_from_rates(&verdict, record, origin.address, now)?;
+        }
+        match verdict? {
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
             Verdict::Forward { permit, host } => {
                 let captured = capture::begin(&permit, &mut request, &self.broker.throttle, origin.address, now)?;
@@ -204,18 +197,24 @@ impl Gateway {
         }
     }
 
-    /// Refuses what is more than this worker can have under way, before anything is done for it and before a byte of its body
-    /// is read.
-    fn shed(&self, request: &Request<Incoming>, worker: &Worker) -> Result<(), Reject> {
-        let (under_way, Share { requests, reserve }) = (worker.metrics.under_way(), worker.share);
-        if under_way <= requests {
+    /// Counts a request to a backend, also one that is refused for its token: who is not let in must not ask for ever. Calls
+    /// that the gateway answers itself have `[throttle]`.
+    fn take_from_rates(
+        &self,
+        verdict: &Result<Verdict, Reject>,
+        record: &mut Record,
+        address: IpAddr,
+        now: UnixTime,
+    ) -> Result<(), Reject> {
+        if !matches!(verdict, Ok(Verdict::Forward { .. }) | Err(_)) {
             return Ok(());
         }
-        let on_tokens = self.judge.routes.is_call_on_tokens(request.uri().path());
-        if on_tokens && under_way <= requests + reserve {
-            return Ok(());
-        }
-        Err(Reject::new(Reason::Overloaded, format!("{under_way} requests under way on this worker")))
+        let subject = record.caller.as_ref().map(|token| (&*token.issuer, token.subject.as_str()));
+        let of_route = record.route.as_ref().map_or(&[][..], |route| &route.rates);
+        let mut told = Box::<Told>::default();
+        let taken = self.rates.take(of_route, &rates::Client { address, subject }, &mut told, now);
+        record.told = told.is_anything().then_some(told);
+        taken
     }
 
     /// A call on tokens, counted for the address that it comes from.

@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -113,6 +113,7 @@ pub mod metrics;
 pub mod oauth;
 pub mod path;
 pub mod peer;
+pub mod rates;
 pub mod reject;
 pub mod respond;
 pub mod revocations;
@@ -120,6 +121,7 @@ pub mod route;
 pub mod rules;
 pub mod secret;
 pub mod server;
+pub mod share;
 pub mod signing;
 pub mod silence;
 pub mod socket;

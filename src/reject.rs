@@ -114,6 +114,8 @@ reasons! {
 
     // Load, and what stands behind.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// `[[rate]]`, `[[route.rate]]`: the detail says which.
+    QuotaExceeded = "quota_exceeded", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     /// `[throttle]`: for one login, from one address, in vain from one address.
     FamilyLimited = "family_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     AddressLimited = "address_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";

@@ -9,6 +9,7 @@ use http::Method;
 use crate::bearer::Places;
 use crate::endpoints::{Endpoint, Endpoints};
 use crate::path::CanonicalPath;
+use crate::rates;
 use crate::reject::{Reason, Reject};
 use crate::rules::Rules;
 use crate::target::without_port;
@@ -36,6 +37,8 @@ pub struct Route {
     pub onward: Onward,
     /// `false`: what would be refused for its token goes on, and is only reported.
     pub enforce: bool,
+    /// `[[route.rate]]`
+    pub rates: Vec<rates::Settings>,
     /// What its backend's answers mean for tokens.
     pub capture: Option<Capture>,
 }
@@ -80,6 +83,7 @@ impl Route {
             origins: Vec::new(),
             onward: Onward::Pass,
             enforce: true,
+            rates: Vec::new(),
             capture: None,
         }
     }

@@ -28,11 +28,12 @@ use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::crowd::Crowd;
-use crate::gateway::{Share, Worker};
+use crate::gateway::Worker;
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
+use crate::share::Share;
 use crate::tls::ServerSide;
 
 pub use secrets::add_root;

@@ -4,4 +4,5 @@ mod connections;
 mod floods;
 mod load;
 mod pace;
+mod rates;
 mod silence;
