@@ -93,6 +93,10 @@ impl Gateway {
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
+        if answered.is_err() {
+            // A refusal waits for nobody, so hyper would answer a row of them at one go. Who is refused lets the others go first.
+            tokio::task::yield_now().await;
+        }
         let Forwarded { response, lease, tunnel, said: _ } = answered.unwrap_or_else(|refusal| {
             let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, wants_problem);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {

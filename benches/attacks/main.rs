@@ -2,7 +2,7 @@
 //!
 //! Starts the gateway as `load` does, as a child in front of a small origin. An honest client asks it over TLS on a fixed
 //! schedule, with latency counted from when each request was due; first alone, then beside one attacker with many
-//! connections. The ratio of the two 99th percentiles is the result: twice is what the gateway promises at most.
+//! connections. The ratio of the two 99th percentiles is the result: the aim is at most twice.
 //!
 //! Attacker, client, origin and gateway share this machine. Where they share cores too, the attacker's own work is in the
 //! figures; `--gateway-cpus` takes the gateway's cores out of that.

@@ -356,13 +356,16 @@ impl Farewell {
 
     fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
         let mut space = [MaybeUninit::uninit(); 4096];
-        loop {
-            let mut buffer = ReadBuf::uninit(&mut space);
-            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => self.quiet.broken(),
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return self.quiet.poll(context).map(drop),
+        let mut buffer = ReadBuf::uninit(&mut space);
+        match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => {
+                // One piece at a time: whoever goes on and on takes no more than a turn from others.
+                self.quiet.broken();
+                context.waker().wake_by_ref();
+                Poll::Pending
             }
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => self.quiet.poll(context).map(drop),
         }
     }
 }
