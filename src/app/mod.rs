@@ -35,6 +35,7 @@ use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 use crate::share::Share;
 use crate::tls::ServerSide;
+use crate::turns::Turns;
 
 pub use secrets::add_root;
 
@@ -116,6 +117,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
             failures: Limiter::new(config.limits.bad_signatures),
+            turns: Turns::new(),
             log: log.as_ref().map(|log| log.buffer(number)),
             share: Share::of(config.connections.requests, config.workers),
         });
