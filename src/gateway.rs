@@ -108,7 +108,11 @@ impl Gateway {
             Forwarded::own(response)
         });
         // What answers HEAD has no body, also if it is ours: HTTP/2 would send it.
-        let response = if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
+        let mut response =
+            if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
+        if peer.has_asked_its_last() && delivery.record.version != Version::HTTP_2 {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         let response = match delivery.record.told.take() {
             None => response,
             Some(told) => told.on(response),

@@ -54,7 +54,14 @@ pub(super) async fn serve(
     socket::tune(&stream);
     let origin = Origin::new(address.ip(), tls.is_some());
     let kept = Box::new((place, member, alive));
-    let peer = Peer { address, origin, sni: None, requests: Count::default(), kept };
+    let peer = Peer {
+        address,
+        origin,
+        sni: None,
+        requests: Count::default(),
+        last_request: shared.settings.requests_per_connection,
+        kept,
+    };
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,
         Some(side) => serve_tls(stream, side, peer, shared, &worker).await,

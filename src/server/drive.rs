@@ -12,6 +12,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::executor::Executor;
@@ -43,17 +44,19 @@ where
     V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let old_at = Instant::now() + shared.settings.age;
     loop {
         let keeper = stream.keeper();
         let connection = http1_builder(shared).serve_connection(TokioIo::new(stream), service.clone());
-        let Some(mut idle) = drive_http1(Box::pin(connection.with_upgrades()), &keeper, shared, peer).await? else {
+        let Some(mut idle) = drive_http1(Box::pin(connection.with_upgrades()), &keeper, shared, peer, old_at).await?
+        else {
             return Ok(());
         };
         let goes_on = tokio::select! {
             biased;
             readable = idle.readable() => readable.is_ok(),
             // An idle client has `timeouts.head` from one request to the next, as it has with hyper.
-            () = tokio::time::sleep(shared.settings.head) => false,
+            () = tokio::time::sleep_until(old_at.min(Instant::now() + shared.settings.head)) => false,
             () = shared.drains() => false,
         };
         if !goes_on {
@@ -72,6 +75,7 @@ async fn drive_http1<S, V>(
     keeper: &AtomicBool,
     shared: &Shared,
     peer: &Arc<Peer>,
+    old_at: Instant,
 ) -> hyper::Result<Option<ClientStream<S>>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -93,6 +97,10 @@ where
                 return connection.await.map(|()| None);
             }
             () = tokio::time::sleep(IDLE_AFTER) => {
+                if Instant::now() >= old_at {
+                    connection.as_mut().graceful_shutdown();
+                    return connection.await.map(|()| None);
+                }
                 // Only after a request: the time that a client has for its first head, or for one it has begun, is
                 // hyper's to measure, and must not begin again.
                 if idle.since_last_asked(peer) && peer.requests.get() > begun_with {
@@ -137,11 +145,14 @@ where
     // Boxed: it is large, and this future passes through several functions.
     let mut connection = Box::pin(http2_builder(shared, metrics).serve_connection(TokioIo::new(stream), service));
     let mut idle = Idle::watch(peer);
+    let old_at = Instant::now() + shared.settings.age;
     loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => return ended,
             () = shared.drains() => break,
+            () = poll_fn(|_| if peer.has_asked_its_last() { Poll::Ready(()) } else { Poll::Pending }) => break,
+            () = tokio::time::sleep_until(old_at) => break,
             () = tokio::time::sleep(shared.settings.keep_alive) => if idle.since_last_asked(peer) { break },
         }
     }

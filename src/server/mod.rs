@@ -50,6 +50,10 @@ pub struct ConnectionSettings {
     pub upload: Least,
     /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
     pub body_idle: Duration,
+    /// `timeouts.connection`: a connection that is so old ends with the requests it is in.
+    pub age: Duration,
+    /// `limits.requests_per_connection`
+    pub requests_per_connection: u64,
     /// `timeouts.drain`: what is still running so long after SIGTERM is cut.
     pub drain: Duration,
     /// `limits.connections`: open client connections, over all workers.

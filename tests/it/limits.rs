@@ -2,6 +2,7 @@
 
 mod connections;
 mod floods;
+mod life;
 mod load;
 mod pace;
 mod rates;

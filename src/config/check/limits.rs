@@ -18,6 +18,9 @@ const GIB: usize = 1 << 30;
 pub(super) const SHORTEST: Duration = Duration::from_millis(1);
 pub(super) const LONGEST: Duration = Duration::from_hours(24);
 
+/// Longer than a machine runs, and short enough to be added to any time.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 pub(super) struct Timeouts {
     tls_handshake: Duration,
     head: Duration,
@@ -25,6 +28,7 @@ pub(super) struct Timeouts {
     keep_alive: Duration,
     write: Duration,
     slow: Duration,
+    connection: Duration,
     drain: Duration,
     pub(super) store: Duration,
     /// Unless the upstream says otherwise.
@@ -45,6 +49,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         upstream_connect: timeout("upstream_connect", 5),
         upstream_response: timeout("upstream_response", 60),
         // The one that may be zero: then SIGTERM ends everything at once.
+        connection: table.duration("connection", Duration::ZERO, Duration::ZERO..=7 * LONGEST),
         drain: table.duration("drain", Duration::from_secs(30), Duration::ZERO..=LONGEST),
     }
 }
@@ -53,6 +58,7 @@ pub(super) struct Limits {
     connections: usize,
     connections_per_address: usize,
     requests: usize,
+    requests_per_connection: usize,
     head_size: usize,
     headers: usize,
     uri_size: usize,
@@ -69,6 +75,7 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
     let limits = Limits {
         connections: table.whole("connections", 10_000, 1..=10_000_000),
         connections_per_address: table.whole("connections_per_address", 1_000, 0..=10_000_000),
+        requests_per_connection: table.whole("requests_per_connection", 0, 0..=1_000_000_000),
         requests: table.whole("requests", 20_000, 0..=10_000_000),
         // hyper's read buffer for a head is never below 8 KiB.
         head_size: table.size("head_size", 16 * KIB, 8 * KIB..=MIB),
@@ -134,6 +141,11 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         keep_alive: timeouts.keep_alive,
         write: timeouts.write,
         body_idle: timeouts.body_idle,
+        age: if timeouts.connection.is_zero() { FOR_EVER } else { timeouts.connection },
+        requests_per_connection: match limits.requests_per_connection {
+            0 => u64::MAX,
+            requests => requests as u64,
+        },
         drain: timeouts.drain,
         upload: least(limits.upload_rate),
         download: least(limits.download_rate),
