@@ -14,7 +14,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::reject::{Reason, Reject, with_causes};
-use crate::silence::Silence;
+use crate::silence::{Least, Meter, Silence};
 use crate::waiting;
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
@@ -38,6 +38,7 @@ pub struct Body {
     silence: Option<Silence>,
     /// Is a reset without an error no end of it? See [`Body::that_must_end`].
     must_end: bool,
+    meter: Option<Box<Meter>>,
     /// Bytes that may still come.
     allowance: u64,
 }
@@ -55,6 +56,7 @@ pub enum BodyError {
     TooLarge,
     Silent(Duration),
     CutShort,
+    Slow,
 }
 
 impl fmt::Display for BodyError {
@@ -64,6 +66,7 @@ impl fmt::Display for BodyError {
             BodyError::TooLarge => f.write_str("the body is larger than allowed"),
             BodyError::Silent(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
             BodyError::CutShort => f.write_str("the stream was reset before the end of the body"),
+            BodyError::Slow => f.write_str("the body comes more slowly than allowed"),
         }
     }
 }
@@ -75,6 +78,7 @@ impl BodyError {
             BodyError::Http(_) | BodyError::CutShort => Reason::BadFraming,
             BodyError::TooLarge => Reason::BodyTooLarge,
             BodyError::Silent(_) => Reason::BodyTimeout,
+            BodyError::Slow => Reason::BodyTooSlow,
         };
         Reject::new(reason, with_causes(self))
     }
@@ -104,7 +108,7 @@ impl Body {
     }
 
     fn of(inner: Inner) -> Self {
-        Body { inner, watch: None, silence: None, must_end: false, allowance: u64::MAX }
+        Body { inner, watch: None, silence: None, must_end: false, meter: None, allowance: u64::MAX }
     }
 
     /// Fails if no byte comes for so long while one is waited for.
@@ -120,6 +124,14 @@ impl Body {
     /// go on as a whole one.
     pub fn that_must_end(mut self, must_end: bool) -> Self {
         self.must_end = must_end;
+        self
+    }
+
+    /// Fails if less than that comes while it is waited for.
+    pub fn at_least(mut self, least: Least) -> Self {
+        if self.silence.is_some() && least.rate > 0 {
+            self.meter = Some(Box::new(Meter::of(least)));
+        }
         self
     }
 
@@ -155,6 +167,7 @@ impl Body {
         match polled {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.passed(&mut frame)?;
+                waiting::passed(frame.data_ref().map_or(0, Bytes::len));
                 // The last frame of a body of known length is its end, and so are trailers: nobody polls once more.
                 if frame.is_trailers() || self.is_end_stream() {
                     self.ended();
@@ -174,8 +187,14 @@ impl Body {
     fn passed(&mut self, frame: &mut Frame<Bytes>) -> Result<(), BodyError> {
         let len = frame.data_ref().map_or(0, Bytes::len);
         self.allowance = self.allowance.checked_sub(len as u64).ok_or(BodyError::TooLarge)?;
-        if let Some(silence) = &mut self.silence {
-            silence.broken();
+        match (&mut self.silence, &mut self.meter) {
+            (Some(silence), Some(meter)) => {
+                if !meter.passed(len, silence) {
+                    return Err(BodyError::Slow);
+                }
+            }
+            (Some(silence), None) => silence.broken(),
+            (None, _) => {}
         }
         if let Some(watch) = &mut self.watch {
             match frame.trailers_mut() {
@@ -206,6 +225,7 @@ impl Body {
             watch.end();
         }
         self.silence = None;
+        self.meter = None;
     }
 }
 

@@ -20,6 +20,7 @@ use crate::login::{LoginHeaders, Said};
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::route::Onward;
+use crate::silence::Least;
 use crate::target;
 use crate::token::replacement::Terms;
 use crate::tunnel::{self, Tunnel};
@@ -32,6 +33,8 @@ pub struct Forwarder {
     pub login: Option<LoginHeaders>,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
+    /// `limits.upload_rate`
+    pub upload: Least,
     /// `limits.body_size`
     pub body_size: u64,
     pub keyring: Arc<Keyring>,
@@ -154,12 +157,18 @@ impl Forwarder {
         }
         let progress = Arc::new(Progress::begin());
         let watch = Box::new(Upload { progress: progress.clone(), hygiene: self.hygiene.clone() });
+        // Streams of messages: how fast they come is the backend's business, and `body_idle` bounds their silence.
+        let least = if is_grpc(request.headers()) { Least { rate: 0, ..self.upload } } else { self.upload };
         let limit = |body| {
             let body = Body::incoming(body).that_must_end(came_over == Version::HTTP_2);
-            body.at_most(self.body_size).silent_for_at_most(self.body_idle)
+            body.at_most(self.body_size).silent_for_at_most(self.body_idle).at_least(least)
         };
         Ok((request.map(|body| limit(body).watched_by(watch)), Some(progress)))
     }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Where the request goes, in the form that the upstream's protocol wants.

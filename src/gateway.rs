@@ -32,8 +32,11 @@ use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::oauth;
 use crate::peer::Peer;
+use crate::rates::{self, Rates, Told};
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond::{self, Form};
+use crate::share::Share;
+use crate::silence::Least;
 use crate::story::Story;
 use crate::turns::Turns;
 use crate::upstream::Lease;
@@ -48,10 +51,14 @@ pub struct Gateway {
     pub broker: Arc<Broker>,
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
+    /// `[[rate]]` and `[[route.rate]]`
+    pub rates: Rates,
     /// `login.answer_size`
     pub login_answer_size: u64,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
+    /// `limits.upload_rate`
+    pub upload: Least,
 }
 
 /// What a worker has to itself.
@@ -63,6 +70,7 @@ pub struct Worker {
     pub failures: Limiter,
     pub turns: Turns,
     pub log: Option<Arc<Buffer>>,
+    pub share: Share,
 }
 
 impl Worker {
@@ -88,6 +96,10 @@ impl Gateway {
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
+        if answered.is_err() {
+            // A refusal waits for nobody, so hyper would answer a row of them at one go. Who is refused lets the others go first.
+            tokio::task::yield_now().await;
+        }
         let Forwarded { response, lease, tunnel, said: _ } = answered.unwrap_or_else(|refusal| {
             let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, form);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
@@ -97,7 +109,15 @@ impl Gateway {
             Forwarded::own(response)
         });
         // What answers HEAD has no body, also if it is ours: HTTP/2 would send it.
-        let response = if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
+        let mut response =
+            if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
+        if peer.has_asked_its_last() && delivery.record.version != Version::HTTP_2 {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        let response = match delivery.record.told.take() {
+            None => response,
+            Some(told) => told.on(response),
+        };
         // What is refused is no success, whatever its form needs.
         let refused = delivery.record.refused.as_ref().map(|refusal| refusal.reason.status());
         delivery.record.status = refused.unwrap_or(response.status()).as_u16();
@@ -117,20 +137,27 @@ impl Gateway {
     pub fn note_unreadable(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
         let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
         let request_id = worker.request_ids.next();
-        self.unreadable(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0);
+        self.note_ended(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0);
     }
 
     /// Answers a request whose head has no one reading, and ends the connection.
     pub fn refuse_unreadable(&self, peer: &Peer, worker: &Worker, fault: Fault) -> Response<Body> {
         let refusal = Reject::new(fault.reason, fault.what);
         let request_id = worker.request_ids.next();
-        let mut response = respond::reject(&refusal, self.challenge(), request_id, false);
+        let mut response = respond::reject(&refusal, self.challenge(), request_id, Form::Json);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        self.unreadable(request_id, peer, worker, refusal, response.body().size_hint().lower());
+        self.note_ended(request_id, peer, worker, refusal, response.body().size_hint().lower());
         response
     }
 
-    fn unreadable(&self, request_id: RequestId, peer: &Peer, worker: &Worker, refusal: Reject, sent: u64) {
+    /// Records an HTTP/2 connection that was ended for what it sent beside its requests.
+    pub fn note_flood(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
+        let refusal = Reject::new(Reason::Http2Flood, with_causes(error));
+        self.note_ended(worker.request_ids.next(), peer, worker, refusal, 0);
+    }
+
+    /// Records what belongs to no request.
+    fn note_ended(&self, request_id: RequestId, peer: &Peer, worker: &Worker, refusal: Reject, sent: u64) {
         let record = Record {
             request_id,
             time: self.clock.now(),
@@ -159,10 +186,16 @@ impl Gateway {
         let spoken_for = believed.and_then(|forwarding| forwarding.origin(&peer.origin, request.headers()));
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
+        let is_on_tokens = || self.judge.routes.is_call_on_tokens(request.uri().path());
+        worker.share.has_room(worker.metrics.under_way(), is_on_tokens)?;
         // A proxy that is trusted brings the requests of many hosts over one connection.
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
-        match self.judge.judge(&request, arrival, record, now).await? {
+        let verdict = self.judge.judge(&request, arrival, record, now).await;
+        if !self.rates.are_off() {
+            self.take_from_rates(&verdict, record, origin.address, now)?;
+        }
+        match verdict? {
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
             Verdict::Forward { permit, host } => {
                 let captured = capture::begin(&permit, &mut request, &self.broker.throttle, origin.address, now)?;
@@ -191,6 +224,26 @@ impl Gateway {
         }
     }
 
+    /// Counts a request to a backend, also one that is refused for its token: who is not let in must not ask for ever. Calls
+    /// that the gateway answers itself have `[throttle]`.
+    fn take_from_rates(
+        &self,
+        verdict: &Result<Verdict, Reject>,
+        record: &mut Record,
+        address: IpAddr,
+        now: UnixTime,
+    ) -> Result<(), Reject> {
+        if !matches!(verdict, Ok(Verdict::Forward { .. }) | Err(_)) {
+            return Ok(());
+        }
+        let subject = record.caller.as_ref().map(|token| (&*token.issuer, token.subject.as_str()));
+        let of_route = record.route.as_ref().map_or(&[][..], |route| &route.rates);
+        let mut told = Box::<Told>::default();
+        let taken = self.rates.take(of_route, &rates::Client { address, subject }, &mut told, now);
+        record.told = told.is_anything().then_some(told);
+        taken
+    }
+
     /// A call on tokens, counted for the address that it comes from.
     async fn counted(
         &self,
@@ -213,8 +266,7 @@ impl Gateway {
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
         let (head, incoming) = request.into_parts();
-        let incoming = Body::incoming(incoming).silent_for_at_most(self.body_idle);
-        let content = body::read(incoming, BODY_LIMIT).await?;
+        let content = body::read(self.paced(incoming), BODY_LIMIT).await?;
         let request = RefreshRequest::read(&head.headers, &content)?;
         let idle = self.broker.settings.lifetimes.idle;
         let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now).await?);
@@ -260,12 +312,17 @@ impl Gateway {
             throttle.call(asker.address, now)?;
         }
         let (head, incoming) = request.into_parts();
-        let content = body::read(Body::incoming(incoming).silent_for_at_most(self.body_idle), BODY_LIMIT).await?;
+        let content = body::read(self.paced(incoming), BODY_LIMIT).await?;
         let (broker, authenticator) = (&self.broker, &self.judge.authenticator);
         let call = oauth::Call { broker, authenticator, asker, headers: &head.headers, now };
         let answer = call.answer(endpoint, &content, record).await;
         throttle.answered(&answer, asker.address, now);
         answer
+    }
+
+    /// The body of a call that is answered here.
+    fn paced(&self, incoming: Incoming) -> Body {
+        Body::incoming(incoming).silent_for_at_most(self.body_idle).at_least(self.upload)
     }
 
     /// What `WWW-Authenticate` begins with.
@@ -310,6 +367,7 @@ struct Delivery {
 impl Delivery {
     fn open(request: &Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
         peer.requests.one();
+        worker.metrics.begun.one();
         let record = Record {
             request_id: worker.request_ids.next(),
             time: now,
@@ -339,6 +397,7 @@ impl Watch for Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
+        self.worker.metrics.ended.one();
         self.record.duration = self.started.elapsed();
         self.worker.over(&self.record);
     }

@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -38,6 +38,7 @@
 //! | `aws_lc_rs` | `secret`, `token/`, `tls` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | what is typed |
 //! | `crc32fast` | `family/` | the checksum that ends a refresh token |
+//! | `h2` | `server/` | the errors of a protocol that hyper speaks: was it a flood? |
 //! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
 //! | `memchr` | `framing/` | heads are searched before anybody is known |
@@ -94,6 +95,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod confirmations;
+pub mod crowd;
 pub mod csrf;
 pub mod delivery;
 pub mod endpoints;
@@ -115,6 +117,7 @@ pub mod oauth;
 pub mod path;
 pub mod peer;
 pub mod proxy_protocol;
+pub mod rates;
 pub mod reject;
 pub mod respond;
 pub mod revocations;
@@ -122,6 +125,7 @@ pub mod route;
 pub mod rules;
 pub mod secret;
 pub mod server;
+pub mod share;
 pub mod signing;
 pub mod silence;
 pub mod socket;

@@ -26,8 +26,18 @@ pub struct Rate {
     pub every: Duration,
 }
 
+/// What a key has left after it has taken one, or was refused one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quota {
+    pub left: u32,
+    /// How long until it has a whole burst again.
+    pub full_in: Duration,
+    /// Refused: how long until there is one.
+    pub wait: Option<Duration>,
+}
+
 /// Who is counted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u128);
 
 /// One customer: an IPv4 address, or the /64 that an IPv6 customer has at the least.
@@ -40,6 +50,13 @@ impl From<IpAddr> for Key {
     }
 }
 
+/// A hash, of whoever else is counted.
+impl From<u128> for Key {
+    fn from(hash: u128) -> Key {
+        Key(hash)
+    }
+}
+
 impl From<TokenId> for Key {
     fn from(family: TokenId) -> Key {
         Key(family.as_u128())
@@ -49,6 +66,8 @@ impl From<TokenId> for Key {
 pub struct Limiter {
     rate: Rate,
     full_at: Mutex<Generations>,
+    /// Keys in one generation.
+    room: usize,
 }
 
 #[derive(Default)]
@@ -59,13 +78,18 @@ struct Generations {
 
 impl Limiter {
     pub fn new(rate: Rate) -> Self {
-        Limiter { rate, full_at: Mutex::default() }
+        Limiter::with_room(rate, GENERATION)
+    }
+
+    /// Remembers so many keys at the least, and twice as many at the most.
+    pub fn with_room(rate: Rate, room: usize) -> Self {
+        Limiter { rate, full_at: Mutex::default(), room }
     }
 
     /// Takes one, also if there is none left. Nobody owes more than a burst: many at once, before any was answered, cost no
     /// longer a wait than so many one after the other.
     pub fn take(&self, key: impl Into<Key>, now: UnixTime) {
-        self.lock().take(key.into(), self.rate, now);
+        self.lock().take(key.into(), self.rate, self.room, now);
     }
 
     /// How long until there is one again; `None` if there is one now.
@@ -79,10 +103,23 @@ impl Limiter {
         match generations.wait(key, self.rate, now) {
             Some(wait) => Err(wait),
             None => {
-                generations.take(key, self.rate, now);
+                generations.take(key, self.rate, self.room, now);
                 Ok(())
             }
         }
+    }
+
+    /// As [`Limiter::take_if_any`], and says what is left.
+    pub fn take_one(&self, key: impl Into<Key>, now: UnixTime) -> Quota {
+        let (mut generations, key) = (self.lock(), key.into());
+        let wait = generations.wait(key, self.rate, now);
+        if wait.is_none() {
+            generations.take(key, self.rate, self.room, now);
+        }
+        let owed = generations.get(key).unwrap_or(0).saturating_sub(micros(now));
+        let left = self.rate.burst_micros().saturating_sub(owed) / self.rate.every_micros().max(1);
+        let left = u32::try_from(left).unwrap_or(u32::MAX).min(self.rate.burst);
+        Quota { left, full_in: Duration::from_micros(owed), wait }
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
@@ -91,34 +128,39 @@ impl Limiter {
 }
 
 impl Rate {
-    fn every_millis(self) -> u64 {
-        u64::try_from(self.every.as_millis()).unwrap_or(u64::MAX)
+    fn every_micros(self) -> u64 {
+        u64::try_from(self.every.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// From an empty bucket to a full one.
-    fn burst_millis(self) -> u64 {
-        self.every_millis().saturating_mul(u64::from(self.burst))
+    fn burst_micros(self) -> u64 {
+        self.every_micros().saturating_mul(u64::from(self.burst))
     }
 }
 
+/// Finer than the clock: of a rate of thousands a second, each has less than a millisecond.
+fn micros(time: UnixTime) -> u64 {
+    time.as_millis().saturating_mul(1000)
+}
+
 impl Generations {
-    fn take(&mut self, key: Key, rate: Rate, now: UnixTime) {
-        let now = now.as_millis();
-        let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.every_millis());
-        self.set(key, full_at.min(now.saturating_add(rate.burst_millis())));
+    fn take(&mut self, key: Key, rate: Rate, room: usize, now: UnixTime) {
+        let now = micros(now);
+        let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.every_micros());
+        self.set(key, full_at.min(now.saturating_add(rate.burst_micros())), room);
     }
 
     fn wait(&self, key: Key, rate: Rate, now: UnixTime) -> Option<Duration> {
-        let free_at = self.get(key)?.saturating_add(rate.every_millis()).saturating_sub(rate.burst_millis());
-        (free_at > now.as_millis()).then(|| Duration::from_millis(free_at - now.as_millis()))
+        let free_at = self.get(key)?.saturating_add(rate.every_micros()).saturating_sub(rate.burst_micros());
+        (free_at > micros(now)).then(|| Duration::from_micros(free_at - micros(now)))
     }
 
     fn get(&self, Key(key): Key) -> Option<u64> {
         self.current.get(&key).or_else(|| self.previous.get(&key)).copied()
     }
 
-    fn set(&mut self, Key(key): Key, full_at: u64) {
-        if self.current.len() >= GENERATION && !self.current.contains_key(&key) {
+    fn set(&mut self, Key(key): Key, full_at: u64, room: usize) {
+        if self.current.len() >= room && !self.current.contains_key(&key) {
             self.previous = std::mem::take(&mut self.current);
         }
         self.current.insert(key, full_at);

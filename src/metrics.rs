@@ -46,14 +46,19 @@ pub struct WorkerMetrics {
     pub requests: [Count; 6],
     pub refusals: [Count; Reason::ALL.len()],
     pub observations: [Count; Reason::ALL.len()],
+    /// Requests that began, and those that are over: what is between is under way.
+    pub begun: Count,
+    pub ended: Count,
     /// Cumulative only when shown.
     duration: [Count; BOUNDS.len() + 1],
     duration_micros: Count,
     pub connections_opened: Count,
     pub connections_closed: Count,
     pub connections_refused: Count,
+    pub address_connections_refused: Count,
     pub handshakes_failed: Count,
     pub proxy_protocol_failed: Count,
+    pub slow_readers: Count,
     pub token_cache_hits: Count,
     pub token_cache_misses: Count,
     pub upstream_connects: Count,
@@ -68,13 +73,17 @@ impl Default for WorkerMetrics {
             requests: Default::default(),
             refusals: std::array::from_fn(|_| Count::default()),
             observations: std::array::from_fn(|_| Count::default()),
+            begun: Count::default(),
+            ended: Count::default(),
             duration: Default::default(),
             duration_micros: Count::default(),
             connections_opened: Count::default(),
             connections_closed: Count::default(),
             connections_refused: Count::default(),
+            address_connections_refused: Count::default(),
             handshakes_failed: Count::default(),
             proxy_protocol_failed: Count::default(),
+            slow_readers: Count::default(),
             token_cache_hits: Count::default(),
             token_cache_misses: Count::default(),
             upstream_connects: Count::default(),
@@ -92,6 +101,11 @@ impl WorkerMetrics {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.duration[BOUNDS.partition_point(|bound| *bound < micros)].one();
         self.duration_micros.add(micros);
+    }
+
+    /// Requests under way: their answers are not out, or their tunnels are open.
+    pub fn under_way(&self) -> u64 {
+        self.begun.get().saturating_sub(self.ended.get())
     }
 
     pub fn refused(&self, reason: Reason) {
@@ -207,6 +221,9 @@ impl Collector for Shown {
             }
         }
         self.encode_duration(&mut encoder)?;
+        let under_way: u64 = metrics.workers.iter().map(|worker| worker.under_way()).sum();
+        let gauge = encoder.encode_descriptor("requests_under_way", UNDER_WAY, None, MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(under_way).unwrap_or(i64::MAX)).encode(gauge)?;
         for (name, help, read) in COUNTERS {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(metrics.sum(read)).encode(encoder)?;
@@ -251,6 +268,8 @@ impl Shown {
     }
 }
 
+const UNDER_WAY: &str = "Requests whose answers are not out, and open WebSockets";
+
 type ReadReasons = fn(&WorkerMetrics) -> &[Count];
 
 const BY_REASON: &[(&str, &str, ReadReasons)] = &[
@@ -268,12 +287,18 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("connections_opened", "Client connections accepted", |worker| &worker.connections_opened),
     ("connections_closed", "Client connections ended", |worker| &worker.connections_closed),
     ("connections_refused", "Client connections over the limit", |worker| &worker.connections_refused),
+    ("address_connections_refused", "Client connections over the limit of their address", |worker| {
+        &worker.address_connections_refused
+    }),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     (
         "proxy_protocol_failed",
         "Connections without a PROXY protocol header, or from a peer that is not trusted",
         |worker| &worker.proxy_protocol_failed,
     ),
+    ("slow_readers", "Clients cut off as they did not take their answers, or too slowly", |worker| {
+        &worker.slow_readers
+    }),
     ("token_cache_hits", "Requests whose token was known", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests whose token had to be verified", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),

@@ -20,6 +20,15 @@ pub struct Peer {
     pub sni: Option<Sni>,
     /// Requests that it made.
     pub requests: Count,
+    /// `limits.requests_per_connection`: its connection ends with this one.
+    pub last_request: u64,
     /// Kept as long as anybody still serves this connection: a place among the open ones, the drain's wish to be told.
     pub kept: Box<dyn Any + Send + Sync>,
+}
+
+impl Peer {
+    /// Has it made as many requests as its connection may carry?
+    pub fn has_asked_its_last(&self) -> bool {
+        self.requests.get() >= self.last_request
+    }
 }

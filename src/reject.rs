@@ -57,6 +57,8 @@ reasons! {
     UriTooLong = "uri_too_long", URI_TOO_LONG, "invalid_request", "the request target is too long";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "invalid_request", "the body is larger than allowed here";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "invalid_request", "the body did not arrive in time";
+    /// `limits.upload_rate`
+    BodyTooSlow = "body_too_slow", REQUEST_TIMEOUT, "invalid_request", "the body comes too slowly";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request", "Content-Type must be application/json";
     BadBody = "bad_body", BAD_REQUEST, "invalid_request", "the body must be a JSON object with the string refreshToken";
     BadForm = "bad_form", BAD_REQUEST, "invalid_request", "the body must be a form with the parameters of this call, each once";
@@ -112,10 +114,14 @@ reasons! {
 
     // Load, and what stands behind.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// `[[rate]]`, `[[route.rate]]`: the detail says which.
+    QuotaExceeded = "quota_exceeded", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     /// `[throttle]`: for one login, from one address, in vain from one address.
     FamilyLimited = "family_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     AddressLimited = "address_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
     FailuresLimited = "failures_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// HTTP/2 frames that ask for nothing, or requests that are cancelled at once. Its connection is told ENHANCE_YOUR_CALM.
+    Http2Flood = "http2_flood", TOO_MANY_REQUESTS, "rate_limited", "too many frames that ask for nothing";
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token store is not available";
     KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "no keys are available to check the token";
     UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the service behind the gateway cannot be reached";
@@ -124,6 +130,8 @@ reasons! {
     UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
     /// A backend's login, and an answer that no tokens can be put into. It is not let through without them.
     LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
+    /// `limits.requests`: as many are under way as the gateway takes.
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the gateway has too much to do";
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service behind the gateway is busy";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "something is wrong inside the gateway";
 }
@@ -141,7 +149,10 @@ impl Reason {
 
     /// Was the message so odd that nothing further on its connection can be trusted?
     pub const fn ends_connection(self) -> bool {
-        matches!(self, Reason::BadHost | Reason::BadFraming | Reason::ConnectRefused | Reason::BodyTimeout)
+        matches!(
+            self,
+            Reason::BadHost | Reason::BadFraming | Reason::ConnectRefused | Reason::BodyTimeout | Reason::BodyTooSlow
+        )
     }
 
     /// Is it refused before its body is read to the end? Then its connection ends with the answer, and says so: what is

@@ -9,6 +9,7 @@ use http::Method;
 use crate::bearer::Places;
 use crate::endpoints::{Endpoint, Endpoints};
 use crate::path::CanonicalPath;
+use crate::rates;
 use crate::reject::{Reason, Reject};
 use crate::rules::Rules;
 use crate::target::without_port;
@@ -36,6 +37,8 @@ pub struct Route {
     pub onward: Onward,
     /// `false`: what would be refused for its token goes on, and is only reported.
     pub enforce: bool,
+    /// `[[route.rate]]`
+    pub rates: Vec<rates::Settings>,
     /// What its backend's answers mean for tokens.
     pub capture: Option<Capture>,
 }
@@ -80,6 +83,7 @@ impl Route {
             origins: Vec::new(),
             onward: Onward::Pass,
             enforce: true,
+            rates: Vec::new(),
             capture: None,
         }
     }
@@ -163,6 +167,13 @@ impl RouteTable {
     pub fn serves_alike(&self, one: &str, other: &str) -> bool {
         let has_its_own = |host: &str| !self.hosts.is_empty() && self.hosts.contains_key(&host.to_ascii_lowercase());
         one.eq_ignore_ascii_case(other) || !has_its_own(one) && !has_its_own(other)
+    }
+
+    /// Is this a path of `/user/refresh`, `/token/…` or the endpoints that `[oauth]` has for tokens?
+    pub fn is_call_on_tokens(&self, path: &str) -> bool {
+        path == REFRESH_PATH
+            || path.starts_with(REVOKE_PREFIX)
+            || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
     }
 
     /// `host`: as the client sent it, perhaps with a port.

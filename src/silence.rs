@@ -25,6 +25,11 @@ impl Silence {
         self.since = None;
     }
 
+    /// As [`Silence::broken`], and tells how long it was.
+    pub fn end(&mut self) -> Option<Duration> {
+        self.since.take().map(|since| since.elapsed())
+    }
+
     /// Ready, with the limit, once the wait has lasted so long.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
         let end = *self.since.get_or_insert_with(Instant::now) + self.limit;
@@ -36,6 +41,46 @@ impl Silence {
             sleep.as_mut().reset(end);
         }
         Poll::Pending
+    }
+}
+
+/// The least that somebody has to bring or take while we wait for them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Least {
+    /// Bytes a second; 0 for any.
+    pub rate: u64,
+    /// Judged whenever the waits add up to so long.
+    pub over: Duration,
+}
+
+/// Measures whether somebody who is waited for is fast enough. A byte now and then ends each silence, but not this. Only time
+/// in which they were waited for counts, so that nobody pays for what holds up the other side.
+pub struct Meter {
+    least: Least,
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Meter {
+    pub fn of(least: Least) -> Self {
+        Meter { least, waited: Duration::ZERO, bytes: 0 }
+    }
+
+    /// So many bytes went by, after a wait if there was one. `false`: too few for the time that they took.
+    pub fn passed(&mut self, bytes: usize, silence: &mut Silence) -> bool {
+        if self.least.rate == 0 {
+            silence.broken();
+            return true;
+        }
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.waited += silence.end().unwrap_or_default();
+        if self.waited < self.least.over {
+            return true;
+        }
+        let owed = self.least.rate as f64 * self.waited.as_secs_f64();
+        let enough = self.bytes as f64 >= owed;
+        *self = Meter::of(self.least);
+        enough
     }
 }
 
@@ -56,5 +101,22 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(400)).await;
         assert!(waits(&mut silence, Duration::from_millis(50)).await, "the next wait begins now");
         assert!(!waits(&mut silence, Duration::from_secs(10)).await, "and ends");
+    }
+
+    #[tokio::test]
+    async fn a_byte_now_and_then_is_not_enough() {
+        let (pause, over) = (Duration::from_millis(50), Duration::from_millis(90));
+        let mut silence = Silence::of_at_most(Duration::from_mins(1));
+        let mut meter = Meter::of(Least { rate: 1000, over });
+        for (bytes, fast) in [(1, true), (1, false), (500_000, true), (500_000, true), (0, true), (50, false)] {
+            assert!(waits(&mut silence, pause).await);
+            assert_eq!(meter.passed(bytes, &mut silence), fast, "{bytes}");
+        }
+        // Nobody waited, however long it took.
+        tokio::time::sleep(2 * over).await;
+        assert!(meter.passed(1, &mut silence));
+        let mut any = Meter::of(Least { rate: 0, over });
+        assert!(waits(&mut silence, 2 * over).await);
+        assert!(any.passed(1, &mut silence));
     }
 }

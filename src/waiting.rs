@@ -10,6 +10,7 @@ use std::task::Poll;
 thread_local! {
     /// A worker is one thread, and polls one task at a time.
     static FOR_US: Cell<bool> = const { Cell::new(false) };
+    static PASSED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What a poll of our own came to; leaves a note if it has to wait.
@@ -20,9 +21,23 @@ pub fn noted<T>(polled: Poll<T>) -> Poll<T> {
     polled
 }
 
-/// Polls, and tells whether a note was left.
-pub fn watched<T>(poll: impl FnOnce() -> Poll<T>) -> (Poll<T>, bool) {
+/// So many bytes of a body were handed over: its client made room for what was handed over before.
+pub fn passed(bytes: usize) {
+    PASSED.set(PASSED.get() + bytes);
+}
+
+/// What was noted during one poll.
+pub struct Notes {
+    /// One of ours has to wait.
+    pub for_us: bool,
+    /// Bytes that were handed over.
+    pub passed: usize,
+}
+
+/// Polls, and tells what was noted.
+pub fn watched<T>(poll: impl FnOnce() -> Poll<T>) -> (Poll<T>, Notes) {
     FOR_US.set(false);
+    PASSED.set(0);
     let polled = poll();
-    (polled, FOR_US.get())
+    (polled, Notes { for_us: FOR_US.get(), passed: PASSED.get() })
 }

@@ -20,6 +20,7 @@ use http::{HeaderValue, Method, Uri, Version};
 
 use crate::clock::UnixTime;
 use crate::ids::{RequestId, TokenId};
+use crate::rates::Told;
 use crate::reject::Reject;
 use crate::route::Route;
 use crate::token::VerifiedToken;
@@ -70,5 +71,7 @@ pub struct Record {
     pub refused: Option<Reject>,
     /// What it would have been refused for, on a route that does not enforce that.
     pub observed: Option<Arc<Reject>>,
+    /// For the answer's headers, not for the log.
+    pub told: Option<Box<Told>>,
     pub duration: Duration,
 }

@@ -27,11 +27,13 @@ use crate::admin::Admin;
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::crowd::Crowd;
 use crate::gateway::Worker;
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
+use crate::share::Share;
 use crate::tls::ServerSide;
 use crate::turns::Turns;
 
@@ -104,6 +106,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     let shared = Arc::new(Shared {
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(config.connections.connections.min(Semaphore::MAX_PERMITS))),
+        crowd: Arc::new(Crowd::of_at_most(config.connections.connections_per_address)),
         settings: config.connections.clone(),
         draining: drains,
     });
@@ -116,6 +119,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             failures: Limiter::new(config.limits.bad_signatures),
             turns: Turns::new(),
             log: log.as_ref().map(|log| log.buffer(number)),
+            share: Share::of(config.connections.requests, config.workers),
         });
         let spawned = server::spawn(worker, listeners, shared.clone());
         workers.push(spawned.map_err(|error| format!("worker {number} cannot start: {error}"))?);

@@ -22,6 +22,7 @@ use crate::judge::Judge;
 use crate::keyring::Keyring;
 use crate::login::LoginHeaders;
 use crate::metrics::Metrics;
+use crate::rates::Rates;
 use crate::revocations::Revocations;
 use crate::route::{Capture, RouteTable};
 use crate::store::Store;
@@ -109,6 +110,7 @@ impl Foundation {
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
+                upload: config.connections.upload,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
                 replacement: Terms {
@@ -116,8 +118,10 @@ impl Foundation {
                     lifetime: config.tokens.lifetimes.access,
                 },
             },
+            rates: Rates::new(config.all_rates().cloned(), config.rates.len()),
             login_answer_size: config.login.answer_size,
             body_idle: config.connections.body_idle,
+            upload: config.connections.upload,
         })
     }
 

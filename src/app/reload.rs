@@ -1,6 +1,6 @@
 //! Another configuration for a gateway that is running.
 //!
-//! Routes, upstreams, identity and login headers, OAuth endpoints, other issuers with their keys, and certificates are swapped; requests under way end
+//! Routes, rates, upstreams, identity and login headers, OAuth endpoints, other issuers with their keys, and certificates are swapped; requests under way end
 //! as they began. All that is read is read before anything is swapped, so a bad file changes nothing. The rest (addresses,
 //! the store, the gateway's own tokens, limits and timeouts of connections) takes a restart, and a reload says so.
 
@@ -19,6 +19,7 @@ impl Running {
         // In force from here on stays what takes a restart.
         let next = Config {
             routes: config.routes,
+            rates: config.rates,
             upstreams: config.upstreams,
             identity: config.identity,
             login: config.login,

@@ -23,7 +23,7 @@ use crate::family::Lifetimes;
 use crate::keyring::KeySource;
 use crate::limiter::Rate;
 use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, delivery, forwarding, identity, login, route, server, throttle, upstream};
+use crate::{access_log, admin, delivery, forwarding, identity, login, rates, route, server, throttle, upstream};
 
 pub use fault::{Fault, Faults, Place};
 
@@ -40,6 +40,8 @@ pub struct Config {
     pub tokens: TokenSettings,
     pub issuers: Vec<ForeignIssuer>,
     pub upstreams: Vec<upstream::Settings>,
+    /// `[[rate]]`: for every route.
+    pub rates: Vec<rates::Settings>,
     pub routes: Vec<route::Route>,
     pub identity: identity::Identity,
     pub login: login::Settings,
@@ -49,6 +51,13 @@ pub struct Config {
     pub audit: delivery::Settings,
     pub limits: Limits,
     pub throttle: throttle::Settings,
+}
+
+impl Config {
+    /// Those for every route, then those of each route, in the order of their numbers.
+    pub fn all_rates(&self) -> impl Iterator<Item = &rates::Settings> {
+        self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
+    }
 }
 
 /// `[store]`.
@@ -137,7 +146,7 @@ pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
 /// Every key there is: `tokens.issuer`, `route[].path`. Tables are among them.
 pub fn keys() -> BTreeSet<String> {
     // One of each table that is read only where the file has it. What is missing in them does not matter here.
-    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nroute = [{ claim = [{}] }]\nupstream = [{}]\nadmin = { tls = {} }\n";
+    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\nroute = [{ claim = [{}], rate = [{}] }]\nupstream = [{}]\nadmin = { tls = {} }\n";
     let (tree, _) = DeTable::parse_recoverable(one_of_each);
     let reading = Reading::new(Path::new(""));
     Table::new(tree.get_ref(), Place::default(), &reading).read(|root| check::gateway(root, Probe::None));

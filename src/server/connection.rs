@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
+use super::cut::Cut;
 use super::passed_on::{self, Client};
 use super::stream::{ClientStream, Corked, Readable};
 use super::{Shared, drive};
@@ -46,9 +47,6 @@ pub(super) async fn serve(
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
         return worker.metrics.connections_refused.one();
     };
-    worker.metrics.connections_opened.one();
-    let _closed = Closed(worker.metrics.clone());
-    socket::tune(&stream);
     let client = match proxy_protocol {
         false => Client::from(address),
         true => match passed_on::client(&mut stream, address, &shared).await {
@@ -60,9 +58,25 @@ pub(super) async fn serve(
         },
     };
     let Client { address, speaks_for_others } = client;
+    // A proxy that is trusted brings the connections of many.
+    let member = shared.crowd.join(address.ip());
+    if member.is_none() && !(speaks_for_others && shared.gateway.load().forwarding.trusts(address.ip())) {
+        return worker.metrics.address_connections_refused.one();
+    }
+    worker.metrics.connections_opened.one();
+    let _closed = Closed(worker.metrics.clone());
+    socket::tune(&stream);
     let origin = Origin::new(address.ip(), tls.is_some());
-    let kept = Box::new((place, alive));
-    let peer = Peer { address, speaks_for_others, origin, sni: None, requests: Count::default(), kept };
+    let kept = Box::new((place, member, alive));
+    let peer = Peer {
+        address,
+        speaks_for_others,
+        origin,
+        sni: None,
+        requests: Count::default(),
+        last_request: shared.settings.requests_per_connection,
+        kept,
+    };
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,
         // Boxed: it is large, and this future is moved into its task.
@@ -137,7 +151,7 @@ where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
     let limits = Limits { head_size: shared.settings.head_size, headers: shared.settings.headers };
-    let stream = ClientStream::new(stream, shared.settings.write, (!http2).then_some(limits));
+    let stream = ClientStream::new(stream, shared.settings.write, shared.settings.download, (!http2).then_some(limits));
     let (serving, asking, by, exchange) = (shared.clone(), peer.clone(), worker.clone(), stream.exchange());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), by.clone());
@@ -152,14 +166,20 @@ where
             Ok::<Response<Body>, Infallible>(response)
         }
     });
+    let verdict = stream.verdict();
     let ended = if http2 {
-        drive::http2(stream, service, &shared, &peer).await
+        drive::http2(stream.guarded(shared.settings.flood), service, &shared, &peer, &worker.metrics).await
     } else {
         drive::http1(stream, service, &shared, &peer).await
     };
     ended.map_err(|error| {
         if error.is_parse() {
             shared.gateway.load().note_unreadable(&peer, worker, &error);
+        }
+        match verdict.get().copied().or_else(|| Cut::by_h2(&error)) {
+            Some(Cut::Flood) => shared.gateway.load().note_flood(&peer, worker, &error),
+            Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
+            None => {}
         }
         io::Error::other(error)
     })

@@ -12,12 +12,14 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::executor::Executor;
 use super::heads::Exchange;
 use super::stream::{ClientStream, Readable};
 use crate::body::Body;
+use crate::metrics::WorkerMetrics;
 use crate::peer::Peer;
 
 /// An HTTP/1 connection without a request for so long gives its buffers back. Long enough that a busy one never does, as
@@ -43,17 +45,19 @@ where
     V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let old_at = Instant::now() + shared.settings.age;
     loop {
         let exchange = stream.exchange();
         let connection = http1_builder(shared).serve_connection(TokioIo::new(stream), service.clone());
-        let Some(mut idle) = drive_http1(Box::pin(connection.with_upgrades()), &exchange, shared, peer).await? else {
+        let driving = drive_http1(Box::pin(connection.with_upgrades()), &exchange, shared, peer, old_at);
+        let Some(mut idle) = driving.await? else {
             return Ok(());
         };
         let goes_on = tokio::select! {
             biased;
             readable = idle.readable() => readable.is_ok(),
             // An idle client has `timeouts.head` from one request to the next, as it has with hyper.
-            () = tokio::time::sleep(shared.settings.head) => false,
+            () = tokio::time::sleep_until(old_at.min(Instant::now() + shared.settings.head)) => false,
             () = shared.drains() => false,
         };
         if !goes_on {
@@ -72,6 +76,7 @@ async fn drive_http1<S, V>(
     exchange: &Exchange,
     shared: &Shared,
     peer: &Arc<Peer>,
+    old_at: Instant,
 ) -> hyper::Result<Option<ClientStream<S>>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -93,6 +98,10 @@ where
                 return connection.await.map(|()| None);
             }
             () = tokio::time::sleep(IDLE_AFTER) => {
+                if Instant::now() >= old_at {
+                    connection.as_mut().graceful_shutdown();
+                    return connection.await.map(|()| None);
+                }
                 // Only after a request: the time that a client has for its first head, or for one it has begun, is
                 // hyper's to measure, and must not begin again.
                 if idle.since_last_asked(peer) && peer.requests.get() > begun_with {
@@ -126,6 +135,7 @@ pub(super) async fn http2<S, V>(
     service: V,
     shared: &Shared,
     peer: &Arc<Peer>,
+    metrics: &Arc<WorkerMetrics>,
 ) -> hyper::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -134,13 +144,16 @@ where
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     // Boxed: it is large, and this future passes through several functions.
-    let mut connection = Box::pin(http2_builder(shared).serve_connection(TokioIo::new(stream), service));
+    let mut connection = Box::pin(http2_builder(shared, metrics).serve_connection(TokioIo::new(stream), service));
     let mut idle = Idle::watch(peer);
+    let old_at = Instant::now() + shared.settings.age;
     loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => return ended,
             () = shared.drains() => break,
+            () = poll_fn(|_| if peer.has_asked_its_last() { Poll::Ready(()) } else { Poll::Pending }) => break,
+            () = tokio::time::sleep_until(old_at) => break,
             () = tokio::time::sleep(shared.settings.keep_alive) => if idle.since_last_asked(peer) { break },
         }
     }
@@ -186,8 +199,12 @@ fn http1_builder(shared: &Shared) -> http1::Builder {
     builder
 }
 
-fn http2_builder(shared: &Shared) -> http2::Builder<Executor> {
-    let mut builder = http2::Builder::new(Executor { write: shared.settings.write });
+fn http2_builder(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Executor> {
+    let mut builder = http2::Builder::new(Executor {
+        write: shared.settings.write,
+        least: shared.settings.download,
+        metrics: metrics.clone(),
+    });
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(shared.settings.streams)

@@ -4,16 +4,21 @@
 //! a connection to a backend.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::silence::Silence;
+use crate::metrics::WorkerMetrics;
+use crate::silence::{Least, Meter, Silence};
 use crate::waiting;
 
 #[derive(Clone)]
 pub(super) struct Executor {
     /// `timeouts.write`
     pub(super) write: Duration,
+    /// `limits.download_rate`
+    pub(super) least: Least,
+    pub(super) metrics: Arc<WorkerMetrics>,
 }
 
 impl<F> hyper::rt::Executor<F> for Executor
@@ -21,16 +26,25 @@ where
     F: Future + Send + 'static,
 {
     fn execute(&self, request: F) {
-        let mut stall = Silence::of_at_most(self.write);
+        let (mut stall, mut meter) = (Silence::of_at_most(self.write), Meter::of(self.least));
+        let metrics = self.metrics.clone();
         tokio::spawn(async move {
             let mut request = pin!(request);
-            std::future::poll_fn(|context| match waiting::watched(|| request.as_mut().poll(context)) {
-                (Poll::Ready(_), _) => Poll::Ready(()),
-                (Poll::Pending, true) => {
-                    stall.broken();
-                    Poll::Pending
+            std::future::poll_fn(|context| {
+                let (polled, noted) = waiting::watched(|| request.as_mut().poll(context));
+                if polled.is_ready() {
+                    return Poll::Ready(());
                 }
-                (Poll::Pending, false) => stall.poll(context).map(drop),
+                if noted.for_us {
+                    stall.broken();
+                    return Poll::Pending;
+                }
+                let too_slow = noted.passed > 0 && !meter.passed(noted.passed, &mut stall);
+                if too_slow || stall.poll(context).is_ready() {
+                    metrics.slow_readers.one();
+                    return Poll::Ready(());
+                }
+                Poll::Pending
             })
             .await;
         });

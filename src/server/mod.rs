@@ -4,8 +4,10 @@
 //! a connection stays on the core that accepted it.
 
 mod connection;
+mod cut;
 mod drive;
 mod executor;
+mod flood;
 mod heads;
 mod passed_on;
 mod stream;
@@ -18,9 +20,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 
+use crate::crowd::Crowd;
 use crate::gateway::Gateway;
+use crate::silence::Least;
 use crate::tls::{self, ServerSide};
 
+pub use flood::Settings as FloodSettings;
 pub use worker::spawn;
 
 /// `[[listener]]`.
@@ -43,12 +48,24 @@ pub struct ConnectionSettings {
     pub keep_alive: Duration,
     /// `timeouts.write`: a client that takes no byte of its answer for so long is cut off.
     pub write: Duration,
+    /// `limits.download_rate`: so much of an answer a client takes, or is cut off.
+    pub download: Least,
+    /// `limits.upload_rate`: so much of a body a client sends, or is refused.
+    pub upload: Least,
     /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
     pub body_idle: Duration,
+    /// `timeouts.connection`: a connection that is so old ends with the requests it is in.
+    pub age: Duration,
+    /// `limits.requests_per_connection`
+    pub requests_per_connection: u64,
     /// `timeouts.drain`: what is still running so long after SIGTERM is cut.
     pub drain: Duration,
     /// `limits.connections`: open client connections, over all workers.
     pub connections: usize,
+    /// `limits.connections_per_address`: of these, from one address; 0 for any number.
+    pub connections_per_address: usize,
+    /// `limits.requests`: under way at once, over all workers; 0 for any number.
+    pub requests: usize,
     /// `limits.head_size`: bytes of a request head.
     pub head_size: usize,
     /// `limits.headers`: fields of a request head.
@@ -59,6 +76,8 @@ pub struct ConnectionSettings {
     pub body_size: Option<u64>,
     /// `limits.streams`: HTTP/2 streams of one connection.
     pub streams: u32,
+    /// Of HTTP/2 frames that ask for nothing.
+    pub flood: FloodSettings,
 }
 
 /// A bound listener of one worker.
@@ -75,6 +94,8 @@ pub struct Shared {
     pub settings: ConnectionSettings,
     /// Places for client connections.
     pub places: Arc<Semaphore>,
+    /// Who has them.
+    pub crowd: Arc<Crowd>,
     /// `true` from the moment that the process drains.
     pub draining: watch::Receiver<bool>,
 }

@@ -8,8 +8,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use super::FloodSettings;
+use super::cut::Cut;
+use super::flood::Guard;
 use super::heads::{Exchange, Heads, Next};
 use crate::framing::Limits;
-use crate::silence::Silence;
+use crate::silence::{Least, Meter, Silence};
 
 /// Tells when there is something to read, without reading.
 pub(super) trait Readable {
@@ -149,15 +152,48 @@ pub(super) struct ClientStream<S> {
     exchange: Arc<Exchange>,
     /// Runs while the client takes nothing of what is written.
     stall: Silence,
+    /// How much it takes of what it is waited for.
+    meter: Meter,
     farewell: Option<Farewell>,
+    cut: Arc<OnceLock<Cut>>,
+    /// Of an HTTP/2 connection.
+    guard: Option<Box<Guard>>,
+    /// Was everything written of what was to be written the last time? Then a frame may follow.
+    between_frames: bool,
 }
 
 impl<S> ClientStream<S> {
-    /// A client that takes nothing for as long as `write` is cut off. With limits for its heads, it speaks HTTP/1.
-    pub(super) fn new(stream: S, write: Duration, heads: Option<Limits>) -> Self {
-        let (unread, exchange, stall) = (Bytes::new(), Arc::default(), Silence::of_at_most(write));
-        let heads = heads.map(|limits| Box::new(Heads::new(limits)));
-        ClientStream { stream, unread, heads, exchange, stall, farewell: None }
+    /// A client that takes nothing for as long as `write`, or less than `least`, is cut off. With limits for its heads, it
+    /// speaks HTTP/1.
+    pub(super) fn new(stream: S, write: Duration, least: Least, heads: Option<Limits>) -> Self {
+        let (stall, meter) = (Silence::of_at_most(write), Meter::of(least));
+        ClientStream {
+            stream,
+            unread: Bytes::new(),
+            heads: heads.map(|limits| Box::new(Heads::new(limits))),
+            exchange: Arc::default(),
+            stall,
+            meter,
+            farewell: None,
+            cut: Arc::default(),
+            guard: None,
+            between_frames: true,
+        }
+    }
+
+    /// An HTTP/2 client: its frames are counted.
+    pub(super) fn guarded(mut self, settings: FloodSettings) -> Self {
+        self.guard = Some(Box::new(Guard::new(settings)));
+        self
+    }
+
+    /// Why we ended the connection, once we have. What becomes of our errors further up does not keep their type.
+    pub(super) fn verdict(&self) -> Arc<OnceLock<Cut>> {
+        self.cut.clone()
+    }
+
+    fn cut(&self, cut: Cut) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, *self.cut.get_or_init(|| cut))
     }
 
     fn in_time<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -165,7 +201,25 @@ impl<S> ClientStream<S> {
             self.stall.broken();
             return polled;
         }
-        self.stall.poll(context).map(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        self.stall.poll(context).map(|_| Err(self.cut(Cut::Silent)))
+    }
+
+    fn written(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<usize>>,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
+        if let (Some(guard), Poll::Ready(Ok(written))) = (&mut self.guard, &polled) {
+            guard.said(*written);
+            self.between_frames = *written == wanted;
+        }
+        match polled {
+            Poll::Ready(Ok(written)) if !self.meter.passed(written, &mut self.stall) => {
+                Poll::Ready(Err(self.cut(Cut::Slow)))
+            }
+            polled => self.in_time(context, polled),
+        }
     }
 
     pub(super) fn exchange(&self) -> Arc<Exchange> {
@@ -191,7 +245,36 @@ impl<S: Readable> ClientStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
+    /// Reads, and counts the frames that were read. A flood is answered with GOAWAY, and the end.
+    fn poll_guarded(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some(farewell) = &mut self.farewell {
+            return farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)));
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let Some(guard) = &mut self.guard else { return Poll::Ready(Ok(())) };
+        if guard.heard(&buffer.filled()[before..]).is_ok() {
+            return Poll::Ready(Ok(()));
+        }
+        // Whoever has left no room for it does not hear it, and the connection ends all the same.
+        if self.between_frames {
+            let goodbye = guard.goodbye();
+            let _ = Pin::new(&mut self.stream).poll_write(context, &goodbye);
+        }
+        let _ = Pin::new(&mut self.stream).poll_shutdown(context);
+        buffer.set_filled(before);
+        let farewell = self.farewell.insert(Farewell::of_at_most(Farewell::FLOOD));
+        farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)))
+    }
+
+    /// Of a connection that has said goodbye, nothing leaves any more.
+    fn is_over(&self) -> bool {
+        self.guard.is_some() && self.farewell.is_some()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -201,7 +284,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
                 this.unread.advance(len);
                 return Poll::Ready(Ok(()));
             }
-            let Some(heads) = &mut this.heads else { return Pin::new(&mut this.stream).poll_read(context, buffer) };
+            let Some(heads) = &mut this.heads else { return this.poll_guarded(context, buffer) };
             match heads.next(&this.exchange)? {
                 Next::Read => {}
                 // Whoever asks will have an answer to write before it can go on, and asks again then.
@@ -230,8 +313,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_over() {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.in_time(context, polled)
+        self.written(context, polled, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -239,8 +325,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let wanted = slices.iter().map(|slice| slice.len()).sum();
+        if self.is_over() {
+            return Poll::Ready(Ok(wanted));
+        }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.in_time(context, polled)
+        self.written(context, polled, wanted)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -248,6 +338,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_over() {
+            return Poll::Ready(Ok(()));
+        }
         let polled = Pin::new(&mut self.stream).poll_flush(context);
         self.in_time(context, polled)
     }
@@ -264,7 +357,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.in_time(context, polled))?;
-                this.farewell.insert(Farewell::begin())
+                this.farewell.insert(Farewell::of_at_most(Farewell::LONGEST))
             }
         };
         farewell.poll(&mut this.stream, context).map(Ok)
@@ -283,19 +376,25 @@ impl Farewell {
     /// Nobody is listened to for longer.
     const LONGEST: Duration = Duration::from_secs(10);
 
-    fn begin() -> Self {
-        Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + Self::LONGEST }
+    /// Nor somebody who floods us: just long enough to hear why.
+    const FLOOD: Duration = Duration::from_secs(1);
+
+    fn of_at_most(longest: Duration) -> Self {
+        Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + longest }
     }
 
     fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
         let mut space = [MaybeUninit::uninit(); 4096];
-        loop {
-            let mut buffer = ReadBuf::uninit(&mut space);
-            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => self.quiet.broken(),
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => return self.quiet.poll(context).map(drop),
+        let mut buffer = ReadBuf::uninit(&mut space);
+        match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => {
+                // One piece at a time: whoever goes on and on takes no more than a turn from others.
+                self.quiet.broken();
+                context.waker().wake_by_ref();
+                Poll::Pending
             }
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => self.quiet.poll(context).map(drop),
         }
     }
 }

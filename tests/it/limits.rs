@@ -1,4 +1,9 @@
 //! Nobody is waited for without end, and nobody takes more than a share.
 
 mod connections;
+mod floods;
+mod life;
+mod load;
+mod pace;
+mod rates;
 mod silence;

@@ -16,6 +16,7 @@ mod listener;
 mod login;
 mod oauth;
 mod pem;
+mod rate;
 mod route;
 mod rules;
 mod throttle;
@@ -51,7 +52,9 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
-    let routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
+    let mut rates = rate::rates(root);
+    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
+    rate::number(rates.iter_mut().chain(routes.iter_mut().flat_map(|route| &mut route.rates)));
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
@@ -69,6 +72,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         tokens,
         issuers: issuers.accepted,
         upstreams: upstreams.into_iter().map(|upstream| upstream.value).collect(),
+        rates,
         routes,
         identity,
         login,

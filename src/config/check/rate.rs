@@ -1,0 +1,53 @@
+//! `[[rate]]` and `[[route.rate]]`: how often clients may ask.
+
+use std::time::Duration;
+
+use crate::config::fault::Fault;
+use crate::config::read::Table;
+use crate::rates::{Per, Settings};
+
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_hours(24);
+const MOST: usize = 1_000_000;
+
+const PER: &[(&str, Per)] = &[("address", Per::Address), ("subject", Per::Subject), ("route", Per::Route)];
+
+pub(super) fn rates(table: &mut Table<'_>) -> Vec<Settings> {
+    table.tables("rate", rate).into_iter().flatten().collect()
+}
+
+/// They are numbered when all have been read.
+pub(super) fn number<'r>(rates: impl Iterator<Item = &'r mut Settings>) {
+    rates.enumerate().for_each(|(number, rate)| rate.number = number);
+}
+
+/// `None` without what has to be said; the rest was checked all the same.
+fn rate(table: &mut Table<'_>) -> Option<Settings> {
+    let per = table.required("per", "\"subject\"").and_then(|value| value.choice(PER));
+    let requests = table.required("requests", "100").and_then(|value| value.whole(1..=MOST));
+    let window = table.duration("window", Duration::from_mins(1), SHORTEST..=LONGEST);
+    let burst = table.take("burst").and_then(|value| value.whole(1..=MOST));
+    let name = table.take("name").and_then(|value| value.parse(name));
+    let (per, requests) = (per?, requests?);
+    let spelled = PER.iter().find(|(_, known)| *known == per).map_or("", |(spelled, _)| spelled);
+    let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    Some(Settings {
+        number: 0,
+        name: name.unwrap_or_else(|| spelled.to_owned()),
+        per,
+        requests: count(requests),
+        window,
+        burst: count(burst.unwrap_or(requests)),
+    })
+}
+
+/// It stands in a string of a structured field (RFC 9651), which takes no quotes.
+fn name(text: &str) -> Result<String, Fault> {
+    let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    match (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err(Fault::new("this name is not usable in a header", "expected 1 to 64 characters of ASCII, no spaces"))
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! HTTP/2 frames that ask for nothing, in floods; and requests that are cancelled as soon as they have begun.
+
+use http::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::client::tls_connect;
+use crate::support::frames::{
+    self, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+};
+use crate::support::session::{self, Session, eventually};
+use crate::support::wire::PATIENCE;
+use crate::support::{Gateway, Upstream, Wire};
+
+const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 11];
+const FLOOD: &str = "refusals_total{reason=\"http2_flood\"}";
+
+/// Frames that are right, each of them, and go to a connection on which `/hang` is asked for as stream 1.
+fn floods() -> [(&'static str, Vec<u8>); 7] {
+    let widen_nothing = [&[0, 4], 65_535_u32.to_be_bytes().as_slice()].concat();
+    [
+        ("PING (CVE-2019-9512)", frames::frame(PING, 0, 0, &[7; 8])),
+        ("SETTINGS (CVE-2019-9515)", frames::frame(SETTINGS, 0, 0, &[])),
+        ("SETTINGS that change windows", frames::frame(SETTINGS, 0, 0, &widen_nothing)),
+        ("PRIORITY (CVE-2019-9513)", frames::frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 1])),
+        ("WINDOW_UPDATE", frames::frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("WINDOW_UPDATE of a stream", frames::frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1])),
+        ("frames of an unknown kind", frames::frame(0x42, 0, 0, &[])),
+    ]
+}
+
+async fn is_served(neighbour: &mut Session) {
+    let answer = neighbour.send(Request::get("/").body(session::empty()).expect("a request")).await;
+    assert_eq!(answer.status(), 200);
+}
+
+async fn is_told_to_calm_down(attacker: &mut Wire, attack: &str) {
+    let ended = frames::next(attacker, &[GOAWAY]).await;
+    assert_eq!(ended.payload[4..8], ENHANCE_YOUR_CALM, "{attack}");
+    attacker.hear_to_the_end().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_frames_ends_its_connection_and_nobody_elses() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut neighbour = Session::http2(gateway.address()).await;
+    for (count, (attack, frame)) in (1..).zip(floods()) {
+        let said = [frames::hello(), frames::get(1, "/hang")];
+        let mut attacker = frames::connect(gateway.address(), &said).await;
+        eventually("the request is under way", || upstream.in_flight() == 1).await;
+        let _ = attacker.try_say(frame.repeat(5000)).await;
+        is_told_to_calm_down(&mut attacker, attack).await;
+        is_served(&mut neighbour).await;
+        gateway.counts(FLOOD, count).await;
+        eventually("what was asked of the backend is given up", || upstream.in_flight() == 0).await;
+    }
+    let line = gateway.log_lines(1).await.into_iter().find(|line| line["reason"] == "http2_flood");
+    assert_eq!(line.expect("it is in the log")["client"], "127.0.0.1");
+}
+
+#[tokio::test]
+async fn a_flood_over_tls_is_no_other() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[limits]\ncontrol_frames = 100");
+    use rustls::pki_types::pem::PemObject;
+    let certificate = rustls::pki_types::CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
+    let stream = Wire::connect(gateway.tls_address()).await.stream;
+    let mut attacker = tls_connect(stream, certificate, "h2").await.expect("a handshake");
+    let flood = frames::frame(PING, 0, 0, &[7; 8]).repeat(101);
+    attacker.write_all(&[frames::hello(), flood].concat()).await.expect("written");
+    let mut heard = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, attacker.read_to_end(&mut heard)).await.expect("it ends");
+    let goodbye = [&[0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &ENHANCE_YOUR_CALM].concat();
+    assert!(heard.ends_with(&goodbye), "{heard:?}");
+    gateway.counts(FLOOD, 1).await;
+}
+
+/// Requests that the gateway has begun, which h2 does not count (CVE-2023-44487 at leisure).
+#[tokio::test]
+async fn whoever_cancels_most_of_what_is_asked_loses_the_connection() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[limits]\nresets = 20");
+    let mut neighbour = Session::http2(gateway.address()).await;
+    let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
+    let cancel = |stream| frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
+    let mut cancelled = 0;
+    for stream in (1..).step_by(2) {
+        attacker.say(frames::get(stream, "/hang")).await;
+        eventually("the request is under way", || upstream.in_flight() == 1).await;
+        attacker.say(cancel(stream)).await;
+        cancelled += 1;
+        if cancelled == 40 {
+            break;
+        }
+        eventually("the request is given up", || upstream.in_flight() == 0).await;
+    }
+    is_told_to_calm_down(&mut attacker, "resets").await;
+    is_served(&mut neighbour).await;
+    gateway.counts(FLOOD, 1).await;
+
+    // Half of them may be cancelled, for ever.
+    let mut honest = frames::connect(gateway.address(), &[frames::hello()]).await;
+    for turn in 0..100 {
+        let (kept, dropped) = (4 * turn + 1, 4 * turn + 3);
+        honest.say([frames::get(kept, "/"), frames::get(dropped, "/hang")].concat()).await;
+        let answer = frames::next(&mut honest, &[HEADERS, GOAWAY]).await;
+        assert_eq!((answer.kind, answer.stream), (HEADERS, kept), "after {turn}");
+        eventually("the request is under way", || upstream.in_flight() == 1).await;
+        honest.say(cancel(dropped)).await;
+        eventually("the request is given up", || upstream.in_flight() == 0).await;
+    }
+}
+
+/// What h2 counts itself is in the same metric.
+#[tokio::test]
+async fn empty_data_and_empty_header_blocks_are_floods_as_well() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut neighbour = Session::http2(gateway.address()).await;
+    let begun = frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/swallow"));
+    let empty_data = frames::frame(DATA, 0, 1, b"");
+    let opened = frames::frame(HEADERS, END_STREAM, 1, &frames::header_block("GET", "/"));
+    let empty_continuation = frames::frame(frames::CONTINUATION, 0, 1, b"");
+    for (count, (attack, begin, more)) in
+        (1..).zip([("DATA", begun, empty_data), ("CONTINUATION", opened, empty_continuation)])
+    {
+        let mut attacker = frames::connect(gateway.address(), &[frames::hello(), begin]).await;
+        let _ = attacker.try_say(more.repeat(100_000)).await;
+        is_told_to_calm_down(&mut attacker, attack).await;
+        is_served(&mut neighbour).await;
+        gateway.counts(FLOOD, count).await;
+    }
+}
+
+/// A client may widen its windows for every piece, and ask now and then whether we are there.
+#[tokio::test]
+async fn frames_that_come_with_something_are_no_flood() {
+    const LARGE: usize = 3_000_000;
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[limits]\ncontrol_frames = 50");
+    let said = [frames::hello(), frames::get(1, &format!("/large/{LARGE}"))];
+    let mut client = frames::connect(gateway.address(), &said).await;
+    let (mut taken, mut pieces) = (0, 0);
+    while taken < LARGE {
+        let frame = frames::next(&mut client, &[DATA, RST_STREAM, GOAWAY]).await;
+        assert_eq!(frame.kind, DATA, "after {taken} bytes: {frame:?}");
+        taken += frame.payload.len();
+        pieces += 1;
+        let room = u32::try_from(frame.payload.len()).expect("short").to_be_bytes();
+        let widen = |stream| frames::frame(WINDOW_UPDATE, 0, stream, &room);
+        client.say([widen(0), widen(1), frames::frame(PING, 0, 0, &[1; 8])].concat()).await;
+    }
+    assert!(3 * pieces > 500, "{pieces} pieces would be a flood by themselves");
+}

@@ -1,0 +1,57 @@
+//! Connections that have had their time end in order: nothing that was asked is lost.
+
+use std::time::{Duration, Instant};
+
+use http::Request;
+
+use crate::support::frames::{self, GOAWAY, HEADERS};
+use crate::support::session::{self, Session};
+use crate::support::wire::PATIENCE;
+use crate::support::{Gateway, Upstream, Wire};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[tokio::test]
+async fn a_connection_ends_with_its_last_request() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[limits]\nrequests_per_connection = 3");
+    let mut client = Wire::connect(gateway.address()).await;
+    for close in [None, None, Some("close")] {
+        client.say(GET).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.header("connection")), (200, close));
+    }
+    client.is_closed().await;
+
+    let said: Vec<_> = (0..3).map(|number| frames::get(2 * number + 1, "/slow")).collect();
+    let mut client = frames::connect(gateway.address(), &[frames::hello(), said.concat()]).await;
+    let goodbye = frames::next(&mut client, &[GOAWAY, HEADERS]).await;
+    assert_eq!((goodbye.kind, &goodbye.payload[4..8]), (GOAWAY, [0; 4].as_slice()), "no error");
+    for _ in 0..3 {
+        frames::next(&mut client, &[HEADERS]).await;
+    }
+    assert_eq!(upstream.seen().len(), 6);
+}
+
+#[tokio::test]
+async fn an_old_connection_ends_with_what_it_is_in() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[timeouts]\nconnection = \"300ms\"");
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let answer = client.answer().await;
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    client.is_closed().await;
+
+    let began = Instant::now();
+    let mut client = Session::http2(gateway.address()).await;
+    let slow = client.send(Request::get("/slow").body(session::empty()).expect("a request")).await;
+    assert_eq!(session::text(slow.into_body()).await, "hello");
+    client.ends().await;
+    assert!(began.elapsed() < PATIENCE);
+
+    let mut idle = Wire::connect(gateway.address()).await;
+    idle.say(GET).await;
+    assert_eq!(idle.answer().await.status, 200);
+    tokio::time::timeout(Duration::from_secs(5), idle.is_closed()).await.expect("long before timeouts.head");
+}

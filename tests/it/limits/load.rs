@@ -1,0 +1,74 @@
+//! So many requests at once, and what is kept for those who would refresh or log out.
+
+use http::Request;
+use serde_json::json;
+
+use crate::support::session::{self, Session, eventually};
+use crate::support::{Gateway, Upstream, Wire};
+
+/// One worker, as each has its share.
+fn narrow(upstream: &Upstream, more: &str) -> Gateway {
+    let text = Gateway::text(&upstream.address.to_string(), &format!("[limits]\nrequests = 10\n{more}"));
+    Gateway::from_text(text.replace("workers = 2", "workers = 1"))
+}
+
+/// An attacker has ten requests hang, each with a good token; what comes then is told to come again.
+#[tokio::test]
+async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on() {
+    let upstream = Upstream::start();
+    let gateway = narrow(&upstream, "");
+    let (mallory, alice) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
+    let mut attacker = Session::http2(gateway.address()).await;
+    let hang = || Request::get("/hang").header("authorization", format!("Bearer {}", mallory.access));
+    let hanging: Vec<_> = (0..10)
+        .map(|_| tokio::spawn(attacker.sender().send(hang().body(session::empty()).expect("a request"))))
+        .collect();
+    eventually("ten are under way", || upstream.in_flight() == 10).await;
+    assert_eq!(gateway.metric("bearward_requests_under_way ").await, 10.0);
+
+    for client in gateway.clients() {
+        let refused = client.bearer(&alice.access).get("/").await;
+        refused.refused(503, "temporarily_unavailable");
+        assert_eq!(refused.header("retry-after"), Some("1"), "{refused:?}");
+    }
+    let full = attacker.send(hang().body(session::empty()).expect("a request")).await;
+    assert_eq!(full.status(), 503, "the attacker's share is no larger");
+    // The answer comes before the body does, and nothing waits for that.
+    let mut uploading = Wire::connect(gateway.address()).await;
+    uploading.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
+    let refused = uploading.answer().await;
+    assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
+
+    let next = gateway.refresh(&alice.access, &alice.refresh).await;
+    assert_eq!(next.status, 200, "a refresh has priority: {next:?}");
+    assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200, "and so has a logout");
+    assert_eq!(upstream.seen().len(), 10, "no backend was bothered");
+    gateway.counts("refusals_total{reason=\"overloaded\"}", 6).await;
+
+    hanging.iter().for_each(tokio::task::JoinHandle::abort);
+    attacker.cut();
+    eventually("the requests are over", || upstream.in_flight() == 0).await;
+    gateway.counts("requests_under_way", 0).await;
+    assert_eq!(gateway.status_of(&mallory.access).await, 200);
+}
+
+/// The reserve has an end as well.
+#[tokio::test]
+async fn calls_on_tokens_have_a_tenth_and_no_more() {
+    let upstream = Upstream::start();
+    let gateway = narrow(&upstream, "[timeouts]\nbody_idle = \"5s\"");
+    let alice = gateway.issue("alice", "").await;
+    let mut held = Vec::new();
+    // Calls whose bodies never come: ten of the share, one of the reserve.
+    for _ in 0..11 {
+        let mut wire = Wire::connect(gateway.address()).await;
+        wire.say("POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await;
+        held.push(wire);
+    }
+    gateway.counts("requests_under_way", 11).await;
+    let refused = gateway.client().bearer(&alice.access).post("/user/refresh", &json!({})).await;
+    refused.refused(503, "temporarily_unavailable");
+    drop(held);
+    gateway.counts("requests_under_way", 0).await;
+    assert_eq!(gateway.refresh(&alice.access, &alice.refresh).await.status, 200);
+}

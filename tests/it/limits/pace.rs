@@ -1,0 +1,177 @@
+//! Clients that send or take a byte now and then: each ends a silence, and none is enough.
+
+use std::time::{Duration, Instant};
+
+use http::Request;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpSocket;
+
+use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+use crate::support::session::{self, Session};
+use crate::support::wire::PATIENCE;
+use crate::support::{Gateway, Upstream, Wire};
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+fn demanding(upstream: &Upstream) -> Gateway {
+    let limits =
+        "[limits]\nupload_rate = \"2KiB\"\ndownload_rate = \"2KiB\"\n[timeouts]\nslow = \"300ms\"\nwrite = \"1s\"";
+    Gateway::open(upstream.address, limits)
+}
+
+/// An honest client beside the attacker, with pauses as long as its: it is the amount that makes the difference.
+async fn uploads(gateway: &Gateway) {
+    let mut client = Session::http2(gateway.address()).await;
+    let (pieces, body) = session::streamed();
+    let sending = async {
+        for _ in 0..12 {
+            tokio::time::sleep(PAUSE).await;
+            pieces.send(vec![b'x'; 1000]).await;
+        }
+        drop(pieces);
+    };
+    let (answer, ()) = tokio::join!(client.send(Request::post("/mirror").body(body).expect("a request")), sending);
+    assert_eq!(session::text(answer.into_body()).await.len(), 12_000);
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_refused_and_one_that_flows_in_pieces_is_not() {
+    let upstream = Upstream::start();
+    let gateway = demanding(&upstream);
+    let attack = async {
+        let mut attacker = Wire::connect(gateway.address()).await;
+        attacker.say("POST /swallow HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
+        let began = Instant::now();
+        while gateway.metric("bearward_refusals_total{reason=\"body_too_slow\"}").await == 0.0 {
+            attacker.say("x").await;
+            tokio::time::sleep(PAUSE).await;
+            assert!(began.elapsed() < PATIENCE, "a drip is enough to stay");
+        }
+        let answer = attacker.answer().await;
+        assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
+    };
+    tokio::join!(attack, uploads(&gateway));
+    gateway.counts("refusals_total{reason=\"body_too_slow\"}", 1).await;
+}
+
+/// Also where the gateway reads the body itself, before anybody is asked for a token.
+#[tokio::test]
+async fn a_refresh_that_drips_is_refused() {
+    let upstream = Upstream::start();
+    let gateway = demanding(&upstream);
+    let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
+    attacker.say(frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/user/refresh"))).await;
+    let drip = async {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            attacker.say(frames::frame(DATA, 0, 1, b" ")).await;
+            if gateway.metric("bearward_refusals_total{reason=\"body_too_slow\"}").await > 0.0 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, drip).await.expect("it is refused");
+    let answer = frames::next(&mut attacker, &[HEADERS, RST_STREAM, GOAWAY]).await;
+    assert_eq!((answer.kind, answer.stream), (HEADERS, 1));
+    uploads(&gateway).await;
+}
+
+/// A stream of messages may be silent for `timeouts.body_idle`, and its messages may be small.
+#[tokio::test]
+async fn the_messages_of_grpc_come_when_they_come() {
+    let upstream = Upstream::start();
+    let gateway = demanding(&upstream);
+    let mut client = Session::http2(gateway.address()).await;
+    let (pieces, body) = session::streamed();
+    let request = Request::post("/mirror").header("content-type", "application/grpc+proto").body(body);
+    let sending = async {
+        for _ in 0..12 {
+            tokio::time::sleep(PAUSE).await;
+            pieces.send("x").await;
+        }
+        drop(pieces);
+    };
+    let (answer, ()) = tokio::join!(client.send(request.expect("a request")), sending);
+    assert_eq!(session::text(answer.into_body()).await, "xxxxxxxxxxxx");
+}
+
+/// It makes room for one byte after the other. What is waiting to be sent is no smaller for it within `timeouts.write`.
+#[tokio::test]
+async fn an_answer_that_is_taken_byte_by_byte_is_given_up() {
+    let upstream = Upstream::start();
+    let gateway = demanding(&upstream);
+    let narrow = frames::frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]);
+    let said = [frames::hello(), narrow, frames::get(1, "/large/1000000")];
+    let mut attacker = frames::connect(gateway.address(), &said).await;
+    let drip = async {
+        loop {
+            let frame = frames::next(&mut attacker, &[DATA, RST_STREAM, GOAWAY]).await;
+            if frame.kind != DATA {
+                return frame;
+            }
+            tokio::time::sleep(PAUSE).await;
+            attacker.say(frames::frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1])).await;
+        }
+    };
+    let (given_up, ()) = tokio::join!(tokio::time::timeout(PATIENCE, drip), uploads(&gateway));
+    assert_eq!(given_up.expect("it is given up").kind, RST_STREAM);
+    gateway.counts("slow_readers_total", 1).await;
+}
+
+/// Takes its answer more slowly than the backend gives it, for several times as long as `timeouts.write`; but it takes it.
+#[tokio::test]
+async fn a_long_answer_that_is_taken_slowly_is_taken_whole() {
+    const LARGE: usize = 3_000_000;
+    for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
+        let more = format!("protocol = \"{protocol}\"\n[timeouts]\nwrite = \"300ms\"");
+        let gateway = Gateway::open(upstream.address, &more);
+        let said = [frames::hello(), frames::get(1, &format!("/large/{LARGE}"))];
+        let mut client = frames::connect(gateway.address(), &said).await;
+        let (mut taken, mut owed) = (0, 0);
+        while taken < LARGE {
+            let frame = frames::next(&mut client, &[DATA, RST_STREAM, GOAWAY]).await;
+            assert_eq!(frame.kind, DATA, "to {protocol}, after {taken} bytes: {frame:?}");
+            taken += frame.payload.len();
+            owed += u32::try_from(frame.payload.len()).expect("short");
+            if owed >= 60_000 {
+                tokio::time::sleep(PAUSE).await;
+                let room = owed.to_be_bytes();
+                let more = [frames::frame(WINDOW_UPDATE, 0, 0, &room), frames::frame(WINDOW_UPDATE, 0, 1, &room)];
+                client.say(more.concat()).await;
+                owed = 0;
+            }
+        }
+        assert_eq!(gateway.metric("bearward_slow_readers_total").await, 0.0);
+    }
+}
+
+/// Over HTTP/1 it is the socket that is full. A small buffer of the client's makes for small steps.
+#[tokio::test]
+async fn a_client_that_reads_its_answer_too_slowly_is_cut_off() {
+    let upstream = Upstream::start();
+    let limits = "[limits]\ndownload_rate = \"1MiB\"\n[timeouts]\nslow = \"300ms\"";
+    let gateway = Gateway::open(upstream.address, limits);
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a small buffer");
+    let mut attacker = Wire::of(socket.connect(gateway.address()).await.expect("connected"));
+    attacker.say("GET /large/100000000 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut space = vec![0; 16 * 1024];
+    let drip = async {
+        while attacker.stream.read(&mut space).await.is_ok_and(|read| read > 0) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let cut = async {
+        while gateway.metric("bearward_slow_readers_total").await == 0.0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::select! {
+        () = drip => {}
+        cut = tokio::time::timeout(PATIENCE, cut) => cut.expect("it is cut off"),
+    }
+    gateway.counts("slow_readers_total", 1).await;
+    let line = gateway.log_lines(1).await.remove(0);
+    assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
+    assert_eq!(gateway.client().get("/large/3000000").await.body.len(), 3_000_000, "whoever reads gets it all");
+}

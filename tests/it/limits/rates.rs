@@ -1,0 +1,92 @@
+//! How often a client may ask, and how it is told.
+
+use std::time::Duration;
+
+use crate::support::{Answer, Gateway, Upstream};
+
+#[track_caller]
+fn told(answer: &Answer, policy: &str, left: &str) {
+    assert_eq!(answer.header("ratelimit-policy"), Some(policy), "{answer:?}");
+    assert_eq!(answer.header("ratelimit"), Some(left), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_subject_has_so_many_requests_and_another_has_its_own() {
+    let upstream = Upstream::start();
+    let routes = "[[route]]\npath = \"/\"\n[[route]]\npath = \"/orders/\"\n\
+                  [[route.rate]]\nper = \"subject\"\nrequests = 6\nwindow = \"1m\"\nburst = 3\nname = \"orders\"\n";
+    let gateway = Gateway::with(&upstream, routes);
+    let (mallory, honest) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
+    let more_of_mallory = gateway.issue("mallory", "").await;
+    // Over all workers, whatever connection it comes by, and with any of the subject's tokens.
+    for (token, left) in [(&mallory, "r=2;t=10"), (&more_of_mallory, "r=1;t=20"), (&mallory, "r=0;t=30")] {
+        let answer = gateway.client().bearer(&token.access).get("/orders/").await;
+        assert_eq!(answer.status, 200);
+        told(&answer, "\"orders\";q=6;w=60", &format!("\"orders\";{left}"));
+    }
+    let reached = upstream.seen().len();
+    for client in gateway.clients() {
+        let refused = client.bearer(&more_of_mallory.access).get("/orders/").await;
+        refused.refused(429, "rate_limited");
+        assert_eq!(refused.header("retry-after"), Some("10"));
+        told(&refused, "\"orders\";q=6;w=60", "\"orders\";r=0;t=30");
+    }
+    assert_eq!(upstream.seen().len(), reached, "no backend is bothered with what is refused");
+    assert_eq!(gateway.client().bearer(&honest.access).get("/orders/").await.status, 200);
+    let elsewhere = gateway.client().bearer(&mallory.access).get("/").await;
+    assert_eq!((elsewhere.status.as_u16(), elsewhere.header("ratelimit")), (200, None), "another route has no limit");
+    assert_eq!(gateway.refresh(&mallory.access, &mallory.refresh).await.status, 200, "calls on tokens have [throttle]");
+    gateway.counts("refusals_total{reason=\"quota_exceeded\"}", 4).await;
+    let refused = gateway.log_lines(9).await.into_iter().find(|line| line["reason"] == "quota_exceeded");
+    assert_eq!(refused.expect("it is in the log")["detail"], "rate orders");
+
+    gateway.advance(Duration::from_secs(10));
+    let again = gateway.client().bearer(&mallory.access).get("/orders/").await;
+    assert_eq!(again.status, 200);
+    told(&again, "\"orders\";q=6;w=60", "\"orders\";r=0;t=30");
+}
+
+/// Whoever is not let in must not ask for ever either.
+#[tokio::test]
+async fn an_address_has_so_many_requests_also_without_a_token() {
+    let upstream = Upstream::start();
+    let more = "[forwarding]\ntrusted = [\"127.0.0.1\"]\n[[rate]]\nper = \"address\"\nrequests = 5\nwindow = \"10s\"\n";
+    let gateway = Gateway::with(&upstream, more);
+    let pair = gateway.issue("alice", "").await;
+    let from = |address: &str| gateway.client().header("x-forwarded-for", address);
+    for _ in 0..5 {
+        from("192.0.2.66").get("/").await.refused(401, "unauthorized");
+    }
+    let refused = from("192.0.2.66").get("/").await;
+    refused.refused(429, "rate_limited");
+    told(&refused, "\"address\";q=5;w=10", "\"address\";r=0;t=10");
+    from("192.0.2.66").bearer(&pair.access).get("/").await.refused(429, "rate_limited");
+    assert_eq!(from("192.0.2.7").bearer(&pair.access).get("/").await.status, 200);
+    assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200);
+}
+
+#[tokio::test]
+async fn several_limits_hold_at_once_and_an_upstreams_own_stay() {
+    let upstream = Upstream::start();
+    let more = "[[rate]]\nper = \"address\"\nrequests = 100\n[[route]]\npath = \"/\"\npublic = true\n\
+                [[route.rate]]\nper = \"route\"\nrequests = 2\nwindow = \"1h\"\n";
+    let gateway = Gateway::with(&upstream, more);
+    let policies = "\"address\";q=100;w=60, \"route\";q=2;w=3600";
+    for (status, left) in [(200, "r=99;t=1, \"route\";r=1;t=1800"), (200, "r=98;t=2, \"route\";r=0;t=3600")] {
+        let answer = gateway.client().get("/").await;
+        assert_eq!(answer.status, status);
+        told(&answer, policies, &format!("\"address\";{left}"));
+    }
+    let refused = gateway.client().get("/").await;
+    refused.refused(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("1800"));
+    told(&refused, policies, "\"address\";r=97;t=2, \"route\";r=0;t=3600");
+}
+
+#[tokio::test]
+async fn without_a_limit_nobody_is_told_of_one() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let answer = gateway.client().get("/").await;
+    assert_eq!((answer.header("ratelimit"), answer.header("ratelimit-policy")), (None, None));
+}
