@@ -1,5 +1,6 @@
 //! Opening a connection to a server: name, TCP, TLS, HTTP.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::resolve::Addresses;
 use super::{Failure, Protocol, ServerSettings, Settings};
 use crate::body::Body;
 use crate::{socket, tls};
@@ -23,8 +25,7 @@ const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 
 /// How to reach one server.
 pub(super) struct Dialer {
-    host: String,
-    port: u16,
+    pub(super) addresses: Arc<Addresses>,
     /// For what is told about it.
     name: String,
     timeout: Duration,
@@ -33,44 +34,61 @@ pub(super) struct Dialer {
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
+/// What is the same for all servers of an upstream: files are read once.
+pub(super) fn client_config(settings: &Settings) -> Result<Option<Arc<ClientConfig>>, String> {
+    if !settings.servers.iter().any(|server| server.tls) {
+        return Ok(None);
+    }
+    let alpn: &[&[u8]] = match settings.protocol {
+        Protocol::Http1 => &[b"http/1.1"],
+        Protocol::Http2 => &[b"h2"],
+    };
+    tls::client_config_as(settings.tls.client.as_ref(), settings.tls.ca_file.as_deref(), alpn).map(Some)
+}
+
 impl Dialer {
-    pub(super) fn new(server: &ServerSettings, settings: &Settings) -> Result<Self, String> {
-        let alpn: &[&[u8]] = match settings.protocol {
-            Protocol::Http1 => &[b"http/1.1"],
-            Protocol::Http2 => &[b"h2"],
-        };
-        let tls = match server.tls {
-            false => None,
-            true => {
-                let name = ServerName::try_from(server.host.clone())
-                    .map_err(|_| format!("{:?} is not a name that TLS can check", server.host))?;
-                Some((tls::client_config(settings.ca_file.as_deref(), alpn)?, name))
+    pub(super) fn new(
+        server: &ServerSettings,
+        settings: &Settings,
+        config: Option<&Arc<ClientConfig>>,
+        addresses: Arc<Addresses>,
+    ) -> Result<Self, String> {
+        let tls = match config.filter(|_| server.tls) {
+            None => None,
+            Some(config) => {
+                let name = settings.tls.name.as_ref().unwrap_or(&server.host).clone();
+                let checked = ServerName::try_from(name.clone());
+                Some((config.clone(), checked.map_err(|_| format!("{name:?} is not a name that TLS can check"))?))
             }
         };
-        let (host, port, name) = (server.host.clone(), server.port, server.authority());
-        Ok(Dialer { host, port, name, timeout: settings.connect_timeout, streams: settings.connections, tls })
+        let name = server.authority();
+        Ok(Dialer { addresses, name, timeout: settings.connect_timeout, streams: settings.connections, tls })
     }
 
     // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
 
     /// An HTTP/1 connection: it carries one request at a time.
-    pub(super) async fn dial_http1(&self) -> Result<http1::SendRequest<Body>, Failure> {
+    pub(super) async fn dial_http1(&self) -> Result<(http1::SendRequest<Body>, SocketAddr), Failure> {
         self.in_time(Box::pin(async {
-            match self.connect().await? {
-                Connected::Plain(stream) => speak_http1(stream).await,
-                Connected::Tls(stream) => speak_http1(*stream).await,
-            }
+            let (connected, address) = self.connect().await?;
+            let sender = match connected {
+                Connected::Plain(stream) => speak_http1(stream).await?,
+                Connected::Tls(stream) => speak_http1(*stream).await?,
+            };
+            Ok((sender, address))
         }))
         .await
     }
 
     /// An HTTP/2 connection: it carries many requests at once.
-    pub(super) async fn dial_http2(&self) -> Result<http2::SendRequest<Body>, Failure> {
+    pub(super) async fn dial_http2(&self) -> Result<(http2::SendRequest<Body>, SocketAddr), Failure> {
         self.in_time(Box::pin(async {
-            match self.connect().await? {
-                Connected::Plain(stream) => self.speak_http2(stream).await,
-                Connected::Tls(stream) => self.speak_http2(*stream).await,
-            }
+            let (connected, address) = self.connect().await?;
+            let sender = match connected {
+                Connected::Plain(stream) => self.speak_http2(stream).await?,
+                Connected::Tls(stream) => self.speak_http2(*stream).await?,
+            };
+            Ok((sender, address))
         }))
         .await
     }
@@ -85,14 +103,14 @@ impl Dialer {
         }
     }
 
-    async fn connect(&self) -> Result<Connected, Failure> {
+    async fn connect(&self) -> Result<(Connected, SocketAddr), Failure> {
         let fault = |error: std::io::Error| Failure::Connect(format!("connecting to {}: {error}", self.name));
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
+        let (stream, address) = self.addresses.connect().await.map_err(fault)?;
         socket::tune(&stream);
-        let Some((config, name)) = &self.tls else { return Ok(Connected::Plain(stream)) };
+        let Some((config, name)) = &self.tls else { return Ok((Connected::Plain(stream), address)) };
         let connector = TlsConnector::from(config.clone());
         let stream = connector.connect(name.clone(), stream).await.map_err(fault)?;
-        Ok(Connected::Tls(Box::new(stream)))
+        Ok((Connected::Tls(Box::new(stream)), address))
     }
 
     async fn speak_http2<S>(&self, stream: S) -> Result<http2::SendRequest<Body>, Failure>
