@@ -19,7 +19,7 @@ mod upkeep;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use http::uri::Scheme;
@@ -63,9 +63,21 @@ struct Turn(Count);
 /// An answer, and the connection it comes over, which is lent until the body's end.
 pub type Answer = (Response<Incoming>, Lease);
 
-/// Which server a request is at. For whoever loses patience while it waits for the answer.
+/// Which server a request is at, and since which of its ejections: the index in the low byte, their number above. For whoever
+/// loses patience while it waits for the answer.
 #[derive(Default)]
-pub struct Whereabouts(AtomicUsize);
+pub struct Whereabouts(AtomicU64);
+
+impl Whereabouts {
+    fn set(&self, at: usize, ejections: u64) {
+        self.0.store(ejections << 8 | at as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (usize, u64) {
+        let word = self.0.load(Ordering::Relaxed);
+        ((word & 0xff) as usize, word >> 8)
+    }
+}
 
 impl Upstream {
     /// For so many workers. What is known about the servers of the same name is taken over from `before`. Fails if a file
@@ -121,8 +133,8 @@ impl Upstream {
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
-            whereabouts.0.store(at, Ordering::Relaxed);
             let server = &self.servers[at];
+            whereabouts.set(at, server.standing.ejections());
             let Unanswered { failure, again } = match server.send(worker, metrics, request, attempt).await {
                 Ok(answer) => {
                     if self.servers.len() > 1 {
@@ -143,7 +155,9 @@ impl Upstream {
                 _ => return Err(failure),
             };
             server.standing.retries.fetch_add(1, Ordering::Relaxed);
-            self.blame(at, &failure);
+            if !matches!(failure, Failure::Busy(_)) {
+                self.count_failure(whereabouts, &failure.to_string());
+            }
         }
     }
 
@@ -174,20 +188,16 @@ impl Upstream {
         let counts =
             [Reason::UpstreamConnect, Reason::UpstreamConnectTimeout, Reason::UpstreamBroken, Reason::UpstreamTimeout];
         if counts.contains(&failure.reason) {
-            self.count_failure(whereabouts.0.load(Ordering::Relaxed), &failure.detail);
+            self.count_failure(whereabouts, &failure.detail);
         }
     }
 
-    fn blame(&self, at: usize, failure: &Failure) {
-        if !matches!(failure, Failure::Busy(_)) {
-            self.count_failure(at, &failure.to_string());
-        }
-    }
-
-    /// There is nobody to take over from an only server.
-    fn count_failure(&self, at: usize, why: &str) {
-        if self.servers.len() > 1 {
-            self.servers[at].standing.failed(&self.settings.ejection, why, Instant::now());
+    /// There is nobody to take over from an only server. What began before it was last ejected says nothing about it now.
+    fn count_failure(&self, whereabouts: &Whereabouts, why: &str) {
+        let (at, ejections) = whereabouts.get();
+        let standing = &self.servers[at].standing;
+        if self.servers.len() > 1 && standing.ejections() == ejections {
+            standing.failed(&self.settings.ejection, why, Instant::now());
         }
     }
 
@@ -200,13 +210,13 @@ impl Upstream {
     pub fn report(&self) -> Vec<Report> {
         let report = |server: &Arc<Server>| {
             let standing = &server.standing;
-            let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+            let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
             Report {
                 server: server.name.clone(),
                 state: standing.in_words(),
                 share: f64::from(standing.share()) / f64::from(balance::FULL),
                 under_way: server.under_way(),
-                ejections: read(&standing.ejections),
+                ejections: standing.ejections(),
                 retries: read(&standing.retries),
                 failed_checks: read(&standing.failed_checks),
                 addresses: server.dialer.addresses.known().to_vec(),

@@ -122,7 +122,9 @@ async fn what_is_known_about_a_server_outlives_its_configuration() {
     let backend = Backend::start(1).await;
     let first = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
     first.servers[1].dialer.addresses.follow(vec![backend.address]);
-    first.count_failure(1, "refused");
+    let whereabouts = Whereabouts::default();
+    whereabouts.set(1, 0);
+    first.count_failure(&whereabouts, "refused");
     assert_eq!(first.report()[1].state, "ejected");
     let next = Upstream::new(settings(&["b.test", "c.test"]), 1, Some(&first)).expect("an upstream");
     let report = next.report();
@@ -143,4 +145,20 @@ async fn a_connection_that_has_served_its_time_takes_no_further_request() {
     backend.has_open(1).await;
     upstream.servers[0].retire(Instant::now() + Duration::from_millis(100));
     backend.has_open(0).await;
+}
+
+/// Requests that were already waiting when a server was ejected may lose patience long after its return.
+#[tokio::test]
+async fn what_began_before_an_ejection_does_not_end_the_return() {
+    let upstream = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
+    let (early, late) = (Whereabouts::default(), Whereabouts::default());
+    early.set(1, 0);
+    upstream.count_failure(&early, "no answer");
+    upstream.servers[1].standing.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
+    assert_eq!(upstream.report()[1].state, "returning");
+    upstream.count_failure(&early, "no answer");
+    assert_eq!(upstream.report()[1].state, "returning");
+    late.set(1, 1);
+    upstream.count_failure(&late, "no answer");
+    assert_eq!((upstream.report()[1].state, upstream.report()[1].ejections), ("ejected", 2));
 }

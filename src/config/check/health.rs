@@ -10,23 +10,18 @@ use crate::upstream::health::{Settings, Statuses};
 
 /// `None` without the table.
 pub(super) fn health(upstream: &mut Table<'_>) -> Option<Settings> {
-    let is_written = upstream.has("health");
-    upstream.table("health", |table| {
-        let path = match is_written {
-            true => table.required("path", "\"/healthz\""),
-            false => table.take("path"),
-        };
-        let path = path.and_then(|value| value.parse(path_of_a_check));
-        let settings = Settings {
+    let table = upstream.take("health")?.table()?;
+    Some(table.read(|table| {
+        let path = table.required("path", "\"/healthz\"").and_then(|value| value.parse(path_of_a_check));
+        Settings {
             path: path.unwrap_or_else(|| "/".to_owned()),
             interval: table.duration("interval", Duration::from_secs(5), Duration::from_millis(10)..=LONGEST),
             timeout: table.duration("timeout", Duration::from_secs(2), SHORTEST..=LONGEST),
             healthy: count(table, "healthy", 2, 1),
             unhealthy: count(table, "unhealthy", 3, 1),
             status: good_statuses(table),
-        };
-        is_written.then_some(settings)
-    })
+        }
+    }))
 }
 
 pub(super) fn ejection(upstream: &mut Table<'_>) -> eject::Settings {

@@ -42,7 +42,6 @@ async fn the_less_busy_of_two_gets_it() {
     assert_eq!(backends.each_ref().map(Upstream::in_flight), [3, 3], "each goes where fewer are");
     let under_way = super::metric(&gateway, "requests", backends[0].address).await;
     assert_eq!(under_way, 3.0);
-    // Those of one backend end; what comes now goes there.
     busy.into_iter().for_each(|request| request.abort());
 }
 
@@ -74,7 +73,7 @@ async fn the_same_key_leads_to_the_same_server_also_when_another_one_dies() {
     let of = |place: usize| first.values().filter(|at| **at == place).count();
     assert!((0..3).all(|place| of(place) >= 4), "{first:?}");
 
-    // The address stays taken, and nobody answers there.
+    // Another one takes its place in the list, and nobody answers at its address.
     backends[1] = Upstream::start();
     let after = places(&gateway, &backends, 40).await;
     let mut heirs = [0; 3];

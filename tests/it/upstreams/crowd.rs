@@ -45,10 +45,14 @@ impl Crowd {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until so many more were answered, however slow this machine is, as long as it goes on.
     pub async fn goes_on(&self, requests: usize) {
-        let enough = self.asked() + requests;
-        session::eventually("the crowd goes on", || self.asked() >= enough).await;
+        let mut asked = self.asked();
+        let enough = asked + requests;
+        while asked < enough {
+            session::eventually("the crowd goes on", || self.asked() > asked).await;
+            asked = self.asked();
+        }
     }
 
     /// How often each status was answered; 0 for answers that broke off.

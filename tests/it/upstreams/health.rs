@@ -36,7 +36,7 @@ impl Patient {
         Patient { backend, status, asked }
     }
 
-    async fn says(&self, status: usize) {
+    fn says(&self, status: usize) {
         self.status.store(status, Ordering::SeqCst);
     }
 }
@@ -51,7 +51,7 @@ async fn a_server_that_is_unwell_is_left_out_and_comes_back_when_it_is_well() {
     let gateway = in_front_of(&servers, CHECKS);
     eventually("it is asked", || patient.asked.load(Ordering::SeqCst) >= 3).await;
     assert_eq!(metric(&gateway, "share", servers[0]).await, 1.0);
-    patient.says(503).await;
+    patient.says(503);
     has_share(&gateway, servers[0], |share| share == 0.0).await;
     assert!(metric(&gateway, "failed_checks_total", servers[0]).await >= 3.0);
     let before = other[0].seen().iter().filter(|seen| seen.uri == "/").count();
@@ -70,7 +70,7 @@ async fn a_server_that_is_unwell_is_left_out_and_comes_back_when_it_is_well() {
         (&"backend".into(), &"in".into())
     );
 
-    patient.says(204).await;
+    patient.says(204);
     has_share(&gateway, servers[0], |share| share == 1.0).await;
 }
 
@@ -145,7 +145,7 @@ async fn who_is_no_longer_asked_is_no_longer_unwell() {
     let other = Upstream::start();
     let servers = [patient.backend.address, other.address];
     let gateway = in_front_of(&servers, CHECKS);
-    patient.says(500).await;
+    patient.says(500);
     has_share(&gateway, servers[0], |share| share == 0.0).await;
     reload(&gateway, &text(&servers, "[upstream.ejection]\nslow_start = \"0s\"\n"));
     assert_eq!(metric(&gateway, "share", servers[0]).await, 1.0);

@@ -25,20 +25,21 @@ async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(st
     let begin = secrets::capture_traces();
     let mut backends = [start(), start(), start()];
     let servers = addresses(&backends);
-    let ejection = "[upstream.ejection]\ntime = \"500ms\"\nslow_start = \"1s\"";
+    let ejection = "[upstream.ejection]\ntime = \"500ms\"\nlongest = \"1s\"\nslow_start = \"1s\"";
     let more = format!("protocol = \"{protocol}\"\n{ejection}");
     let gateway = Gateway::from_text(super::text(&servers, &more).replace("workers = 1", "workers = 2"));
     let crowd = Crowd::ask(gateway.address(), 12);
     crowd.goes_on(PART).await;
     // What is in the middle of being answered goes on elsewhere, too.
     let mut patient = Vec::new();
-    for _ in 0..6 {
+    let waits_there = || backends[1].seen().iter().any(|seen| seen.uri.ends_with("/slow"));
+    while !waits_there() {
         let mut session = Session::http1(gateway.address()).await;
         patient.push(tokio::spawn(async move {
             session.send(Request::get("/slow").body(session::empty()).expect("a request")).await.status()
         }));
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    session::eventually("they wait at the one that will die", || backends[1].in_flight() >= 2).await;
 
     let living = Upstream::start();
     let killed = std::mem::replace(&mut backends[1], living);

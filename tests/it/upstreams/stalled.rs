@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::crowd::Crowd;
 use super::{addresses, has_share, in_front_of, metric};
-use crate::support::session::eventually;
-use crate::support::{Scripted, Upstream};
+use crate::support::{Scripted, Upstream, secrets};
 
 /// Answers, or not, as it is told; knows how many requests came.
 struct Moody {
@@ -44,7 +43,9 @@ impl Moody {
     }
 }
 
-const LIMIT: Duration = Duration::from_millis(400);
+const LIMIT: Duration = Duration::from_secs(1);
+/// Long enough that a slow machine serves what this story asks meanwhile.
+const OUT: Duration = Duration::from_secs(4);
 
 #[tokio::test]
 async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly() {
@@ -53,8 +54,9 @@ async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly(
     let mut servers = addresses(&others);
     servers.push(moody.backend.address);
     let more = format!(
-        "response_timeout = \"{}ms\"\n[upstream.ejection]\nfailures = 2\ntime = \"1s\"\nslow_start = \"2s\"",
-        LIMIT.as_millis()
+        "response_timeout = \"{}ms\"\n[upstream.ejection]\nfailures = 2\ntime = \"{}s\"\nslow_start = \"4s\"",
+        LIMIT.as_millis(),
+        OUT.as_secs()
     );
     let gateway = in_front_of(&servers, &more);
     let crowd = Crowd::ask(gateway.address(), 8);
@@ -65,16 +67,18 @@ async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly(
     let began = Instant::now();
     has_share(&gateway, moody.backend.address, |share| share == 0.0).await;
     let took = began.elapsed();
-    assert!(took < LIMIT + Duration::from_millis(600), "{took:?}: every client runs into it at most once");
-    let (asked, all) = (moody.asked(), crowd.asked());
-    crowd.goes_on(300).await;
+    assert!(took < LIMIT * 3, "{took:?}");
+    // What was on its way there has arrived when others have been answered.
+    crowd.goes_on(50).await;
+    let asked = moody.asked();
+    crowd.goes_on(100).await;
     assert_eq!(moody.asked(), asked, "nothing goes there any more");
-    assert!(crowd.asked() >= all + 300);
+    assert_eq!(metric(&gateway, "share", moody.backend.address).await, 0.0, "the machine is too slow for this story");
 
     // Well again, before its time is over.
     moody.stalled.store(false, Ordering::SeqCst);
     has_share(&gateway, moody.backend.address, |share| share > 0.0).await;
-    assert!(began.elapsed() >= LIMIT + Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= OUT, "{:?}", began.elapsed());
     let (asked, all) = (moody.asked(), crowd.asked());
     crowd.goes_on(100).await;
     let (here, everywhere) = (moody.asked() - asked, crowd.asked() - all);
@@ -88,7 +92,10 @@ async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly(
     let answers = crowd.ends().await;
     let failed: usize = answers.iter().filter(|(status, _)| **status != 200).map(|(_, count)| count).sum();
     assert_eq!(failed, answers.get(&504).copied().unwrap_or_default(), "{answers:?}");
-    assert!((2..=8).contains(&failed), "once for each client at most: {answers:?}");
+    assert!(
+        (2..=16).contains(&failed),
+        "each client ran into it once, or twice before the second time-out: {answers:?}"
+    );
     assert_eq!(metric(&gateway, "ejections_total", moody.backend.address).await, 1.0);
 }
 
@@ -99,20 +106,26 @@ async fn who_is_still_ill_is_out_for_longer() {
     let other = Upstream::start();
     let servers = [other.address, moody.backend.address];
     let more =
-        "response_timeout = \"100ms\"\n[upstream.ejection]\nfailures = 2\ntime = \"300ms\"\nslow_start = \"500ms\"";
+        "response_timeout = \"500ms\"\n[upstream.ejection]\nfailures = 2\ntime = \"300ms\"\nslow_start = \"500ms\"";
     let gateway = in_front_of(&servers, more);
     moody.stalled.store(true, Ordering::SeqCst);
+    let begin = secrets::capture_traces();
     let crowd = Crowd::ask(gateway.address(), 2);
-    let mut times = Vec::new();
-    for _ in 0..3 {
-        has_share(&gateway, moody.backend.address, |share| share == 0.0).await;
-        let began = Instant::now();
-        let asked = moody.asked();
-        eventually("it is tried again", || moody.asked() > asked).await;
-        times.push(began.elapsed());
+    let server = format!("server=\"{}\"", moody.backend.address);
+    let times = || {
+        let traced = secrets::traced_since(begin);
+        let lines = traced.lines().filter(|line| line.contains(&server));
+        lines
+            .filter_map(|line| line.split_once("left out for ")?.1.split_once("ms").map(|(time, _)| time.to_owned()))
+            .collect()
+    };
+    let mut told: Vec<String> = Vec::new();
+    while told.len() < 3 {
+        crowd.goes_on(10).await;
+        told = times();
     }
+    assert_eq!(told[..3], ["300", "600", "1200"]);
     let answers = crowd.ends().await;
-    assert!(times[2] > Duration::from_millis(900), "300, 600, 1200: {times:?}");
     let failed: usize = answers.iter().filter(|(status, _)| **status != 200).map(|(_, count)| count).sum();
-    assert!(failed <= 2 + 2 * 3, "{answers:?}");
+    assert!(failed <= 4 + 2 * 3, "{answers:?}");
 }
