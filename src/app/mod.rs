@@ -34,6 +34,7 @@ use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 use crate::tls::ServerSide;
+use crate::turns::Turns;
 
 pub use secrets::add_root;
 
@@ -115,6 +116,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
             failures: Limiter::new(config.limits.bad_signatures),
+            turns: Turns::new(),
             log: log.as_ref().map(|log| log.buffer(number)),
         });
         let spawned = server::spawn(worker, listeners, shared.clone());
