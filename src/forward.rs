@@ -24,10 +24,10 @@ use crate::silence::Least;
 use crate::target;
 use crate::token::replacement::Terms;
 use crate::tunnel::{self, Tunnel};
-use crate::upstream::{Answer, Failure, Lease, Protocol, Upstream};
+use crate::upstream::{Answer, Failure, Lease, Protocol, Upstream, Whereabouts};
 
 pub struct Forwarder {
-    pub upstreams: Vec<Upstream>,
+    pub upstreams: Vec<Arc<Upstream>>,
     pub hygiene: Arc<Hygiene>,
     /// Unless no route captures a login: then they mean nothing.
     pub login: Option<LoginHeaders>,
@@ -75,14 +75,21 @@ impl Forwarder {
             tunnel::ask(request.headers_mut());
         }
         address(&mut request, upstream, host);
+        let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
 
         let (request, progress) = self.limit_body(request, record.version)?;
-        let sending = pin!(upstream.send(worker, metrics, origin.address, request));
+        let whereabouts = Whereabouts::default();
+        let sending = pin!(upstream.send(worker, metrics, origin.address, key, &whereabouts, request));
         let limit = upstream.settings.response_timeout;
         let answered = answer_within(limit, progress.as_deref(), sending).await;
         // Where the request's own body broke off, that is the reason, whatever the upstream made of it.
         let body_failure = || progress.as_ref().and_then(|progress| progress.failure());
-        let (mut response, lease) = answered.map_err(|reject| body_failure().unwrap_or(reject))?;
+        let (mut response, lease) = answered.map_err(|reject| {
+            body_failure().unwrap_or_else(|| {
+                upstream.failed(&whereabouts, &reject);
+                reject
+            })
+        })?;
 
         if !headers::is_framed_plainly(response.headers()) {
             return Err(Reject::new(Reason::UpstreamBroken, "a transfer coding other than chunked"));

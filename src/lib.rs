@@ -60,6 +60,8 @@
 //! | **route** | what the configuration says about a path: its upstream, its rules, or that it is public |
 //! | **rules** | what a route asks of a token beyond its being valid: issuers, scopes, and what its claims say |
 //! | **upstream** | a named group of backend servers |
+//! | **ejected** | a server that is left out for a time, as requests to it failed one after the other |
+//! | **share** | the part of its requests that a server gets: all, none while it is out, more and more while it returns |
 //! | **family** | one login and every token that grew from it; named by its tokenId, the `sid` of its access tokens |
 //! | **generation** | how often a family's refresh token was rotated; the `rgn` of its access tokens |
 //! | **parent**, **child** | generation c - 1 and c: a refresh spends the parent and makes the child |

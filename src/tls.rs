@@ -13,7 +13,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 /// `listener.tls`.
@@ -89,8 +89,17 @@ pub fn server_side(settings: &Settings) -> Result<Option<Arc<ServerSide>>, Strin
     Ok(Some(Arc::new(ServerSide { config: Arc::new(config), certificates })))
 }
 
-/// The client side, towards an `https://` upstream: the roots in `ca_file`, or the system's.
+/// The client side, towards an `https://` server: the roots in `ca_file`, or the system's.
 pub fn client_config(ca_file: Option<&Path>, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, String> {
+    client_config_as(None, ca_file, alpn)
+}
+
+/// As [`client_config`], and shows this certificate to servers that ask for one.
+pub fn client_config_as(
+    client: Option<&CertificateFiles>,
+    ca_file: Option<&Path>,
+    alpn: &[&[u8]],
+) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     match ca_file {
         Some(path) => {
@@ -106,11 +115,14 @@ pub fn client_config(ca_file: Option<&Path>, alpn: &[&[u8]]) -> Result<Arc<Clien
     if roots.is_empty() {
         return Err("there are no trusted roots; name some with ca_file".into());
     }
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match client {
+        None => builder.with_no_client_auth(),
+        Some(files) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(load(files)?))),
+    };
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }

@@ -1,4 +1,4 @@
-//! The operators' listener: health, readiness, metrics, and the API of tokens and keys.
+//! The operators' listener: health, readiness, metrics, and the API of tokens, keys and upstreams.
 //!
 //! `/healthz`, `/readyz` and `/metrics` are open, as probes and scrapers have no token; they name no subject. `/admin/v1` asks
 //! for the admin token. The listener has its own thread: it answers while the workers are busy.
@@ -6,6 +6,7 @@
 mod keys;
 mod revocations;
 mod tokens;
+mod upstreams;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -36,6 +38,7 @@ use crate::reject::{Reason, Reject};
 use crate::secret::Secret;
 use crate::tls::ServerSide;
 use crate::token::json::object;
+use crate::upstream::Upstream;
 use crate::{bearer, respond, tls};
 
 /// `[admin]`.
@@ -72,6 +75,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Admin {
     pub broker: Arc<Broker>,
+    /// Those in force.
+    pub upstreams: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     pub metrics: Arc<Metrics>,
     pub clock: Arc<dyn Clock>,
     pub token: Secret,
@@ -141,9 +146,10 @@ impl Admin {
             (_, "/healthz" | "/readyz" | "/metrics") => Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
             _ => {
                 self.check_token(request.headers())?;
-                match keys::is_here(request.uri().path()) {
-                    true => keys::answer(self, request, occasion).await,
-                    false => tokens::answer(self, request, occasion).await,
+                match request.uri().path() {
+                    upstreams::PATH => upstreams::answer(self, request.method()),
+                    path if keys::is_here(path) => keys::answer(self, request, occasion).await,
+                    _ => tokens::answer(self, request, occasion).await,
                 }
             }
         }
@@ -157,7 +163,8 @@ impl Admin {
         }
     }
 
-    /// Ready means: a request sent now would be served, and a revocation would be durable.
+    /// Ready means: a request sent now would be served, and a revocation would be durable. Backends have no say in it: a
+    /// balancer that took every gateway out because one backend is down would take the others' requests with it.
     async fn readiness(&self) -> Response<Body> {
         let fault = if !self.serving.load(Ordering::Acquire) {
             Some("starting or draining".to_owned())

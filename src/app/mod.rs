@@ -12,6 +12,7 @@ mod prepare;
 mod reload;
 mod secrets;
 mod sockets;
+mod upstreams;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -102,6 +103,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
 
     // From here on the outside sees us: at all addresses, or at none.
     let sockets = Sockets::bind(&config)?;
+    foundation.upstreams.put_in_force(&gateway.forwarder.upstreams);
     let (draining, drains) = watch::channel(false);
     let shared = Arc::new(Shared {
         gateway: ArcSwap::from_pointee(gateway),
@@ -128,6 +130,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     let serving = Arc::new(AtomicBool::new(true));
     let admin = Arc::new(Admin {
         broker: foundation.broker.clone(),
+        upstreams: foundation.upstreams.current.clone(),
         metrics: metrics.clone(),
         clock: clock.clone(),
         token: admin_token,

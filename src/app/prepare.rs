@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use super::keys::KeyWatch;
 use super::own_keys;
 use super::secrets::read_roots;
+use super::upstreams::UpstreamWatch;
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
@@ -29,7 +30,6 @@ use crate::store::Store;
 use crate::store::sqlite::{self, SqliteStore};
 use crate::throttle::Throttle;
 use crate::token::replacement::Terms;
-use crate::upstream::Upstream;
 use crate::verified::VerifiedTokens;
 
 /// Everything that requests share and that outlives a change of routes.
@@ -38,6 +38,7 @@ pub(super) struct Foundation {
     pub(super) revocations: Arc<Revocations>,
     pub(super) confirmations: Arc<Confirmations>,
     pub(super) broker: Arc<Broker>,
+    pub(super) upstreams: Arc<UpstreamWatch>,
     keyring: Arc<Keyring>,
     key_watch: KeyWatch,
     clock: Arc<dyn Clock>,
@@ -69,7 +70,19 @@ impl Foundation {
         });
         let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
         let longest_life = longest_life(config);
-        Ok(Foundation { store, revocations, confirmations, broker, keyring, key_watch, clock, verified, longest_life })
+        let upstreams = Arc::new(UpstreamWatch::new());
+        Ok(Foundation {
+            store,
+            revocations,
+            confirmations,
+            broker,
+            upstreams,
+            keyring,
+            key_watch,
+            clock,
+            verified,
+            longest_life,
+        })
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
@@ -81,10 +94,6 @@ impl Foundation {
         let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());
-        let upstreams = config.upstreams.iter().map(|upstream| {
-            let named = |fault| format!("upstream {}: {fault}", upstream.name);
-            Upstream::new(upstream.clone(), config.workers).map_err(named)
-        });
         Ok(Gateway {
             clock,
             judge: Judge {
@@ -106,7 +115,7 @@ impl Foundation {
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
             forwarder: Forwarder {
-                upstreams: upstreams.collect::<Result<_, String>>()?,
+                upstreams: self.upstreams.prepare(config)?,
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
@@ -136,6 +145,7 @@ impl Foundation {
     /// What of this can be measured.
     pub(super) fn show(&self, metrics: &mut Metrics) {
         self.key_watch.show(metrics);
+        self.upstreams.show(metrics);
         let clock = self.clock.clone();
         own_keys::show(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.revocations.clone();

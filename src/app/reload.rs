@@ -1,7 +1,7 @@
 //! Another configuration for a gateway that is running.
 //!
 //! Routes, rates, upstreams, identity and login headers, OAuth endpoints, other issuers with their keys, and certificates are swapped; requests under way end
-//! as they began. All that is read is read before anything is swapped, so a bad file changes nothing. The rest (addresses,
+//! as they began, and how the servers of upstreams stand is not forgotten. All that is read is read before anything is swapped, so a bad file changes nothing. The rest (addresses,
 //! the store, the gateway's own tokens, limits and timeouts of connections) takes a restart, and a reload says so.
 
 use std::sync::{Arc, PoisonError};
@@ -33,6 +33,7 @@ impl Running {
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
         let gateway = self.foundation.gateway(&next, self.clock.clone())?;
         self.foundation.reload_keys(&next)?;
+        self.foundation.upstreams.put_in_force(&gateway.forwarder.upstreams);
         self.shared.gateway.store(Arc::new(gateway));
         for (slot, certificate) in self.certificates.iter().zip(certificates) {
             if let (Some(slot), Some(certificate)) = (slot, certificate) {

@@ -146,7 +146,7 @@ pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
 /// Every key there is: `tokens.issuer`, `route[].path`. Tables are among them.
 pub fn keys() -> BTreeSet<String> {
     // One of each table that is read only where the file has it. What is missing in them does not matter here.
-    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\nroute = [{ claim = [{}], rate = [{}] }]\nupstream = [{}]\nadmin = { tls = {} }\n";
+    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\nroute = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health = {} }]\nadmin = { tls = {} }\n";
     let (tree, _) = DeTable::parse_recoverable(one_of_each);
     let reading = Reading::new(Path::new(""));
     Table::new(tree.get_ref(), Place::default(), &reading).read(|root| check::gateway(root, Probe::None));

@@ -1,6 +1,6 @@
 //! Opening a connection to a server: name, TCP, TLS, HTTP.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::resolve::Addresses;
 use super::stream::BackendStream;
 use super::{Failure, Protocol, ServerSettings, Settings};
 use crate::body::Body;
@@ -29,8 +29,7 @@ const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 
 /// How to reach one server.
 pub(super) struct Dialer {
-    host: String,
-    port: u16,
+    pub(super) addresses: Arc<Addresses>,
     /// For what is told about it.
     name: String,
     timeout: Duration,
@@ -40,46 +39,66 @@ pub(super) struct Dialer {
     proxy_protocol: Option<Version>,
 }
 
+/// What is the same for all servers of an upstream: files are read once.
+pub(super) fn client_config(settings: &Settings) -> Result<Option<Arc<ClientConfig>>, String> {
+    if !settings.servers.iter().any(|server| server.tls) {
+        return Ok(None);
+    }
+    let alpn: &[&[u8]] = match settings.protocol {
+        Protocol::Http1 => &[b"http/1.1"],
+        Protocol::Http2 => &[b"h2"],
+    };
+    tls::client_config_as(settings.tls.client.as_ref(), settings.tls.ca_file.as_deref(), alpn).map(Some)
+}
+
 impl Dialer {
-    pub(super) fn new(server: &ServerSettings, settings: &Settings) -> Result<Self, String> {
-        let alpn: &[&[u8]] = match settings.protocol {
-            Protocol::Http1 => &[b"http/1.1"],
-            Protocol::Http2 => &[b"h2"],
-        };
-        let tls = match server.tls {
-            false => None,
-            true => {
-                let name = ServerName::try_from(server.host.clone())
-                    .map_err(|_| format!("{:?} is not a name that TLS can check", server.host))?;
-                Some((tls::client_config(settings.ca_file.as_deref(), alpn)?, name))
+    pub(super) fn new(
+        server: &ServerSettings,
+        settings: &Settings,
+        config: Option<&Arc<ClientConfig>>,
+        addresses: Arc<Addresses>,
+    ) -> Result<Self, String> {
+        let tls = match config.filter(|_| server.tls) {
+            None => None,
+            Some(config) => {
+                let name = settings.tls.name.as_ref().unwrap_or(&server.host).clone();
+                let checked = ServerName::try_from(name.clone());
+                Some((config.clone(), checked.map_err(|_| format!("{name:?} is not a name that TLS can check"))?))
             }
         };
-        let (host, port, name) = (server.host.clone(), server.port, server.authority());
+        let name = server.authority();
         let (timeout, streams, proxy_protocol) =
             (settings.connect_timeout, settings.connections, settings.proxy_protocol);
-        Ok(Dialer { host, port, name, timeout, streams, tls, proxy_protocol })
+        Ok(Dialer { addresses, name, timeout, streams, tls, proxy_protocol })
     }
 
     // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
 
     /// An HTTP/1 connection: it carries one request at a time; with `proxy_protocol`, of this client alone.
-    pub(super) async fn dial_http1(&self, client: Option<IpAddr>) -> Result<http1::SendRequest<Body>, Failure> {
+    pub(super) async fn dial_http1(
+        &self,
+        client: Option<IpAddr>,
+    ) -> Result<(http1::SendRequest<Body>, SocketAddr), Failure> {
         self.in_time(Box::pin(async {
-            match self.connect(client).await? {
-                Connected::Plain(stream) => speak_http1(stream).await,
-                Connected::Tls(stream) => speak_http1(*stream).await,
-            }
+            let (connected, address) = self.connect(client).await?;
+            let sender = match connected {
+                Connected::Plain(stream) => speak_http1(stream).await?,
+                Connected::Tls(stream) => speak_http1(*stream).await?,
+            };
+            Ok((sender, address))
         }))
         .await
     }
 
     /// An HTTP/2 connection: it carries many requests at once.
-    pub(super) async fn dial_http2(&self) -> Result<http2::SendRequest<Body>, Failure> {
+    pub(super) async fn dial_http2(&self) -> Result<(http2::SendRequest<Body>, SocketAddr), Failure> {
         self.in_time(Box::pin(async {
-            match self.connect(None).await? {
-                Connected::Plain(stream) => self.speak_http2(stream).await,
-                Connected::Tls(stream) => self.speak_http2(*stream).await,
-            }
+            let (connected, address) = self.connect(None).await?;
+            let sender = match connected {
+                Connected::Plain(stream) => self.speak_http2(stream).await?,
+                Connected::Tls(stream) => self.speak_http2(*stream).await?,
+            };
+            Ok((sender, address))
         }))
         .await
     }
@@ -94,19 +113,21 @@ impl Dialer {
         }
     }
 
-    async fn connect(&self, client: Option<IpAddr>) -> Result<Connected, Failure> {
+    async fn connect(&self, client: Option<IpAddr>) -> Result<(Connected, SocketAddr), Failure> {
         let fault = |error: std::io::Error| Failure::Connect(format!("connecting to {}: {error}", self.name));
-        let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
+        let (mut stream, address) = self.addresses.connect().await.map_err(fault)?;
         socket::tune(&stream);
-        if let (Some(version), Some(client)) = (self.proxy_protocol, client) {
-            let header = proxy_protocol::write(version, client, stream.peer_addr().map_err(fault)?);
+        if let Some(version) = self.proxy_protocol {
+            // Without a client, the gateway asks for itself: how the server is.
+            let own = || stream.local_addr().map(|own| own.ip());
+            let header = proxy_protocol::write(version, client.map_or_else(own, Ok).map_err(fault)?, address);
             stream.write_all(&header).await.map_err(fault)?;
         }
         let stream = BackendStream::new(stream);
-        let Some((config, name)) = &self.tls else { return Ok(Connected::Plain(stream)) };
+        let Some((config, name)) = &self.tls else { return Ok((Connected::Plain(stream), address)) };
         let connector = TlsConnector::from(config.clone());
         let stream = connector.connect(name.clone(), stream).await.map_err(fault)?;
-        Ok(Connected::Tls(Box::new(stream)))
+        Ok((Connected::Tls(Box::new(stream)), address))
     }
 
     async fn speak_http2<S>(&self, stream: S) -> Result<http2::SendRequest<Body>, Failure>

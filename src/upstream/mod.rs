@@ -1,72 +1,46 @@
 //! The backends: groups of servers, and the worker's own pools of connections to them.
 //!
-//! [`Upstream::send`] picks a server, takes a pooled connection or opens one, and sends. A request is sent a second time
-//! only where nothing can be done twice: it was never written, or no server could be connected to.
+//! [`Upstream::send`] picks a server (`balance`), takes a pooled connection or opens one (`pool`), and sends. A request is
+//! sent a second time only where nothing can be done twice (`repeat`), under a `budget`. What goes on beside requests is
+//! in `upkeep`.
 
+mod balance;
+mod budget;
 mod connect;
+pub mod eject;
+pub mod health;
 mod pool;
+mod repeat;
+mod resolve;
+mod settings;
+mod standing;
 mod stream;
+mod upkeep;
 
 use std::fmt;
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use http::uri::Scheme;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
 use crate::body::Body;
-use crate::metrics::WorkerMetrics;
-use crate::proxy_protocol::Version;
+use crate::metrics::{Count, WorkerMetrics};
 use crate::reject::{Reason, Reject, with_causes};
 
-pub use pool::{Lease, Server};
+use balance::Set;
+use budget::Budget;
+use pool::Server;
+use repeat::{Again, Attempt, Unanswered};
+use resolve::Addresses;
+use standing::Standing;
 
-/// `[[upstream]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub name: String,
-    /// At least one.
-    pub servers: Vec<ServerSettings>,
-    pub protocol: Protocol,
-    /// Roots for `https://` servers; the system's when `None`.
-    pub ca_file: Option<PathBuf>,
-    /// How long an idle connection is kept. Below the backend's own limit (Node: 5 s), or it closes first.
-    pub idle_timeout: Duration,
-    /// Requests under way to one server, for each worker.
-    pub connections: usize,
-    pub connect_timeout: Duration,
-    pub response_timeout: Duration,
-    pub preserve_host: bool,
-    /// Each connection begins with a header of this version, and carries requests of the one client that it names.
-    pub proxy_protocol: Option<Version>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerSettings {
-    /// `https://`.
-    pub tls: bool,
-    /// An IPv6 address stands without its brackets.
-    pub host: String,
-    pub port: u16,
-}
-
-impl ServerSettings {
-    /// As it stands in Host and in log lines.
-    pub fn authority(&self) -> String {
-        let ServerSettings { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Http1,
-    Http2,
-}
+pub use pool::Lease;
+pub use settings::{Balance, Key, MOST_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
+pub use upkeep::look_after;
 
 /// One group of servers.
 pub struct Upstream {
@@ -76,51 +50,223 @@ pub struct Upstream {
     pub host: HeaderValue,
     pub scheme: Scheme,
     servers: Vec<Arc<Server>>,
-    turn: AtomicUsize,
+    /// Hashes of what tells the servers apart.
+    names: Vec<u64>,
+    turns: Box<[Turn]>,
+    budget: Budget,
 }
+
+/// The requests of one worker so far, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Turn(Count);
 
 /// An answer, and the connection it comes over, which is lent until the body's end.
 pub type Answer = (Response<Incoming>, Lease);
 
+/// Which server a request is at, and since which of its ejections: the index in the low byte, their number above. For whoever
+/// loses patience while it waits for the answer.
+#[derive(Default)]
+pub struct Whereabouts(AtomicU64);
+
+impl Whereabouts {
+    fn set(&self, at: usize, ejections: u64) {
+        self.0.store(ejections << 8 | at as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (usize, u64) {
+        let word = self.0.load(Ordering::Relaxed);
+        ((word & 0xff) as usize, word >> 8)
+    }
+}
+
 impl Upstream {
-    /// For so many workers. Fails if `ca_file` cannot be used.
-    pub fn new(settings: Settings, workers: usize) -> Result<Self, String> {
+    /// For so many workers. What is known about the servers of the same name is taken over from `before`. Fails if a file
+    /// for TLS cannot be used.
+    pub fn new(settings: Settings, workers: usize, before: Option<&Upstream>) -> Result<Self, String> {
         let first = settings.servers.first().ok_or("an upstream needs a server")?;
         let scheme = if first.tls { Scheme::HTTPS } else { Scheme::HTTP };
         let host = first.authority();
         let host = HeaderValue::from_str(&host).map_err(|_| format!("{host:?} is not a host"))?;
-        let servers = settings.servers.iter().map(|server| Server::new(server, &settings, workers).map(Arc::new));
+        let config = connect::client_config(&settings)?;
+        let servers = settings.servers.iter().map(|server| {
+            let known = known_before(before, &settings, server);
+            Server::new(server, &settings, config.as_ref(), known, workers).map(Arc::new)
+        });
         Ok(Upstream {
             host,
             scheme,
             name: settings.name.as_str().into(),
             servers: servers.collect::<Result<_, String>>()?,
-            turn: AtomicUsize::new(0),
+            names: settings.servers.iter().map(|server| balance::hash(server.url().as_bytes())).collect(),
+            turns: (0..workers).map(|_| Turn::default()).collect(),
+            budget: Budget::new(settings.retries),
             settings,
         })
     }
 
-    /// Sends a client's request to the next server in turn; if it cannot be connected to, to the one after it, each once.
+    /// What decides where this request goes, if it is a key. `headers` as the upstream will see them.
+    pub fn key(&self, headers: &HeaderMap, subject: Option<&str>) -> Option<u64> {
+        match &self.settings.balance {
+            Balance::RoundRobin | Balance::LeastRequests => None,
+            Balance::Hash(Key::Subject) => subject.filter(|subject| !subject.is_empty()).map(str::as_bytes),
+            Balance::Hash(Key::Header(name)) => headers.get(name).map(HeaderValue::as_bytes),
+        }
+        .map(balance::hash)
+    }
+
+    /// Sends a client's request to one server; if it could not be connected to, or broke off under a request that may be
+    /// repeated, to another.
     pub async fn send(
         &self,
         worker: usize,
         metrics: &WorkerMetrics,
         client: IpAddr,
+        key: Option<u64>,
+        whereabouts: &Whereabouts,
         mut request: Request<Body>,
     ) -> Result<Answer, Failure> {
         let client = self.settings.proxy_protocol.map(|_| client.to_canonical());
-        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = &self.turns[worker].0;
+        turn.one();
+        // Workers begin at different servers.
+        let ticket = turn.get().wrapping_add(worker as u64);
+        let mut attempt = if self.servers.len() == 1 { Attempt::OfOne } else { Attempt::OfSeveral };
         let mut tried = 0;
+        let mut at = 0;
         loop {
-            let server = &self.servers[first.wrapping_add(tried) % self.servers.len()];
-            tried += 1;
-            match server.send(worker, metrics, client, request).await {
-                Ok(answer) => return Ok(answer),
-                Err((failure, Some(unsent))) if tried < self.servers.len() && failure.is_connect() => request = *unsent,
-                Err((failure, _)) => return Err(failure),
+            at = self.pick(worker, ticket, key, tried).unwrap_or(at);
+            tried |= 1 << at;
+            let server = &self.servers[at];
+            whereabouts.set(at, server.standing.ejections());
+            let Unanswered { failure, again } = match server.send(worker, metrics, client, request, attempt).await {
+                Ok(answer) => {
+                    if self.servers.len() > 1 {
+                        server.standing.answered();
+                    }
+                    return Ok(answer);
+                }
+                Err(unanswered) => unanswered,
+            };
+            let has_others = (tried.count_ones() as usize) < self.servers.len();
+            request = match again {
+                Some(Again::Unsent(request)) if has_others => *request,
+                Some(Again::Repeatable(request)) if self.may_repeat(has_others) => {
+                    metrics.upstream_retries.one();
+                    attempt = Attempt::Second;
+                    *request
+                }
+                _ => return Err(failure),
+            };
+            server.standing.retries.fetch_add(1, Ordering::Relaxed);
+            if !matches!(failure, Failure::Busy(_)) {
+                self.count_failure(whereabouts, &failure.to_string());
             }
         }
     }
+
+    /// The only server may have it once more, over a new connection.
+    fn may_repeat(&self, has_others: bool) -> bool {
+        (has_others || self.servers.len() == 1) && self.budget.spend(self.requests())
+    }
+
+    /// `None` if all were tried.
+    fn pick(&self, worker: usize, ticket: u64, key: Option<u64>, tried: Set) -> Option<usize> {
+        if self.servers.len() == 1 {
+            return Some(0);
+        }
+        let seed = key.unwrap_or_else(|| balance::mix(ticket));
+        let open = balance::open(&self.names, tried, seed, |at| self.servers[at].standing.share());
+        if open == 0 {
+            return None;
+        }
+        Some(match (&self.settings.balance, key) {
+            (Balance::LeastRequests, _) => balance::less_busy(open, ticket, |at| self.servers[at].free(worker)),
+            (Balance::Hash(_), Some(key)) => balance::by_key(open, key, &self.names),
+            _ => balance::in_turn(open, ticket),
+        })
+    }
+
+    /// The request that is there failed for good, and neither the client nor the gateway is to blame.
+    pub fn failed(&self, whereabouts: &Whereabouts, failure: &Reject) {
+        let counts =
+            [Reason::UpstreamConnect, Reason::UpstreamConnectTimeout, Reason::UpstreamBroken, Reason::UpstreamTimeout];
+        if counts.contains(&failure.reason) {
+            self.count_failure(whereabouts, &failure.detail);
+        }
+    }
+
+    /// There is nobody to take over from an only server. What began before it was last ejected says nothing about it now.
+    fn count_failure(&self, whereabouts: &Whereabouts, why: &str) {
+        let (at, ejections) = whereabouts.get();
+        let standing = &self.servers[at].standing;
+        if self.servers.len() > 1 && standing.ejections() == ejections {
+            standing.failed(&self.settings.ejection, why, Instant::now());
+        }
+    }
+
+    /// So far.
+    fn requests(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.0.get()).sum()
+    }
+
+    /// How its servers stand.
+    pub fn report(&self) -> Vec<Report> {
+        let report = |server: &Arc<Server>| {
+            let standing = &server.standing;
+            let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            Report {
+                server: server.name.clone(),
+                state: standing.in_words(),
+                share: f64::from(standing.share()) / f64::from(balance::FULL),
+                under_way: server.under_way(),
+                ejections: standing.ejections(),
+                retries: read(&standing.retries),
+                failed_checks: read(&standing.failed_checks),
+                addresses: server.dialer.addresses.known().to_vec(),
+            }
+        };
+        self.servers.iter().map(report).collect()
+    }
+}
+
+/// What is known about a server whatever the configuration says of its upstream: by its name there and its URL.
+fn known_before(
+    before: Option<&Upstream>,
+    settings: &Settings,
+    server: &ServerSettings,
+) -> (Arc<Standing>, Arc<Addresses>) {
+    let same = before.and_then(|before| {
+        let place = before.settings.servers.iter().position(|other| other == server)?;
+        before.servers.get(place)
+    });
+    match same {
+        Some(same) => {
+            if settings.health.is_none() {
+                same.standing.forget_checks(&settings.ejection, Instant::now());
+            }
+            (same.standing.clone(), same.dialer.addresses.clone())
+        }
+        None => {
+            let standing = Standing::new(&settings.name, server.authority());
+            (Arc::new(standing), Arc::new(Addresses::new(&server.host, server.port)))
+        }
+    }
+}
+
+/// How one server stands, for operators.
+pub struct Report {
+    pub server: String,
+    /// `in`, `returning`, `ejected` or `unhealthy`.
+    pub state: &'static str,
+    /// Its part of the requests that it would get: 0 to 1.
+    pub share: f64,
+    /// Requests.
+    pub under_way: usize,
+    pub ejections: u64,
+    pub retries: u64,
+    pub failed_checks: u64,
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// Why an upstream gave no answer.
@@ -137,10 +283,6 @@ pub enum Failure {
 impl Failure {
     fn broken(error: hyper::Error) -> Self {
         Failure::Broken(with_causes(&error))
-    }
-
-    fn is_connect(&self) -> bool {
-        matches!(self, Failure::Connect(_) | Failure::ConnectTimeout(_) | Failure::Busy(_))
     }
 }
 
@@ -164,3 +306,6 @@ impl From<Failure> for Reject {
         Reject::new(reason, failure.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;

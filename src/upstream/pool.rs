@@ -1,16 +1,19 @@
 //! One server and the connections to it. Each worker has its own, so no two cores meet here.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Method, Request, Uri, Version};
-use http_body::Body as _;
+use http::Request;
 use hyper::client::conn::{http1, http2};
+use rustls::ClientConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::Dialer;
-use super::{Answer, Failure, Protocol, ServerSettings, Settings};
+use super::repeat::{Attempt, Unanswered, copy_if_repeatable};
+use super::resolve::Addresses;
+use super::standing::Standing;
+use super::{Answer, Failure, Protocol, ServerSettings, Settings, eject};
 use crate::body::Body;
 use crate::metrics::WorkerMetrics;
 
@@ -18,14 +21,18 @@ use crate::metrics::WorkerMetrics;
 /// a copy of the request's head, to send it again if that happens.
 const FRESH: Duration = Duration::from_millis(500);
 
-pub struct Server {
-    dialer: Dialer,
-    protocol: Protocol,
+pub(super) struct Server {
+    pub(super) dialer: Dialer,
+    pub(super) protocol: Protocol,
+    pub(super) standing: Arc<Standing>,
+    pub(super) ejection: eject::Settings,
     idle_timeout: Duration,
+    max_age: Duration,
     connect_timeout: Duration,
     connections: usize,
     workers: Box<[WorkerPool]>,
-    name: String,
+    pub(super) name: String,
+    is_tls: bool,
 }
 
 struct WorkerPool {
@@ -36,25 +43,33 @@ struct WorkerPool {
     places: Arc<Semaphore>,
 }
 
-struct Idle {
+/// An HTTP/1 connection.
+struct Channel {
     sender: http1::SendRequest<Body>,
-    since: Instant,
+    born: Instant,
+    /// Where it leads, and which state of the server's addresses it was last compared with.
+    address: SocketAddr,
+    generation: u64,
     /// With `proxy_protocol`: whose requests it carries.
     client: Option<IpAddr>,
+}
+
+struct Idle {
+    channel: Channel,
+    since: Instant,
 }
 
 /// The one HTTP/2 connection.
 #[derive(Default)]
 struct Shared {
-    sender: Option<http2::SendRequest<Body>>,
+    open: Option<(http2::SendRequest<Body>, Instant, SocketAddr)>,
     /// Why it could not be opened, the last time.
     failure: Option<(Instant, Failure)>,
 }
 
 /// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
 pub struct Lease {
-    sender: Option<http1::SendRequest<Body>>,
-    client: Option<IpAddr>,
+    channel: Option<Channel>,
     server: Arc<Server>,
     worker: usize,
     _place: OwnedSemaphorePermit,
@@ -63,8 +78,11 @@ pub struct Lease {
 impl Lease {
     /// The answer is complete: another request may have the connection.
     pub fn give_back(mut self) {
-        let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) else { return };
+        let Some(mut channel) = self.channel.take().filter(|channel| !channel.sender.is_closed()) else { return };
         let since = Instant::now();
+        if self.server.is_too_old(&channel, since) || self.server.leads_nowhere(&mut channel) {
+            return;
+        }
         let mut idle = self.server.idle(self.worker);
         // The first has lain there longest. If nobody needed it all that time, nobody will.
         let is_old = |idle: &Idle| since.duration_since(idle.since) > self.server.idle_timeout;
@@ -76,29 +94,50 @@ impl Lease {
         if idle.len() >= self.server.connections {
             idle.remove(0);
         }
-        idle.push(Idle { sender, since, client: self.client });
+        idle.push(Idle { channel, since });
     }
 }
 
-/// A failure, and the request if it was certainly never sent.
-type Unsent = (Failure, Option<Box<Request<Body>>>);
-
 impl Server {
-    pub(super) fn new(server: &ServerSettings, settings: &Settings, workers: usize) -> Result<Self, String> {
+    pub(super) fn new(
+        server: &ServerSettings,
+        settings: &Settings,
+        config: Option<&Arc<ClientConfig>>,
+        (standing, addresses): (Arc<Standing>, Arc<Addresses>),
+        workers: usize,
+    ) -> Result<Self, String> {
         let pool = |_| WorkerPool {
             idle: Mutex::default(),
             shared: tokio::sync::Mutex::default(),
             places: Arc::new(Semaphore::new(settings.connections)),
         };
         Ok(Server {
-            dialer: Dialer::new(server, settings)?,
+            dialer: Dialer::new(server, settings, config, addresses)?,
             protocol: settings.protocol,
+            standing,
+            ejection: settings.ejection.clone(),
             idle_timeout: settings.idle_timeout,
+            max_age: settings.max_age,
             connect_timeout: settings.connect_timeout,
             connections: settings.connections,
             workers: (0..workers).map(pool).collect(),
             name: server.authority(),
+            is_tls: server.tls,
         })
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
+    }
+
+    /// Places that are free to this worker.
+    pub(super) fn free(&self, worker: usize) -> usize {
+        self.workers[worker].places.available_permits()
+    }
+
+    /// Requests under way, of all workers.
+    pub(super) fn under_way(&self) -> usize {
+        self.workers.iter().map(|pool| self.connections.saturating_sub(pool.places.available_permits())).sum()
     }
 
     pub(super) async fn send(
@@ -107,14 +146,15 @@ impl Server {
         metrics: &WorkerMetrics,
         client: Option<IpAddr>,
         request: Request<Body>,
-    ) -> Result<Answer, Unsent> {
+        attempt: Attempt,
+    ) -> Result<Answer, Unanswered> {
         let place = match self.place(worker).await {
             Ok(place) => place,
-            Err(failure) => return Err((failure, Some(Box::new(request)))),
+            Err(failure) => return Err(Unanswered::unsent(failure, request)),
         };
         match self.protocol {
-            Protocol::Http1 => self.send_http1(worker, metrics, client, request, place).await,
-            Protocol::Http2 => self.send_http2(worker, metrics, request, place).await,
+            Protocol::Http1 => self.send_http1(worker, metrics, client, request, attempt, place).await,
+            Protocol::Http2 => self.send_http2(worker, metrics, request, attempt, place).await,
         }
     }
 
@@ -124,35 +164,36 @@ impl Server {
         metrics: &WorkerMetrics,
         client: Option<IpAddr>,
         mut request: Request<Body>,
+        attempt: Attempt,
         place: OwnedSemaphorePermit,
-    ) -> Result<Answer, Unsent> {
-        while let Some((mut sender, age)) = self.take_idle(worker, client) {
-            let copy = (age > FRESH).then(|| copy_if_repeatable(&request)).flatten();
-            let mut error = match sender.try_send_request(request).await {
-                Ok(response) => return Ok((response, self.lease(worker, Some(sender), client, place))),
+    ) -> Result<Answer, Unanswered> {
+        // What is sent a second time is not sent over what may be just being closed.
+        while let Some((mut channel, age)) = self.take_idle(worker, client).filter(|_| attempt != Attempt::Second) {
+            let is_worth_a_copy = attempt == Attempt::OfSeveral || age > FRESH;
+            let copy = is_worth_a_copy.then(|| copy_if_repeatable(&request)).flatten();
+            let mut error = match channel.sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, self.lease(worker, Some(channel), place))),
                 Err(error) => error,
             };
-            let unsent = error.take_message();
-            let is_certain = unsent.is_some();
             // The connection was closed under us: before the request got out, or without an answer to a request that may
-            // be repeated, once.
-            request = match unsent.or(copy.filter(|_| broke_off(error.error()))) {
-                Some(request) => request,
-                None => return Err((Failure::broken(error.into_error()), None)),
+            // be repeated.
+            request = match error.take_message() {
+                Some(unsent) => unsent,
+                None => return Err(Unanswered::sent(error.into_error(), copy, self.protocol)),
             };
             metrics.upstream_retries.one();
-            if !is_certain {
-                break;
-            }
         }
-        let mut sender = match self.dialer.dial_http1(client).await {
-            Ok(sender) => sender,
-            Err(failure) => return Err((failure, Some(Box::new(request)))),
+        let (sender, address) = match self.dialer.dial_http1(client).await {
+            Ok(dialled) => dialled,
+            Err(failure) => return Err(Unanswered::unsent(failure, request)),
         };
         metrics.upstream_connects.one();
-        match sender.try_send_request(request).await {
-            Ok(response) => Ok((response, self.lease(worker, Some(sender), client, place))),
-            Err(error) => Err((Failure::broken(error.into_error()), None)),
+        let generation = self.dialer.addresses.generation();
+        let mut channel = Channel { sender, born: Instant::now(), address, generation, client };
+        let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(&request)).flatten();
+        match channel.sender.try_send_request(request).await {
+            Ok(response) => Ok((response, self.lease(worker, Some(channel), place))),
+            Err(error) => Err(Unanswered::sent(error.into_error(), copy, self.protocol)),
         }
     }
 
@@ -161,24 +202,26 @@ impl Server {
         worker: usize,
         metrics: &WorkerMetrics,
         mut request: Request<Body>,
+        attempt: Attempt,
         place: OwnedSemaphorePermit,
-    ) -> Result<Answer, Unsent> {
+    ) -> Result<Answer, Unanswered> {
         let mut is_first = true;
         loop {
             let mut sender = match self.shared_connection(worker, metrics).await {
                 Ok(sender) => sender,
-                Err(failure) => return Err((failure, Some(Box::new(request)))),
+                Err(failure) => return Err(Unanswered::unsent(failure, request)),
             };
+            let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(&request)).flatten();
             match sender.try_send_request(request).await {
-                Ok(response) => return Ok((response, self.lease(worker, None, None, place))),
+                Ok(response) => return Ok((response, self.lease(worker, None, place))),
                 Err(mut error) => match error.take_message().filter(|_| is_first) {
                     // The connection was closed under us before the request got out.
                     Some(unsent) => {
                         metrics.upstream_retries.one();
-                        self.workers[worker].shared.lock().await.sender = None;
+                        self.workers[worker].shared.lock().await.open = None;
                         (request, is_first) = (unsent, false);
                     }
-                    None => return Err((Failure::broken(error.into_error()), None)),
+                    None => return Err(Unanswered::sent(error.into_error(), copy, self.protocol)),
                 },
             }
         }
@@ -193,16 +236,17 @@ impl Server {
         let asked = Instant::now();
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut shared = self.workers[worker].shared.lock().await;
-        if let Some(sender) = shared.sender.as_ref().filter(|sender| !sender.is_closed()) {
+        if let Some((sender, ..)) = shared.open.as_ref().filter(|(sender, ..)| !sender.is_closed()) {
             return Ok(sender.clone());
         }
         if let Some((_, failure)) = shared.failure.as_ref().filter(|(when, _)| *when > asked) {
             return Err(failure.clone());
         }
         match self.dialer.dial_http2().await {
-            Ok(sender) => {
+            Ok((sender, address)) => {
                 metrics.upstream_connects.one();
-                Ok(shared.sender.insert(sender).clone())
+                shared.open = Some((sender.clone(), Instant::now(), address));
+                Ok(sender)
             }
             Err(failure) => {
                 shared.failure = Some((Instant::now(), failure.clone()));
@@ -224,11 +268,11 @@ impl Server {
     }
 
     /// The idle connection that was used last, and for how long it lay idle. Last in, first out: the others grow old and
-    /// are closed when they are found. Without `proxy_protocol` every one is nobody's, and the last one fits.
-    fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(http1::SendRequest<Body>, Duration)> {
+    /// are closed. Without `proxy_protocol` every one is nobody's, and the last one fits.
+    fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(Channel, Duration)> {
         let mut idle = self.idle(worker);
-        while let Some(at) = idle.iter().rposition(|idle| idle.client == client) {
-            let Idle { sender, since, .. } = idle.remove(at);
+        while let Some(at) = idle.iter().rposition(|idle| idle.channel.client == client) {
+            let Idle { channel, since } = idle.remove(at);
             let age = since.elapsed();
             if age > self.idle_timeout {
                 // Everything below it is older still.
@@ -236,43 +280,53 @@ impl Server {
                 return None;
             }
             // One that is not ready is closed, or still busy with an upload that was answered before its end.
-            if sender.is_ready() {
-                return Some((sender, age));
+            if channel.sender.is_ready() {
+                return Some((channel, age));
             }
         }
         None
+    }
+
+    /// Closes what nobody needs any more, what has served its time, and what leads to an address that has vanished.
+    /// Requests under way end as they began.
+    pub(super) fn retire(&self, now: Instant) {
+        for (worker, pool) in self.workers.iter().enumerate() {
+            self.idle(worker).retain_mut(|idle| {
+                now.saturating_duration_since(idle.since) <= self.idle_timeout
+                    && !self.is_too_old(&idle.channel, now)
+                    && !self.leads_nowhere(&mut idle.channel)
+                    && idle.channel.sender.is_ready()
+            });
+            // Whoever holds the lock is about to use it, or to open another one: then the next time.
+            let Ok(mut shared) = pool.shared.try_lock() else { continue };
+            let is_over = |(_, born, address): &(_, Instant, SocketAddr)| {
+                now.saturating_duration_since(*born) > self.max_age || !self.dialer.addresses.known().contains(address)
+            };
+            if shared.open.as_ref().is_some_and(is_over) {
+                shared.open = None;
+            }
+        }
+    }
+
+    fn is_too_old(&self, channel: &Channel, now: Instant) -> bool {
+        now.saturating_duration_since(channel.born) > self.max_age
+    }
+
+    fn leads_nowhere(&self, channel: &mut Channel) -> bool {
+        let addresses = &self.dialer.addresses;
+        let generation = addresses.generation();
+        if channel.generation == generation {
+            return false;
+        }
+        channel.generation = generation;
+        !addresses.known().contains(&channel.address)
     }
 
     fn idle(&self, worker: usize) -> MutexGuard<'_, Vec<Idle>> {
         self.workers[worker].idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lease(
-        self: &Arc<Self>,
-        worker: usize,
-        sender: Option<http1::SendRequest<Body>>,
-        client: Option<IpAddr>,
-        place: OwnedSemaphorePermit,
-    ) -> Lease {
-        Lease { sender, client, server: self.clone(), worker, _place: place }
+    fn lease(self: &Arc<Self>, worker: usize, channel: Option<Channel>, place: OwnedSemaphorePermit) -> Lease {
+        Lease { channel, server: self.clone(), worker, _place: place }
     }
-}
-
-/// Did the connection end before there was an answer?
-fn broke_off(error: &hyper::Error) -> bool {
-    let is_io = std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
-    error.is_incomplete_message() || error.is_closed() || (is_io && !error.is_parse())
-}
-
-/// A second copy of a request that nobody minds getting twice: idempotent, without a body, and no upgrade.
-fn copy_if_repeatable(request: &Request<Body>) -> Option<Request<Body>> {
-    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !safe || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
-        return None;
-    }
-    let (method, uri): (Method, Uri) = (request.method().clone(), request.uri().clone());
-    let (version, headers): (Version, HeaderMap) = (request.version(), request.headers().clone());
-    let mut copy = Request::new(Body::empty());
-    (*copy.method_mut(), *copy.uri_mut(), *copy.version_mut(), *copy.headers_mut()) = (method, uri, version, headers);
-    Some(copy)
 }

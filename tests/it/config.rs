@@ -8,6 +8,7 @@ mod oauth;
 mod reference;
 mod report;
 mod sections;
+mod upstreams;
 
 use std::path::Path;
 

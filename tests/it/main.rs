@@ -49,5 +49,6 @@ mod throttle;
 mod tls;
 mod token_places;
 mod upstream_failures;
+mod upstreams;
 mod verify;
 mod websocket;

@@ -7,6 +7,7 @@ mod addresses;
 mod audit;
 mod files;
 mod forwarding;
+mod health;
 mod host;
 mod identity;
 mod issuer;

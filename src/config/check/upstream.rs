@@ -5,11 +5,12 @@ use std::time::Duration;
 use http::Uri;
 
 use crate::config::check::limits::{LONGEST, SHORTEST, Timeouts};
-use crate::config::check::{Placed, host, pem};
+use crate::config::check::{Placed, health, host, pem};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::proxy_protocol::Version;
-use crate::upstream::{Protocol, ServerSettings, Settings};
+use crate::tls::CertificateFiles;
+use crate::upstream::{Balance, Key, MOST_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
 
 const DEFAULT_NAME: &str = "backend";
 
@@ -36,27 +37,25 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
     let name = table.take("name").and_then(|value| value.parse(name)).unwrap_or_else(|| DEFAULT_NAME.to_owned());
     let servers = servers(table).unwrap_or_default();
     let protocol = table.choice("protocol", Protocol::Http1, &[("http1", Protocol::Http1), ("h2", Protocol::Http2)]);
-    let ca_file = table.path("ca_file");
-    if let Some(path) = &ca_file {
-        table.accept("ca_file", pem::certificates(path));
-        if !servers.is_empty() && !servers.iter().any(|server| server.tls) {
-            // Whoever names a CA believes that this connection is encrypted.
-            let fault = Fault::new("no server of this upstream is reached by TLS", "expected servers with https://");
-            table.wrong("ca_file", fault.help("write https:// in `servers`, or remove `ca_file`"));
-        }
-    }
     let proxy_protocol = proxy_protocol(table, protocol);
+    let has_tls = servers.is_empty() || servers.iter().any(|server| server.tls);
     let value = Settings {
         name,
         servers,
         protocol,
-        ca_file,
+        balance: balance(table),
+        tls: tls(table, has_tls),
         idle_timeout: table.duration("idle_timeout", Duration::from_secs(4), SHORTEST..=LONGEST),
+        max_age: table.duration("max_age", Duration::from_mins(10), SHORTEST..=LONGEST),
+        resolve: table.duration("resolve", Duration::from_secs(10), Duration::from_secs(1)..=LONGEST),
         connections: table.whole("connections", 256, 1..=100_000),
         connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, SHORTEST..=LONGEST),
         response_timeout: table.duration("response_timeout", timeouts.upstream_response, SHORTEST..=LONGEST),
         preserve_host: table.flag("preserve_host", true),
         proxy_protocol,
+        retries: table.whole("retries", 20, 0..=100),
+        health: health::health(table),
+        ejection: health::ejection(table),
     };
     Placed { value, place: table.place("name") }
 }
@@ -75,6 +74,82 @@ fn proxy_protocol(table: &mut Table<'_>, protocol: Protocol) -> Option<Version> 
     Some(version)
 }
 
+/// Words of `balance`.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    RoundRobin,
+    LeastRequests,
+    Hash,
+}
+
+fn balance(table: &mut Table<'_>) -> Balance {
+    let ways = [("round_robin", Way::RoundRobin), ("least_requests", Way::LeastRequests), ("hash", Way::Hash)];
+    let way = table.choice("balance", Way::RoundRobin, &ways);
+    let key = match way {
+        Way::Hash => table.required("hash", "\"subject\""),
+        Way::RoundRobin | Way::LeastRequests => table.take("hash"),
+    };
+    if key.is_some() && way != Way::Hash {
+        let fault = Fault::new("this decides nothing", "expected it beside `balance = \"hash\"`");
+        table.wrong("hash", fault.help("write `balance = \"hash\"`, or remove `hash`"));
+    }
+    let key = key.and_then(|value| value.parse(hash_key)).unwrap_or(Key::Subject);
+    match way {
+        Way::RoundRobin => Balance::RoundRobin,
+        Way::LeastRequests => Balance::LeastRequests,
+        Way::Hash => Balance::Hash(key),
+    }
+}
+
+fn hash_key(text: &str) -> Result<Key, Fault> {
+    let expected = "expected \"subject\", or \"header:\" and the name of a header";
+    if text == "subject" {
+        return Ok(Key::Subject);
+    }
+    let shown = text.escape_debug();
+    let name = text.strip_prefix("header:").ok_or_else(|| Fault::new(format!("\"{shown}\" is no key"), expected))?;
+    name.parse().map(Key::Header).map_err(|_| Fault::new(format!("\"{shown}\" names no header"), expected))
+}
+
+/// Whoever names a CA, a certificate or a name believes that this connection is encrypted.
+fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
+    let ca_file = table.path("ca_file");
+    if let Some(path) = &ca_file {
+        table.accept("ca_file", pem::certificates(path));
+    }
+    let client = client_certificate(table);
+    let name = table.take("tls_name").and_then(|value| value.parse(host::parse));
+    for key in ["ca_file", "client_certificate", "client_key", "tls_name"] {
+        if table.has(key) && !has_tls {
+            let fault = Fault::new("no server of this upstream is reached by TLS", "expected servers with https://");
+            table.wrong(key, fault.help(format!("write https:// in `servers`, or remove `{key}`")));
+        }
+    }
+    TlsSettings { ca_file, client, name }
+}
+
+fn client_certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
+    let (certificate, key) = (table.path("client_certificate"), table.path("client_key"));
+    let chain = certificate.as_deref().and_then(|path| table.accept("client_certificate", pem::certificates(path)));
+    let private_key = key.as_deref().and_then(|path| table.accept("client_key", pem::private_key(path)));
+    match (table.has("client_certificate"), table.has("client_key")) {
+        (true, false) => {
+            let fault = Fault::new("its private key is missing", "expected `client_key` beside it");
+            table.wrong("client_certificate", fault.help("a certificate can be shown only by who has its key"));
+        }
+        (false, true) => {
+            let fault = Fault::new("its certificate is missing", "expected `client_certificate` beside it");
+            table.wrong("client_key", fault);
+        }
+        _ => {}
+    }
+    let files = CertificateFiles { certificate: certificate?, key: key? };
+    if let (Some(chain), Some(private_key)) = (chain, private_key) {
+        table.accept("client_key", pem::key_fits(chain, private_key, &files));
+    }
+    Some(files)
+}
+
 fn name(text: &str) -> Result<String, Fault> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
@@ -89,7 +164,13 @@ fn servers(table: &mut Table<'_>) -> Option<Vec<ServerSettings>> {
     if value.list(example)?.is_empty() {
         value.wrong(Fault::new("there is no server", format!("expected at least one, as {example}")));
     }
-    value.list_of(example, server)
+    let servers = value.list_of(example, server)?;
+    if servers.len() > MOST_SERVERS {
+        let fault =
+            Fault::new(format!("these are {} servers", servers.len()), format!("expected at most {MOST_SERVERS}"));
+        value.wrong(fault.help("a name with several addresses is one server, and all of them are used"));
+    }
+    Some(servers)
 }
 
 /// `http://host:port`, or https. The path of a request is passed on as it came, so that none can stand here.

@@ -27,7 +27,7 @@ fn samples(answer: &Answer) -> HashMap<String, f64> {
         let (sample, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
         let (name, labels) = sample.split_once('{').map_or((sample, ""), |(name, labels)| (name, labels));
         assert!(name.starts_with("bearward_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line:?}");
-        assert!(labels.is_empty() || labels.strip_suffix("\"}").is_some_and(is_one_label), "{line:?}");
+        assert!(labels.is_empty() || labels.strip_suffix("\"}").is_some_and(are_labels), "{line:?}");
         let suffixes = ["", "_total", "_bucket", "_sum", "_count"];
         let kind = suffixes.iter().find_map(|suffix| kinds.get(name.strip_suffix(suffix)?)).expect("a TYPE before it");
         assert!(["counter", "gauge", "histogram"].contains(&kind.as_str()), "{kind}");
@@ -40,10 +40,11 @@ fn samples(answer: &Answer) -> HashMap<String, f64> {
 }
 
 /// What stands in the braces, without the last quote.
-fn is_one_label(label: &str) -> bool {
-    label.split_once("=\"").is_some_and(|(name, value)| {
+fn are_labels(labels: &str) -> bool {
+    let is_one = |(name, value): (&str, &str)| {
         name.bytes().all(|b| b.is_ascii_lowercase()) && value.bytes().all(|b| b.is_ascii_graphic() && b != b'"')
-    })
+    };
+    labels.split("\",").all(|label| label.split_once("=\"").is_some_and(is_one))
 }
 
 async fn scrape(gateway: &Gateway) -> HashMap<String, f64> {

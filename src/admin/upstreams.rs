@@ -1,0 +1,61 @@
+//! `GET /admin/v1/upstreams`: how the servers of every upstream stand.
+
+use http::{Method, Response, StatusCode};
+use serde::Serialize;
+
+use super::Admin;
+use crate::body::Body;
+use crate::reject::{Reason, Reject};
+use crate::respond;
+use crate::upstream::{Report, Upstream};
+
+pub(super) const PATH: &str = "/admin/v1/upstreams";
+
+#[derive(Serialize)]
+struct List {
+    upstreams: Vec<Group>,
+}
+
+#[derive(Serialize)]
+struct Group {
+    name: String,
+    servers: Vec<Server>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Server {
+    server: String,
+    /// As [`Report::state`].
+    state: &'static str,
+    share: f64,
+    under_way: usize,
+    ejections: u64,
+    retries: u64,
+    failed_checks: u64,
+    /// Of its name, at the last look.
+    addresses: Vec<String>,
+}
+
+pub(super) fn answer(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
+    if *method != Method::GET {
+        return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
+    }
+    let upstreams = admin.upstreams.load();
+    let list = List { upstreams: upstreams.iter().map(|upstream| Group::of(upstream)).collect() };
+    Ok(respond::json(StatusCode::OK, &list))
+}
+
+impl Group {
+    fn of(upstream: &Upstream) -> Self {
+        Group { name: upstream.name.to_string(), servers: upstream.report().into_iter().map(Server::of).collect() }
+    }
+}
+
+impl Server {
+    fn of(report: Report) -> Self {
+        let Report { server, state, share, under_way, ejections, retries, failed_checks, addresses } = report;
+        let addresses = addresses.iter().map(ToString::to_string).collect();
+        Server { server, state, share, under_way, ejections, retries, failed_checks, addresses }
+    }
+}

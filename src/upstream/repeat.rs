@@ -1,0 +1,67 @@
+//! What may be sent a second time: a request that was never sent, to whomever; one that was, only where nothing can be done
+//! twice by it (RFC 9110 section 9.2.2), and only if its connection broke off before an answer.
+
+use http::{HeaderMap, Method, Request, Uri, Version};
+use http_body::Body as _;
+
+use super::{Failure, Protocol};
+use crate::body::Body;
+
+/// How a request comes to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// To the only server: a copy is kept only where the connection is likely to break off.
+    OfOne,
+    /// To one of several: a copy is always kept, as another server can have it.
+    OfSeveral,
+    /// It was sent before, and is not sent a third time.
+    Second,
+}
+
+/// A failure, and the request if it may be sent again.
+pub(super) struct Unanswered {
+    pub(super) failure: Failure,
+    pub(super) again: Option<Again>,
+}
+
+pub(super) enum Again {
+    /// Certainly never sent.
+    Unsent(Box<Request<Body>>),
+    /// Perhaps seen, perhaps not; nobody minds getting it twice.
+    Repeatable(Box<Request<Body>>),
+}
+
+impl Unanswered {
+    pub(super) fn unsent(failure: Failure, request: Request<Body>) -> Self {
+        Unanswered { failure, again: Some(Again::Unsent(Box::new(request))) }
+    }
+
+    pub(super) fn sent(error: hyper::Error, copy: Option<Box<Request<Body>>>, protocol: Protocol) -> Self {
+        let broke_off = match protocol {
+            Protocol::Http1 => broke_off(&error),
+            // The stream or its connection was reset.
+            Protocol::Http2 => !error.is_user(),
+        };
+        Unanswered { failure: Failure::broken(error), again: copy.filter(|_| broke_off).map(Again::Repeatable) }
+    }
+}
+
+/// Did the connection end before there was an answer?
+fn broke_off(error: &hyper::Error) -> bool {
+    let is_io = std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
+    error.is_incomplete_message() || error.is_closed() || (is_io && !error.is_parse())
+}
+
+/// A second copy of a request that nobody minds getting twice: safe, without a body, and no upgrade. PUT and DELETE would
+/// qualify as idempotent, but the answer to the second is not always that to the first.
+pub(super) fn copy_if_repeatable(request: &Request<Body>) -> Option<Box<Request<Body>>> {
+    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !safe || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
+        return None;
+    }
+    let (method, uri): (Method, Uri) = (request.method().clone(), request.uri().clone());
+    let (version, headers): (Version, HeaderMap) = (request.version(), request.headers().clone());
+    let mut copy = Box::new(Request::new(Body::empty()));
+    (*copy.method_mut(), *copy.uri_mut(), *copy.version_mut(), *copy.headers_mut()) = (method, uri, version, headers);
+    Some(copy)
+}

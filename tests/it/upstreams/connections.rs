@@ -1,0 +1,76 @@
+//! How long connections to backends live.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::in_front_of;
+use crate::support::session::eventually;
+use crate::support::{Gateway, Scripted, Upstream};
+
+/// A backend that knows how many connections have ended.
+fn counting() -> (Scripted, Arc<AtomicUsize>) {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counts = ended.clone();
+    let backend = Scripted::start(move |mut wire, _| {
+        let counts = counts.clone();
+        async move {
+            while wire.try_hear_until("\r\n\r\n").await.is_some() {
+                wire.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            }
+            counts.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (backend, ended)
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_also_if_no_request_ever_comes_again() {
+    let (backend, ended) = counting();
+    let gateway = in_front_of(&[backend.address], "idle_timeout = \"300ms\"");
+    assert_eq!(gateway.client().get("/").await.status, 200);
+    eventually("it is closed", || ended.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_old_enough_is_renewed_however_busy_it_is() {
+    let (backend, _) = counting();
+    let gateway = in_front_of(&[backend.address], "max_age = \"300ms\"");
+    for _ in 0..20 {
+        assert_eq!(gateway.client().get("/").await.status, 200);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let opened = backend.connections();
+    assert!((3..=8).contains(&opened), "{opened} in a second");
+
+    let http2 = Upstream::start_http2();
+    let gateway = in_front_of(&[http2.address], "protocol = \"h2\"\nmax_age = \"300ms\"");
+    for _ in 0..30 {
+        assert_eq!(gateway.client().get("/").await.status, 200);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!((2..=8).contains(&http2.connections()), "{}", http2.connections());
+}
+
+/// `localhost` is ::1 and 127.0.0.1 on most systems; the backend listens at one of them.
+#[tokio::test]
+async fn a_name_is_good_if_one_of_its_addresses_is() {
+    let upstream = Upstream::start();
+    let text = Gateway::open_text(upstream.address, "").replace("http://127.0.0.1", "http://localhost");
+    let gateway = Gateway::from_text(text);
+    for client in gateway.clients() {
+        assert_eq!(client.get("/").await.status, 200);
+    }
+    let answer = gateway.admin_client().get("/admin/v1/upstreams").await.json();
+    let addresses = answer["upstreams"][0]["servers"][0]["addresses"].as_array().expect("a list").clone();
+    assert!(addresses.contains(&upstream.address.to_string().into()), "{answer}");
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_found_is_a_backend_that_cannot_be_reached() {
+    let upstream = Upstream::start();
+    let text = Gateway::open_text(upstream.address, "").replace("http://127.0.0.1", "http://nowhere.invalid");
+    let gateway = Gateway::from_text(text);
+    gateway.client().get("/").await.refused(502, "bad_gateway");
+    assert_eq!(gateway.log_lines(1).await[0]["reason"], "upstream_connect");
+}
