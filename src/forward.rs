@@ -3,23 +3,27 @@
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access_log::Record;
 use crate::authorize::Permit;
 use crate::bearer;
-use crate::body::{Body, BodyError, Watch};
+use crate::body::{Body, BodyError, Ending, MOMENT, Watch};
 use crate::clock::UnixTime;
+use crate::ended::Ended;
 use crate::headers::{self, Hygiene, Origin};
 use crate::keyring::Keyring;
 use crate::login::{LoginHeaders, Said};
 use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::route::Onward;
+use crate::streams::{self, Held, Manner, Streams};
 use crate::target;
 use crate::token::replacement::Terms;
 use crate::tunnel::{self, Tunnel};
@@ -43,6 +47,8 @@ pub struct Forwarded {
     pub response: Response<Body>,
     pub lease: Option<Lease>,
     pub tunnel: Option<Tunnel>,
+    /// The token whose end is also the answer's, or the tunnel's.
+    pub held: Option<Held>,
     /// What the upstream said about a login. Only a route that captures logins believes it.
     pub said: Option<Box<Said>>,
 }
@@ -55,11 +61,12 @@ impl Forwarder {
         host: HeaderValue,
         origin: &Origin,
         record: &mut Record,
-        (worker, metrics): (usize, &WorkerMetrics),
+        (worker, metrics, streams): (usize, &WorkerMetrics, &Arc<Streams>),
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         record.upstream = Some(upstream.name.clone());
         let asked_as_bearer = self.set_token(&mut request, &permit, record.time)?;
+        let is_call = *request.method() == Method::POST && streams::is_grpc(request.headers());
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => tunnel::asked_for(&mut request),
@@ -73,31 +80,38 @@ impl Forwarder {
         }
         address(&mut request, upstream, host);
 
-        let (request, progress) = self.limit_body(request)?;
+        let mut held = permit.holder().map(|known| Held::by(known, streams));
+        let (request, progress) = self.limit_body(request, held.as_ref())?;
         let sending = pin!(upstream.send(worker, metrics, request));
         let limit = upstream.settings.response_timeout;
-        let answered = answer_within(limit, progress.as_deref(), sending).await;
+        let answered = answer_within(limit, progress.as_deref(), held.as_mut(), sending).await;
         // Where the request's own body broke off, that is the reason, whatever the upstream made of it.
         let body_failure = || progress.as_ref().and_then(|progress| progress.failure());
-        let (mut response, lease) = answered.map_err(|reject| body_failure().unwrap_or(reject))?;
+        let (mut response, lease) = match answered.map_err(|reject| body_failure().unwrap_or(reject)) {
+            Ok(answer) => answer,
+            Err(reject) => return refused_on_the_way(reject, is_call, record),
+        };
 
         if !headers::is_framed_plainly(response.headers()) {
             return Err(Reject::new(Reason::UpstreamBroken, "a transfer coding other than chunked"));
         }
-        let tunnel = tunnel::agreed(websocket, &mut response)?;
+        let tunnel = tunnel::agreed(websocket, &mut response, self.body_idle)?;
         // Before the rest: a backend may well name them in `Connection`, as they go no further than this.
         let said = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
-        if tunnel.is_some() {
-            tunnel::ask(response.headers_mut());
+        if let Some(tunnel) = &tunnel {
+            tunnel.announce(&mut response);
             if asked_as_bearer && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
                 let understood = HeaderValue::from_static(bearer::MARKER);
                 response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, understood);
             }
         }
         *response.version_mut() = Version::HTTP_11;
+        if let Some(held) = &mut held {
+            held.ending_as(Manner::of(&response));
+        }
         let response = response.map(|body| Body::incoming(body).silent_for_at_most(self.body_idle));
-        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, said })
+        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, held, said })
     }
 
     /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].
@@ -133,7 +147,11 @@ impl Forwarder {
         headers.remove(header::EXPECT);
     }
 
-    fn limit_body(&self, request: Request<Incoming>) -> Result<(Request<Body>, Option<Arc<Progress>>), Reject> {
+    fn limit_body(
+        &self,
+        request: Request<Incoming>,
+        held: Option<&Held>,
+    ) -> Result<(Request<Body>, Option<Arc<Progress>>), Reject> {
         if request.body().size_hint().lower() > self.body_size {
             return Err(Reject::new(
                 Reason::BodyTooLarge,
@@ -144,7 +162,8 @@ impl Forwarder {
             return Ok((request.map(|_| Body::empty()), None));
         }
         let progress = Arc::new(Progress::begin());
-        let watch = Box::new(Upload { progress: progress.clone(), hygiene: self.hygiene.clone() });
+        let (hygiene, held) = (self.hygiene.clone(), held.map(Held::another));
+        let watch = Box::new(Upload { progress: progress.clone(), hygiene, held });
         let limit = |body| Body::incoming(body).at_most(self.body_size).silent_for_at_most(self.body_idle);
         Ok((request.map(|body| limit(body).watched_by(watch)), Some(progress)))
     }
@@ -217,10 +236,11 @@ impl Progress {
 struct Upload {
     progress: Arc<Progress>,
     hygiene: Arc<Hygiene>,
+    held: Option<Held>,
 }
 
 impl Watch for Upload {
-    fn data(&mut self, _len: usize) {
+    fn data(&mut self, _data: &mut Bytes) {
         self.progress.moved();
     }
 
@@ -236,8 +256,36 @@ impl Watch for Upload {
         *self.progress.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
     }
 
+    fn lasts(&mut self) -> bool {
+        self.held.as_mut().map(Held::lasts).is_some()
+    }
+
+    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+        self.held.as_mut().map_or(Poll::Pending, |held| held.poll_ending(context))
+    }
+
     fn end(&mut self) {
         self.progress.moved();
+    }
+}
+
+/// What becomes of a request that its upstream has not answered. If its token has come to its end meanwhile, a call of gRPC
+/// gets that as its status.
+fn refused_on_the_way(reject: Reject, is_call: bool, record: &mut Record) -> Result<Forwarded, Reject> {
+    // Whoever comes so far was authenticated: only an end can be about the token.
+    if reject.reason.is_about_the_token() {
+        record.ended = Some(Ended::Token(reject.reason));
+        if is_call {
+            return Ok(Forwarded::own(streams::unauthenticated(reject.reason)));
+        }
+    }
+    Err(reject)
+}
+
+impl Forwarded {
+    /// An answer that no upstream had a part in.
+    pub fn own(response: Response<Body>) -> Self {
+        Forwarded { response, lease: None, tunnel: None, held: None, said: None }
     }
 }
 
@@ -246,22 +294,35 @@ impl Watch for Upload {
 async fn answer_within(
     limit: Duration,
     progress: Option<&Progress>,
+    held: Option<&mut Held>,
     // Pinned by the caller: taken by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<Answer, Failure>>>,
 ) -> Result<Answer, Reject> {
-    let mut wait = limit;
-    loop {
-        match tokio::time::timeout(wait, sending.as_mut()).await {
-            Ok(answer) => return Ok(answer?),
-            Err(_) => {
-                wait = progress.map_or(Duration::ZERO, |progress| progress.time_left(limit));
-                if wait.is_zero() {
-                    return Err(Reject::new(
-                        Reason::UpstreamTimeout,
-                        format!("no answer within {}ms", limit.as_millis()),
-                    ));
-                }
-            }
-        }
+    let moment = limit.min(MOMENT);
+    if let Ok(answer) = tokio::time::timeout(moment, sending.as_mut()).await {
+        return Ok(answer?);
     }
+    // Boxed, as the rare case: every request's future is as large as the largest step in it.
+    Box::pin(async move {
+        let mut wait = progress.map_or(limit - moment, |progress| progress.time_left(limit));
+        let mut end = pin!(token_end(held));
+        while !wait.is_zero() {
+            tokio::select! {
+                biased;
+                answer = sending.as_mut() => return Ok(answer?),
+                reason = end.as_mut() => return Err(Reject::new(reason, "while an answer was waited for")),
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = progress.map_or(Duration::ZERO, |progress| progress.time_left(limit));
+        }
+        Err(Reject::new(Reason::UpstreamTimeout, format!("no answer within {}ms", limit.as_millis())))
+    })
+    .await
+}
+
+/// Returns when the token is good no longer that a request stands on.
+async fn token_end(held: Option<&mut Held>) -> Reason {
+    let Some(held) = held else { return std::future::pending().await };
+    held.lasts();
+    held.end().await
 }

@@ -22,10 +22,10 @@
 //! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
-//! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
+//! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` → `streams/` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
+//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -68,6 +68,7 @@
 //! | **outbox** | audit events in the store, written with what they tell of, until they are delivered |
 //! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
 //! | **source** | where the keys of another issuer come from: the issuer itself, or a file |
+//! | **stream** | a WebSocket, or whatever of a request is under way for more than a moment: it ends with the token it stands on |
 //! | **worker** | one thread with its own runtime, listening socket and upstream connections; one a core |
 //!
 //! # Invariants
@@ -95,6 +96,7 @@ pub mod config;
 pub mod confirmations;
 pub mod csrf;
 pub mod delivery;
+pub mod ended;
 pub mod endpoints;
 pub mod family;
 pub mod forward;
@@ -123,6 +125,7 @@ pub mod silence;
 pub mod socket;
 pub mod store;
 pub mod story;
+pub mod streams;
 pub mod target;
 pub mod throttle;
 pub mod tls;

@@ -10,6 +10,7 @@ use std::task::Poll;
 thread_local! {
     /// A worker is one thread, and polls one task at a time.
     static FOR_US: Cell<bool> = const { Cell::new(false) };
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a poll of our own came to; leaves a note if it has to wait.
@@ -23,6 +24,13 @@ pub fn noted<T>(polled: Poll<T>) -> Poll<T> {
 /// Polls, and tells whether a note was left.
 pub fn watched<T>(poll: impl FnOnce() -> Poll<T>) -> (Poll<T>, bool) {
     FOR_US.set(false);
+    WATCHED.set(true);
     let polled = poll();
+    WATCHED.set(false);
     (polled, FOR_US.get())
+}
+
+/// Is this within such a poll?
+pub fn is_watched() -> bool {
+    WATCHED.get()
 }

@@ -11,6 +11,7 @@ use http::Version;
 
 use super::{Format, Record};
 use crate::clock::UnixTime;
+use crate::ended::Ended;
 use crate::path::decode;
 
 /// Writes lines in one format.
@@ -67,6 +68,7 @@ impl Lines {
         number(page, "duration_us", u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX));
         number(page, "sent", record.sent);
         page.extend_from_slice(if record.complete { &b",\"complete\":true"[..] } else { b",\"complete\":false" });
+        optional(page, "ended", record.ended.map(Ended::code));
         if let Some(agent) = &record.user_agent {
             text(page, "user_agent", &String::from_utf8_lossy(agent.as_bytes()));
         }
@@ -91,7 +93,11 @@ impl Lines {
             protocol(record.version),
             record.status,
             record.duration.as_micros(),
-            if record.complete { "complete" } else { "cut" },
+            match record.ended {
+                Some(ended) => ended.code(),
+                None if record.complete => "complete",
+                None => "cut",
+            },
             record.caller.as_ref().map_or("-", |caller| &*caller.subject),
             record.request_id,
             detail(record).unwrap_or("-"),

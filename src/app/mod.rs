@@ -32,6 +32,7 @@ use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
+use crate::streams::Streams;
 use crate::tls::ServerSide;
 
 pub use secrets::add_root;
@@ -112,6 +113,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
+            streams: Streams::new(foundation.grounds(), metrics.worker(number)),
             failures: Limiter::new(config.limits.bad_signatures),
             log: log.as_ref().map(|log| log.buffer(number)),
         });
