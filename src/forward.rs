@@ -70,6 +70,9 @@ impl Forwarder {
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => tunnel::asked_for(&mut request),
+            Protocol::Http2 if record.method == Method::CONNECT => {
+                return Err(Reject::new(Reason::ProtocolRefused, "a WebSocket, and its upstream speaks HTTP/2"));
+            }
             Protocol::Http2 => None,
         };
         self.hygiene.clean_request(request.headers_mut());

@@ -36,8 +36,8 @@ pub fn translate<B>(request: &mut Request<B>) -> Result<(), Reject> {
 }
 
 /// What the upstream has to answer, if the key is ours. Over HTTP/1 it is the client's, and the client checks it.
-pub(super) fn expected_accept<B>(request: &Request<B>) -> Option<HeaderValue> {
-    request.extensions().get::<Protocol>()?;
+pub(super) fn expected_accept<B>(request: &mut Request<B>) -> Option<HeaderValue> {
+    request.extensions_mut().remove::<Protocol>()?;
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY)?;
     HeaderValue::from_str(&STANDARD.encode(secret::sha1(&[key.as_bytes(), GUID]))).ok()
 }
@@ -58,6 +58,6 @@ mod tests {
         request.extensions_mut().insert(Protocol::from_static("websocket"));
         let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
         request.headers_mut().insert(header::SEC_WEBSOCKET_KEY, key);
-        assert_eq!(expected_accept(&request).expect("a value"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(expected_accept(&mut request).expect("a value"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }

@@ -42,6 +42,7 @@ mod rules;
 mod source;
 mod store;
 mod store_failure;
+mod streams;
 mod support;
 mod throttle;
 mod tls;
