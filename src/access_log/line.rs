@@ -297,6 +297,14 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_was_ended_says_why() {
+        let record = Record { ended: Some(Ended::Token(Reason::Revoked)), ..record() };
+        let json: serde_json::Value = serde_json::from_str(&written(Format::Json, &record)).expect("a line is JSON");
+        assert_eq!((json["ended"].as_str(), json["complete"].as_bool()), (Some("revoked"), Some(false)));
+        assert!(written(Format::Text, &record).contains(" revoked \""));
+    }
+
+    #[test]
     fn the_time_follows_the_record() {
         let mut second = Second::default();
         let mut stamp = |millis| {

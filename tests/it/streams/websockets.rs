@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bearward::config::{self, Probe};
 use bearward::token::Algorithm;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -74,6 +75,22 @@ async fn whatever_revokes_a_token_ends_its_streams() {
     gateway.advance(SECOND);
     revocation(json!({ "all": true })).await;
     assert_eq!(within_a_second(closed(&mut socket)).await, revoked(), "with everything");
+}
+
+/// Its keys are gone with it; our own are looked at again, and hold.
+#[tokio::test]
+async fn an_issuer_that_is_trusted_no_longer_has_no_streams() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::trusting(&upstream, &mint, "");
+    let mut ours = open(&gateway, &gateway.issue("alice", "").await.access).await;
+    let mut theirs = open(&gateway, &mint.good(gateway.now_secs())).await;
+    let text = Gateway::text(&upstream.address.to_string(), "");
+    let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
+    gateway.running().reload(config).expect("it reloads");
+    let told = (1008, "the token's issuer is not accepted".to_owned());
+    assert_eq!(within_a_second(closed(&mut theirs)).await, told);
+    echoes(&mut ours).await;
 }
 
 /// The backend sends a frame in pieces, and the end comes in the middle of it.
