@@ -74,7 +74,9 @@
 //! # Invariants
 //!
 //! - No byte goes upstream without a `Permit`.
-//! - Request code below `gateway.rs` reads no clock: `now` is handed down, and one request sees one time.
+//! - Request code below `gateway.rs` reads no clock: `now` is handed down, and one request sees one time. What lasts
+//!   for more than a moment is asked about again by `streams/`, which reads it.
+//! - No stream outlives the token that it stands on by more than a second.
 //! - No database type leaves `store/`.
 //! - A reason is defined once, in `reject.rs`.
 //! - No secret prints itself.

@@ -40,8 +40,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// So many streams are looked at before others have their turn: 50 µs or so.
 const BATCH: usize = 256;
 
-/// Where a key went, each stream's token has its signature checked again.
-const COSTLY_BATCH: usize = 8;
+/// Where a key went, each stream's token has its signature checked again: one, and others have their turn.
+const COSTLY_BATCH: usize = 1;
 
 /// The open streams of one worker.
 pub struct Streams {
