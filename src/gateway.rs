@@ -39,6 +39,7 @@ use crate::respond;
 use crate::story::Story;
 use crate::streams::{Held, Streams};
 use crate::tunnel::{self, Over};
+use crate::turns::Turns;
 use crate::upstream::Lease;
 
 /// Everything a request needs. Immutable; a reload makes a new one.
@@ -66,6 +67,7 @@ pub struct Worker {
     pub streams: Arc<Streams>,
     /// Bad signatures of each address that came to this worker.
     pub failures: Limiter,
+    pub turns: Turns,
     pub log: Option<Arc<Buffer>>,
 }
 
@@ -213,7 +215,7 @@ impl Gateway {
         let content = body::read(incoming, BODY_LIMIT).await?;
         let request = RefreshRequest::read(&head.headers, &content)?;
         let idle = self.broker.settings.lifetimes.idle;
-        let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
+        let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now).await?);
         record.caller = Some(bearer.clone());
         let pair = self.broker.refresh(request, &bearer, Occasion::new(now, asker.address, record.request_id)).await?;
         Ok(respond::json(StatusCode::OK, &pair))
@@ -283,7 +285,7 @@ impl Gateway {
 }
 
 fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
-    Asker { address, failures: &worker.failures, metrics: &worker.metrics, story: Story::UNTOLD }
+    Asker { address, failures: &worker.failures, turns: &worker.turns, metrics: &worker.metrics, story: Story::UNTOLD }
 }
 
 /// To a client that sent CONNECT, any 2xx means that its tunnel is open (RFC 9110 section 9.3.6).

@@ -34,6 +34,7 @@ use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 use crate::streams::Streams;
 use crate::tls::ServerSide;
+use crate::turns::Turns;
 
 pub use secrets::add_root;
 
@@ -115,6 +116,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             metrics: metrics.worker(number),
             streams: Streams::new(foundation.grounds(), metrics.worker(number)),
             failures: Limiter::new(config.limits.bad_signatures),
+            turns: Turns::new(),
             log: log.as_ref().map(|log| log.buffer(number)),
         });
         let spawned = server::spawn(worker, listeners, shared.clone());
