@@ -16,6 +16,7 @@ use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
 use crate::story::{Step, Story};
+use crate::streams::Renewals;
 use crate::token::verify::{named_issuer, verify};
 use crate::token::{Validity, VerifiedToken};
 use crate::turns::Turns;
@@ -31,8 +32,12 @@ impl Caller {
         &self.known.token
     }
 
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &Arc<Known> {
         &self.known
+    }
+
+    pub fn into_known(self) -> Arc<Known> {
+        self.known
     }
 }
 
@@ -52,6 +57,7 @@ pub struct Authenticator {
     pub revocations: Arc<Revocations>,
     pub verified: Arc<VerifiedTokens>,
     pub confirmations: Arc<Confirmations>,
+    pub renewals: Arc<Renewals>,
     pub identity: Identity,
     /// `limits.token_size`
     pub token_size: usize,
@@ -125,12 +131,13 @@ impl Authenticator {
     ) -> Result<Arc<Known>, Reject> {
         let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
         let identity = self.identity.of(&token);
-        let known = Arc::new(Known::new(token, identity, generation));
+        let known = Arc::new(Known::new(bearer, token, identity, generation));
         known.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {
             self.confirmations.note(family, generation);
+            self.renewals.note(family, &known, now);
         }
-        self.verified.insert(bearer, known.clone());
+        self.verified.insert(known.clone());
         Ok(known)
     }
 

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, header};
 use crate::authenticate::Caller;
 use crate::reject::Reject;
 use crate::route::{Access, Route};
+use crate::verified::Known;
 
 /// A request that may go to its route's upstream.
 pub struct Permit {
@@ -23,6 +24,11 @@ impl Permit {
     /// `None` on a public route, for a preflight, and for a request that is only observed.
     pub fn caller(&self) -> Option<&Caller> {
         self.caller.as_ref()
+    }
+
+    /// Whose end is also the end of what is permitted here. `None` also where the route only observes.
+    pub fn holder(self) -> Option<Arc<Known>> {
+        self.caller.filter(|_| self.route.enforce).map(Caller::into_known)
     }
 
     /// What the request would have been refused for, if its route enforced that.

@@ -19,17 +19,46 @@ use crate::waiting;
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
 pub trait Watch: Send {
-    /// So many bytes of data went by.
-    fn data(&mut self, len: usize);
+    /// This data is about to go by. What is cut off its end does not.
+    fn data(&mut self, data: &mut Bytes);
     /// The next bytes are not there yet.
     fn waiting(&mut self) {}
     /// These are about to go by.
     fn trailers(&mut self, _trailers: &mut HeaderMap) {}
     /// The body broke off.
     fn failed(&mut self, _error: &BodyError) {}
+    /// This goes on for more than a moment, or brings more than a little. `true`: from now on, ask for its ending.
+    fn lasts(&mut self) -> bool {
+        false
+    }
+    /// Ready if the body has to end here, before its own end.
+    fn poll_ending(&mut self, _context: &mut Context<'_>) -> Poll<Ending> {
+        Poll::Pending
+    }
+    /// The source broke off. Was it to end anyway?
+    fn ending_of_broken(&mut self) -> Option<Ending> {
+        None
+    }
     /// The body is complete.
     fn end(&mut self);
 }
+
+/// How a body ends before its own end.
+pub enum Ending {
+    /// As if it were complete.
+    Quiet,
+    Data(Bytes),
+    Trailers(Box<HeaderMap>),
+    /// So that whoever reads it sees that it is not complete.
+    Abort(Reason),
+}
+
+/// A body that is waited for so long after it was first waited for is one that lasts. Less than a second, as within one it may
+/// have to end.
+pub const MOMENT: Duration = Duration::from_millis(750);
+
+/// So is one of more frames: also if it never has to be waited for, as its reader is slower than its source.
+const FEW_FRAMES: u8 = 16;
 
 /// A streamed body, an answer of our own, or nothing.
 pub struct Body {
@@ -41,6 +70,10 @@ pub struct Body {
     meter: Option<Box<Meter>>,
     /// Bytes that may still come.
     allowance: u64,
+    /// Those that went by, up to where it matters.
+    frames: u8,
+    /// The watch is to be asked for an ending.
+    lasts: bool,
 }
 
 enum Inner {
@@ -57,6 +90,8 @@ pub enum BodyError {
     Silent(Duration),
     CutShort,
     Slow,
+    /// The token that it stood on is good no longer.
+    Ended(Reason),
 }
 
 impl fmt::Display for BodyError {
@@ -67,6 +102,7 @@ impl fmt::Display for BodyError {
             BodyError::Silent(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
             BodyError::CutShort => f.write_str("the stream was reset before the end of the body"),
             BodyError::Slow => f.write_str("the body comes more slowly than allowed"),
+            BodyError::Ended(_) => f.write_str("the token's end is the body's"),
         }
     }
 }
@@ -79,6 +115,7 @@ impl BodyError {
             BodyError::TooLarge => Reason::BodyTooLarge,
             BodyError::Silent(_) => Reason::BodyTimeout,
             BodyError::Slow => Reason::BodyTooSlow,
+            BodyError::Ended(reason) => *reason,
         };
         Reject::new(reason, with_causes(self))
     }
@@ -108,13 +145,14 @@ impl Body {
     }
 
     fn of(inner: Inner) -> Self {
-        Body { inner, watch: None, silence: None, must_end: false, meter: None, allowance: u64::MAX }
+        let (watch, silence, meter) = (None, None, None);
+        Body { inner, watch, silence, must_end: false, meter, allowance: u64::MAX, frames: 0, lasts: false }
     }
 
     /// Fails if no byte comes for so long while one is waited for.
     pub fn silent_for_at_most(mut self, limit: Duration) -> Self {
         if matches!(self.inner, Inner::Incoming(_)) {
-            self.silence = Some(Silence::of_at_most(limit));
+            self.silence = Some(Silence::of_at_most(limit).noticing(MOMENT));
         }
         self
     }
@@ -155,6 +193,9 @@ impl Body {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Poll::Ready(ending) = self.poll_ending(context) {
+            return Poll::Ready(self.end_as(ending));
+        }
         let polled = match &mut self.inner {
             Inner::Empty => Poll::Ready(None),
             Inner::Full(bytes) => {
@@ -174,14 +215,54 @@ impl Body {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Http(error)))),
+            Poll::Ready(Some(Err(error))) => {
+                // The other direction of the same exchange may have been ended first, and have taken this one with it.
+                match self.watch.as_mut().and_then(|watch| watch.ending_of_broken()) {
+                    Some(ending) => Poll::Ready(self.end_as(ending)),
+                    None => Poll::Ready(Some(Err(BodyError::Http(error)))),
+                }
+            }
             Poll::Ready(None) if self.must_end && !self.has_ended() => Poll::Ready(Some(Err(BodyError::CutShort))),
             Poll::Ready(None) => {
                 self.ended();
                 Poll::Ready(None)
             }
-            Poll::Pending => waiting::noted(self.waits(context).map(|error| Some(Err(error)))),
+            Poll::Pending => {
+                if let Poll::Ready(error) = self.waits(context) {
+                    return Poll::Ready(Some(Err(error)));
+                }
+                if !self.lasts && self.silence.as_ref().is_some_and(Silence::has_lasted) && self.is_to_be_asked() {
+                    // Asked now, so that it can wake whoever waits here.
+                    return waiting::noted(self.poll_ending(context).map(|ending| self.end_as(ending)));
+                }
+                waiting::noted(Poll::Pending)
+            }
         }
+    }
+
+    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+        match &mut self.watch {
+            Some(watch) if self.lasts => watch.poll_ending(context),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn is_to_be_asked(&mut self) -> bool {
+        self.lasts = self.watch.as_mut().is_some_and(|watch| watch.lasts());
+        self.lasts
+    }
+
+    fn end_as(&mut self, ending: Ending) -> Option<Result<Frame<Bytes>, BodyError>> {
+        (self.inner, self.silence, self.lasts) = (Inner::Empty, None, false);
+        let last = match ending {
+            Ending::Abort(reason) => return Some(Err(BodyError::Ended(reason))),
+            Ending::Quiet => None,
+            Ending::Data(data) => Some(Ok(Frame::data(data))),
+            Ending::Trailers(trailers) => Some(Ok(Frame::trailers(*trailers))),
+        };
+        // It never hears of an end: the body is not complete.
+        self.watch = None;
+        last
     }
 
     fn passed(&mut self, frame: &mut Frame<Bytes>) -> Result<(), BodyError> {
@@ -197,10 +278,18 @@ impl Body {
             (None, _) => {}
         }
         if let Some(watch) = &mut self.watch {
-            match frame.trailers_mut() {
-                None => watch.data(len),
-                Some(trailers) => watch.trailers(trailers),
+            match frame.data_mut() {
+                Some(data) => watch.data(data),
+                None => {
+                    if let Some(trailers) = frame.trailers_mut() {
+                        watch.trailers(trailers);
+                    }
+                }
             }
+        }
+        self.frames = self.frames.saturating_add(1);
+        if self.frames == FEW_FRAMES && !self.lasts {
+            self.is_to_be_asked();
         }
         Ok(())
     }

@@ -3,17 +3,20 @@
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access_log::Record;
 use crate::authorize::Permit;
 use crate::bearer;
-use crate::body::{Body, BodyError, Watch};
+use crate::body::{Body, BodyError, Ending, MOMENT, Watch};
 use crate::clock::UnixTime;
+use crate::ended::Ended;
 use crate::headers::{self, Hygiene, Origin};
 use crate::keyring::Keyring;
 use crate::login::{LoginHeaders, Said};
@@ -21,6 +24,7 @@ use crate::metrics::WorkerMetrics;
 use crate::reject::{Reason, Reject};
 use crate::route::Onward;
 use crate::silence::Least;
+use crate::streams::{Held, Manner, Streams};
 use crate::target;
 use crate::token::replacement::Terms;
 use crate::tunnel::{self, Tunnel};
@@ -46,6 +50,8 @@ pub struct Forwarded {
     pub response: Response<Body>,
     pub lease: Option<Lease>,
     pub tunnel: Option<Tunnel>,
+    /// The token whose end is also the answer's, or the tunnel's.
+    pub held: Option<Held>,
     /// What the upstream said about a login. Only a route that captures logins believes it.
     pub said: Option<Box<Said>>,
 }
@@ -58,7 +64,7 @@ impl Forwarder {
         host: HeaderValue,
         origin: &Origin,
         record: &mut Record,
-        (worker, metrics): (usize, &WorkerMetrics),
+        (worker, metrics, streams): (usize, &WorkerMetrics, &Arc<Streams>),
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         record.upstream = Some(upstream.name.clone());
@@ -66,6 +72,9 @@ impl Forwarder {
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => tunnel::asked_for(&mut request),
+            Protocol::Http2 if record.method == Method::CONNECT => {
+                return Err(Reject::new(Reason::ProtocolRefused, "a WebSocket, and its upstream speaks HTTP/2"));
+            }
             Protocol::Http2 => None,
         };
         self.hygiene.clean_request(request.headers_mut());
@@ -77,29 +86,33 @@ impl Forwarder {
         address(&mut request, upstream, host);
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
 
-        let (request, progress) = self.limit_body(request, record.version)?;
+        let mut held = permit.holder().map(|known| Held::by(known, streams));
+        let (request, progress) = self.limit_body(request, record.version, held.as_ref())?;
         let whereabouts = Whereabouts::default();
         let sending = pin!(upstream.send(worker, metrics, origin.address, key, &whereabouts, request));
         let limit = upstream.settings.response_timeout;
-        let answered = answer_within(limit, progress.as_deref(), sending).await;
+        let answered = answer_within(limit, progress.as_deref(), held.as_mut(), sending).await;
         // Where the request's own body broke off, that is the reason, whatever the upstream made of it.
         let body_failure = || progress.as_ref().and_then(|progress| progress.failure());
         let (mut response, lease) = answered.map_err(|reject| {
-            body_failure().unwrap_or_else(|| {
+            let reject = body_failure().unwrap_or_else(|| {
                 upstream.failed(&whereabouts, &reject);
                 reject
-            })
+            });
+            // Whoever comes so far was authenticated: only an end can be about the token.
+            record.ended = reject.reason.is_about_the_token().then_some(Ended::Token(reject.reason));
+            reject
         })?;
 
         if !headers::is_framed_plainly(response.headers()) {
             return Err(Reject::new(Reason::UpstreamBroken, "a transfer coding other than chunked"));
         }
-        let tunnel = tunnel::agreed(websocket, &mut response)?;
+        let tunnel = tunnel::agreed(websocket, &mut response, self.body_idle)?;
         // Before the rest: a backend may well name them in `Connection`, as they go no further than this.
         let said = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
-        if tunnel.is_some() {
-            tunnel::ask(response.headers_mut());
+        if let Some(tunnel) = &tunnel {
+            tunnel.announce(&mut response);
             if asked_as_bearer && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
                 let understood = HeaderValue::from_static(bearer::MARKER);
                 response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, understood);
@@ -109,9 +122,12 @@ impl Forwarder {
         *response.version_mut() = Version::HTTP_11;
         // What answers a request that is still being sent may end in a reset.
         let must_end = over_http2 && progress.is_none_or(|progress| progress.is_complete());
+        if let Some(held) = &mut held {
+            held.ending_as(Manner::of(&response));
+        }
         let incoming = |body| Body::incoming(body).silent_for_at_most(self.body_idle).that_must_end(must_end);
         let response = response.map(incoming);
-        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, said })
+        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, held, said })
     }
 
     /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].
@@ -152,6 +168,7 @@ impl Forwarder {
         &self,
         request: Request<Incoming>,
         came_over: Version,
+        held: Option<&Held>,
     ) -> Result<(Request<Body>, Option<Arc<Progress>>), Reject> {
         if request.body().size_hint().lower() > self.body_size {
             return Err(Reject::new(
@@ -163,7 +180,8 @@ impl Forwarder {
             return Ok((request.map(|_| Body::empty()), None));
         }
         let progress = Arc::new(Progress::begin());
-        let watch = Box::new(Upload { progress: progress.clone(), hygiene: self.hygiene.clone() });
+        let (hygiene, held) = (self.hygiene.clone(), held.map(Held::another));
+        let watch = Box::new(Upload { progress: progress.clone(), hygiene, held });
         // Streams of messages: how fast they come is the backend's business, and `body_idle` bounds their silence.
         let least = if is_grpc(request.headers()) { Least { rate: 0, ..self.upload } } else { self.upload };
         let limit = |body| {
@@ -251,10 +269,11 @@ impl Progress {
 struct Upload {
     progress: Arc<Progress>,
     hygiene: Arc<Hygiene>,
+    held: Option<Held>,
 }
 
 impl Watch for Upload {
-    fn data(&mut self, _len: usize) {
+    fn data(&mut self, _data: &mut Bytes) {
         self.progress.moved();
     }
 
@@ -270,9 +289,24 @@ impl Watch for Upload {
         *self.progress.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
     }
 
+    fn lasts(&mut self) -> bool {
+        self.held.as_mut().map(Held::lasts).is_some()
+    }
+
+    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+        self.held.as_mut().map_or(Poll::Pending, |held| held.poll_ending(context))
+    }
+
     fn end(&mut self) {
         self.progress.moved();
         self.progress.complete.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Forwarded {
+    /// An answer that no upstream had a part in.
+    pub fn own(response: Response<Body>) -> Self {
+        Forwarded { response, lease: None, tunnel: None, held: None, said: None }
     }
 }
 
@@ -281,22 +315,35 @@ impl Watch for Upload {
 async fn answer_within(
     limit: Duration,
     progress: Option<&Progress>,
+    held: Option<&mut Held>,
     // Pinned by the caller: taken by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<Answer, Failure>>>,
 ) -> Result<Answer, Reject> {
-    let mut wait = limit;
-    loop {
-        match tokio::time::timeout(wait, sending.as_mut()).await {
-            Ok(answer) => return Ok(answer?),
-            Err(_) => {
-                wait = progress.map_or(Duration::ZERO, |progress| progress.time_left(limit));
-                if wait.is_zero() {
-                    return Err(Reject::new(
-                        Reason::UpstreamTimeout,
-                        format!("no answer within {}ms", limit.as_millis()),
-                    ));
-                }
-            }
-        }
+    let moment = limit.min(MOMENT);
+    if let Ok(answer) = tokio::time::timeout(moment, sending.as_mut()).await {
+        return Ok(answer?);
     }
+    // Boxed, as the rare case: every request's future is as large as the largest step in it.
+    Box::pin(async move {
+        let mut wait = progress.map_or(limit - moment, |progress| progress.time_left(limit));
+        let mut end = pin!(token_end(held));
+        while !wait.is_zero() {
+            tokio::select! {
+                biased;
+                answer = sending.as_mut() => return Ok(answer?),
+                reason = end.as_mut() => return Err(Reject::new(reason, "while an answer was waited for")),
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = progress.map_or(Duration::ZERO, |progress| progress.time_left(limit));
+        }
+        Err(Reject::new(Reason::UpstreamTimeout, format!("no answer within {}ms", limit.as_millis())))
+    })
+    .await
+}
+
+/// Returns when the token is good no longer that a request stands on.
+async fn token_end(held: Option<&mut Held>) -> Reason {
+    let Some(held) = held else { return std::future::pending().await };
+    held.lasts();
+    held.end().await
 }

@@ -6,8 +6,10 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -16,11 +18,12 @@ use crate::access_log::{Buffer, Record};
 use crate::audit::Occasion;
 use crate::authenticate::Asker;
 use crate::bearer;
-use crate::body::{self, Body, Watch};
+use crate::body::{self, Body, Ending, Watch};
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, metadata, revoke};
 use crate::capture;
 use crate::clock::{Clock, UnixTime};
+use crate::ended::Ended;
 use crate::endpoints::{Endpoint, Endpoints};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
@@ -38,6 +41,8 @@ use crate::respond::{self, Form};
 use crate::share::Share;
 use crate::silence::Least;
 use crate::story::Story;
+use crate::streams::{Held, Streams};
+use crate::tunnel::{self, Over};
 use crate::turns::Turns;
 use crate::upstream::Lease;
 
@@ -66,6 +71,8 @@ pub struct Worker {
     pub number: usize,
     pub request_ids: RequestIds,
     pub metrics: Arc<WorkerMetrics>,
+    /// What ends with its token.
+    pub streams: Arc<Streams>,
     /// Bad signatures of each address that came to this worker.
     pub failures: Limiter,
     pub turns: Turns,
@@ -83,6 +90,9 @@ impl Worker {
         if let Some(observed) = &record.observed {
             self.metrics.observed(observed.reason);
         }
+        if let Some(ended) = record.ended {
+            self.metrics.stream_ended(ended);
+        }
         if let Some(log) = &self.log {
             log.push(record);
         }
@@ -96,11 +106,12 @@ impl Gateway {
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
+        let answered = answered.and_then(|forwarded| only_tunnels_answer_connect(forwarded, &delivery.record));
         if answered.is_err() {
             // A refusal waits for nobody, so hyper would answer a row of them at one go. Who is refused lets the others go first.
             tokio::task::yield_now().await;
         }
-        let Forwarded { response, lease, tunnel, said: _ } = answered.unwrap_or_else(|refusal| {
+        let Forwarded { response, lease, tunnel, held, said: _ } = answered.unwrap_or_else(|refusal| {
             let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, form);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -123,10 +134,16 @@ impl Gateway {
         delivery.record.status = refused.unwrap_or(response.status()).as_u16();
         delivery.lease = lease;
         match tunnel {
-            None => response.map(|body| body.watched_by(delivery)),
+            None => {
+                delivery.held = held;
+                response.map(|body| body.watched_by(delivery))
+            }
             Some(tunnel) => {
+                let mut live = worker.streams.open_tunnel(held.as_ref().map(Held::known));
                 tokio::spawn(async move {
-                    delivery.record.complete = tunnel.carry(&mut delivery.record.sent).await;
+                    let over = tunnel.carry(&mut delivery.record.sent, live.ended()).await;
+                    delivery.record.complete = over == Some(Over::Closed);
+                    delivery.record.ended = over.and_then(Over::ended);
                 });
                 response
             }
@@ -182,6 +199,7 @@ impl Gateway {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
+        tunnel::http2::translate(&mut request)?;
         let believed = peer.speaks_for_others.then_some(&self.forwarding);
         let spoken_for = believed.and_then(|forwarding| forwarding.origin(&peer.origin, request.headers()));
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
@@ -199,7 +217,7 @@ impl Gateway {
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
             Verdict::Forward { permit, host } => {
                 let captured = capture::begin(&permit, &mut request, &self.broker.throttle, origin.address, now)?;
-                let on = (worker.number, &*worker.metrics);
+                let on = (worker.number, &*worker.metrics, &worker.streams);
                 let forwarded = self.forwarder.forward(permit, request, host, origin, record, on).await?;
                 match captured {
                     None => Ok(forwarded),
@@ -347,11 +365,12 @@ fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
     Asker { address, failures: &worker.failures, turns: &worker.turns, metrics: &worker.metrics, story: Story::UNTOLD }
 }
 
-impl Forwarded {
-    /// An answer that no upstream had a part in.
-    fn own(response: Response<Body>) -> Self {
-        Forwarded { response, lease: None, tunnel: None, said: None }
+/// To a client that sent CONNECT, any 2xx means that its tunnel is open (RFC 9110 section 9.3.6).
+fn only_tunnels_answer_connect(forwarded: Forwarded, record: &Record) -> Result<Forwarded, Reject> {
+    if record.method == Method::CONNECT && forwarded.tunnel.is_none() && forwarded.response.status().is_success() {
+        return Err(Reject::new(Reason::ProtocolRefused, "an answer, but no WebSocket"));
     }
+    Ok(forwarded)
 }
 
 /// A request's record, kept by the body of its answer. Whenever that is dropped, complete or not, the line is written: a
@@ -360,6 +379,8 @@ struct Delivery {
     record: Record,
     started: Instant,
     lease: Option<Lease>,
+    /// Whose end is also this answer's.
+    held: Option<Held>,
     worker: Arc<Worker>,
     _peer: Arc<Peer>,
 }
@@ -378,13 +399,35 @@ impl Delivery {
             user_agent: request.headers().get(header::USER_AGENT).cloned(),
             ..Record::default()
         };
-        Delivery { record, started: Instant::now(), lease: None, worker: worker.clone(), _peer: peer.clone() }
+        Delivery {
+            record,
+            started: Instant::now(),
+            lease: None,
+            held: None,
+            worker: worker.clone(),
+            _peer: peer.clone(),
+        }
     }
 }
 
 impl Watch for Delivery {
-    fn data(&mut self, len: usize) {
-        self.record.sent += len as u64;
+    fn data(&mut self, data: &mut Bytes) {
+        if let Some(held) = &mut self.held {
+            held.follow(data);
+        }
+        self.record.sent += data.len() as u64;
+    }
+
+    fn lasts(&mut self) -> bool {
+        self.held.as_mut().map(Held::lasts).is_some()
+    }
+
+    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+        self.held.as_mut().map_or(Poll::Pending, |held| held.poll_ending(context))
+    }
+
+    fn ending_of_broken(&mut self) -> Option<Ending> {
+        self.held.as_mut()?.ending_of_broken()
     }
 
     fn end(&mut self) {
@@ -399,6 +442,9 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         self.worker.metrics.ended.one();
         self.record.duration = self.started.elapsed();
+        if let Some(reason) = self.held.as_ref().and_then(Held::ended) {
+            self.record.ended = Some(Ended::Token(reason));
+        }
         self.worker.over(&self.record);
     }
 }

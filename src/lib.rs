@@ -22,10 +22,10 @@
 //! | 7 | `admin/`, `server/` | the operators' listener; listeners, connections, workers |
 //! | 6 | `gateway` | the hot path: `handle` cannot fail, `answer` is the pipeline, one line a step |
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
-//! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
+//! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` → `streams/` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
+//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -72,12 +72,15 @@
 //! | **outbox** | audit events in the store, written with what they tell of, until they are delivered |
 //! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
 //! | **source** | where the keys of another issuer come from: the issuer itself, or a file |
+//! | **stream** | a WebSocket, or whatever of a request is under way for more than a moment: it ends with the token it stands on |
 //! | **worker** | one thread with its own runtime, listening socket and upstream connections; one a core |
 //!
 //! # Invariants
 //!
 //! - No byte goes upstream without a `Permit`.
-//! - Request code below `gateway.rs` reads no clock: `now` is handed down, and one request sees one time.
+//! - Request code below `gateway.rs` reads no clock: `now` is handed down, and one request sees one time. What lasts
+//!   for more than a moment is asked about again by `streams/`, which reads it.
+//! - No stream outlives the token that it stands on by more than a second.
 //! - No database type leaves `store/`.
 //! - A reason is defined once, in `reject.rs`.
 //! - No secret prints itself.
@@ -100,6 +103,7 @@ pub mod confirmations;
 pub mod crowd;
 pub mod csrf;
 pub mod delivery;
+pub mod ended;
 pub mod endpoints;
 pub mod family;
 pub mod forward;
@@ -133,6 +137,7 @@ pub mod silence;
 pub mod socket;
 pub mod store;
 pub mod story;
+pub mod streams;
 pub mod target;
 pub mod throttle;
 pub mod tls;

@@ -15,6 +15,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use crate::ended::Ended;
 use crate::reject::Reason;
 
 /// A number that one thread alone increases. Others may read it.
@@ -64,6 +65,10 @@ pub struct WorkerMetrics {
     pub upstream_connects: Count,
     pub upstream_retries: Count,
     pub access_log_dropped: Count,
+    pub streams_opened: Count,
+    pub streams_closed: Count,
+    streams_ended: [Count; Reason::ALL.len()],
+    streams_drained: Count,
 }
 
 /// Shown to nobody, until a [`Metrics`] has it.
@@ -89,6 +94,10 @@ impl Default for WorkerMetrics {
             upstream_connects: Count::default(),
             upstream_retries: Count::default(),
             access_log_dropped: Count::default(),
+            streams_opened: Count::default(),
+            streams_closed: Count::default(),
+            streams_ended: std::array::from_fn(|_| Count::default()),
+            streams_drained: Count::default(),
         }
     }
 }
@@ -114,6 +123,13 @@ impl WorkerMetrics {
 
     pub fn observed(&self, reason: Reason) {
         self.observations[reason.index()].one();
+    }
+
+    pub fn stream_ended(&self, ended: Ended) {
+        match ended {
+            Ended::Token(reason) => self.streams_ended[reason.index()].one(),
+            Ended::Draining => self.streams_drained.one(),
+        }
     }
 }
 
@@ -279,6 +295,11 @@ const BY_REASON: &[(&str, &str, ReadReasons)] = &[
         "Requests let through on routes that do not enforce, by the reason for which others refuse them",
         |worker| &worker.observations,
     ),
+    (
+        "streams_ended",
+        "Streams and requests under way that ended with their token, by the reason for which it is refused",
+        |worker| &worker.streams_ended,
+    ),
 ];
 
 type ReadCount = fn(&WorkerMetrics) -> &Count;
@@ -303,6 +324,11 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("token_cache_misses", "Requests whose token had to be verified", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),
     ("upstream_retries", "Requests sent again on another connection", |worker| &worker.upstream_retries),
+    ("streams_opened", "WebSockets, and answers and uploads that took more than a moment", |worker| {
+        &worker.streams_opened
+    }),
+    ("streams_closed", "Those of them that are over", |worker| &worker.streams_closed),
+    ("streams_drained", "WebSockets ended as the process was about to end", |worker| &worker.streams_drained),
     ("access_log_dropped", "Access log lines lost because the log could not keep up", |worker| {
         &worker.access_log_dropped
     }),

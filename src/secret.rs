@@ -69,6 +69,17 @@ pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
     hash
 }
 
+/// SHA-1 over the parts: for the handshake of WebSockets, which proves nothing to anybody (RFC 6455 section 10.8).
+pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
+    let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    for part in parts {
+        context.update(part);
+    }
+    let mut hash = [0; 20];
+    hash.copy_from_slice(context.finish().as_ref());
+    hash
+}
+
 /// HMAC-SHA-256 over the parts, one after the other.
 pub fn mac(key: &Secret, parts: &[&[u8]]) -> [u8; 32] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.expose());

@@ -13,11 +13,24 @@ pub struct Silence {
     sleep: Option<Pin<Box<Sleep>>>,
     /// When the wait began. Time in which nobody waited does not count.
     since: Option<Instant>,
+    /// After the first wait, the timer fires once before its time.
+    moment: Option<Duration>,
+    has_lasted: bool,
 }
 
 impl Silence {
     pub fn of_at_most(limit: Duration) -> Self {
-        Silence { limit, sleep: None, since: None }
+        Silence { limit, sleep: None, since: None, moment: None, has_lasted: false }
+    }
+
+    /// Tells by [`Silence::has_lasted`] that somebody began to wait so long ago. Costs nothing more: the timer is there.
+    pub fn noticing(self, moment: Duration) -> Self {
+        Silence { moment: Some(moment), ..self }
+    }
+
+    /// Is the first wait a moment ago? Waiting may have ended and begun again since.
+    pub fn has_lasted(&self) -> bool {
+        self.has_lasted
     }
 
     /// The wait is over.
@@ -32,9 +45,14 @@ impl Silence {
 
     /// Ready, with the limit, once the wait has lasted so long.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
-        let end = *self.since.get_or_insert_with(Instant::now) + self.limit;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let end = since + self.limit;
+        let sleep = self.sleep.get_or_insert_with(|| {
+            let first = self.moment.map_or(end, |moment| end.min(since + moment));
+            Box::pin(tokio::time::sleep_until(first))
+        });
         while sleep.as_mut().poll(context).is_ready() {
+            self.has_lasted = true;
             if sleep.deadline() >= end {
                 return Poll::Ready(self.limit);
             }
@@ -118,5 +136,15 @@ mod tests {
         let mut any = Meter::of(Least { rate: 0, over });
         assert!(waits(&mut silence, 2 * over).await);
         assert!(any.passed(1, &mut silence));
+    }
+
+    #[tokio::test]
+    async fn a_first_wait_that_is_a_moment_ago_is_noticed() {
+        let mut silence = Silence::of_at_most(Duration::from_secs(10)).noticing(Duration::from_millis(200));
+        assert!(waits(&mut silence, Duration::from_millis(50)).await && !silence.has_lasted());
+        silence.broken();
+        assert!(waits(&mut silence, Duration::from_millis(400)).await && silence.has_lasted());
+        let mut silence = Silence::of_at_most(Duration::from_millis(50)).noticing(Duration::from_millis(200));
+        assert!(!waits(&mut silence, Duration::from_secs(10)).await, "the limit comes first");
     }
 }

@@ -31,6 +31,8 @@ pub struct Known {
     /// It was not revoked as of this epoch.
     checked: AtomicU64,
     pub token: Arc<VerifiedToken>,
+    /// As it was sent: what outlives a change of keys is verified by them again.
+    pub text: Arc<str>,
     /// Identity headers for the upstream.
     pub identity: Vec<(HeaderName, HeaderValue)>,
     pub keys: RevocationKeys,
@@ -40,7 +42,12 @@ pub struct Known {
 }
 
 impl Known {
-    pub fn new(token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
+    pub fn new(
+        text: BearerToken<'_>,
+        token: VerifiedToken,
+        identity: Vec<(HeaderName, HeaderValue)>,
+        generation: u64,
+    ) -> Self {
         let keys = RevocationKeys::of(&token);
         let headers: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
         Known {
@@ -49,11 +56,17 @@ impl Known {
             generation,
             checked: AtomicU64::new(0),
             token: Arc::new(token),
+            text: text.as_str().into(),
             identity,
             keys,
             replacements: Replacements::default(),
             size: headers,
         }
+    }
+
+    /// Of the keyring that it was verified with.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Refuses a token whose time has passed, or not come.
@@ -83,8 +96,8 @@ impl Known {
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Box<str>, Arc<Known>> for Bytes {
-    fn weight(&self, token: &Box<str>, known: &Arc<Known>) -> u64 {
+impl Weighter<Arc<str>, Arc<Known>> for Bytes {
+    fn weight(&self, token: &Arc<str>, known: &Arc<Known>) -> u64 {
         (token.len() * 5 + known.size + 512) as u64
     }
 }
@@ -96,7 +109,7 @@ impl Weighter<Box<str>, u64> for Bytes {
 }
 
 pub struct VerifiedTokens {
-    known: Cache<Box<str>, Arc<Known>, Bytes, RandomState>,
+    known: Cache<Arc<str>, Arc<Known>, Bytes, RandomState>,
     /// Tokens with a bad signature, and the keyring's generation at that time.
     forged: Cache<Box<str>, u64, Bytes, RandomState>,
 }
@@ -118,8 +131,8 @@ impl VerifiedTokens {
         self.known.get(token.as_str()).filter(|known| known.generation == generation)
     }
 
-    pub fn insert(&self, token: BearerToken<'_>, known: Arc<Known>) {
-        self.known.insert(token.as_str().into(), known);
+    pub fn insert(&self, known: Arc<Known>) {
+        self.known.insert(known.text.clone(), known);
     }
 
     pub fn is_forged(&self, token: BearerToken<'_>, generation: u64) -> bool {

@@ -11,6 +11,7 @@ thread_local! {
     /// A worker is one thread, and polls one task at a time.
     static FOR_US: Cell<bool> = const { Cell::new(false) };
     static PASSED: Cell<usize> = const { Cell::new(0) };
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a poll of our own came to; leaves a note if it has to wait.
@@ -38,6 +39,13 @@ pub struct Notes {
 pub fn watched<T>(poll: impl FnOnce() -> Poll<T>) -> (Poll<T>, Notes) {
     FOR_US.set(false);
     PASSED.set(0);
+    WATCHED.set(true);
     let polled = poll();
+    WATCHED.set(false);
     (polled, Notes { for_us: FOR_US.get(), passed: PASSED.get() })
+}
+
+/// Is this within such a poll?
+pub fn is_watched() -> bool {
+    WATCHED.get()
 }

@@ -189,6 +189,9 @@ signing_key_file = "signing.pem"
 name = "origin"
 servers = ["http://{origin}"]
 
+[limits]
+connections = 100000
+
 [access_log]
 file = "access.log"
 

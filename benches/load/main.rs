@@ -23,8 +23,10 @@ mod gateway;
 mod origin;
 mod peers;
 mod scenario;
+mod streams;
 
 use std::error::Error;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -52,6 +54,9 @@ struct Flags {
     /// Keep-alive connections, each with a thread of its own
     #[arg(long, default_value_t = 50)]
     connections: usize,
+    /// WebSockets that are open in the scenario `streams`
+    #[arg(long, default_value_t = 10_000)]
+    streams: usize,
     /// Run this one only; may be repeated
     #[arg(long, value_parser = scenario::names())]
     scenario: Vec<String>,
@@ -79,6 +84,7 @@ fn main() -> ExitCode {
     let mut flags = Flags::parse();
     if flags.test {
         (flags.seconds, flags.rate, flags.connections, flags.rounds) = (1, 200, 4, 1);
+        flags.streams = 20;
     }
     match run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
@@ -110,9 +116,18 @@ fn run(flags: &Flags) -> Outcome<()> {
     print_columns();
     for scenario in chosen {
         let load = load(flags, scenario, &gateway)?;
+        let _open = open_streams(flags, scenario, &gateway)?;
         print_row(scenario.name, load.rate * flags.seconds, measure(&load, flags, gateway.pid())?);
     }
     Ok(())
+}
+
+/// Streams of a hundred logins, to be held open beside the requests.
+fn open_streams(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcome<Vec<TcpStream>> {
+    if !scenario.streams {
+        return Ok(Vec::new());
+    }
+    streams::open(gateway.target(false).address, &gateway.issue_many(flags.streams.min(100))?, flags.streams)
 }
 
 /// What this scenario asks of the gateway.

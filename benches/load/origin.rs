@@ -8,6 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime;
 
+/// What opens a WebSocket. Nobody says a word on it.
+const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
 /// Starts it in a thread that lives as long as the process.
 pub fn start() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -37,7 +40,12 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
             return Ok(());
         }
         while let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            let is_stream = read.starts_with(b"GET /stream ");
             read.drain(..end + 4);
+            if is_stream {
+                connection.write_all(SWITCHED).await?;
+                continue;
+            }
             connection.write_all(response.as_bytes()).await?;
         }
     }

@@ -9,6 +9,8 @@ pub struct Scenario {
     pub expected_status: u16,
     /// Every request over a connection of its own.
     pub anew: bool,
+    /// Beside open WebSockets (`--streams`).
+    pub streams: bool,
     path: &'static str,
     tokens: Tokens,
 }
@@ -22,18 +24,26 @@ enum Tokens {
 }
 
 /// `plain` is what a proxy costs without tokens; the others differ from it, or from `es256`, in one thing each.
-pub const SCENARIOS: [Scenario; 7] = [
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario { path: "/public/1k", tokens: Tokens::None, ..ES256.named("plain") },
     ES256,
     Scenario { tokens: Tokens::Many, ..ES256.named("es256-1000") },
+    Scenario { streams: true, ..ES256.named("streams") },
     Scenario { expected_status: 401, tokens: Tokens::BadSignature, ..ES256.named("bad") },
     Scenario { tls: true, path: "/public/1k", tokens: Tokens::None, ..ES256.named("tls-plain") },
     Scenario { tls: true, ..ES256.named("tls-es256") },
     Scenario { tls: true, path: "/public/1k", tokens: Tokens::None, anew: true, ..ES256.named("handshake") },
 ];
 
-const ES256: Scenario =
-    Scenario { name: "es256", tls: false, expected_status: 200, anew: false, path: "/1k", tokens: Tokens::One };
+const ES256: Scenario = Scenario {
+    name: "es256",
+    tls: false,
+    expected_status: 200,
+    anew: false,
+    streams: false,
+    path: "/1k",
+    tokens: Tokens::One,
+};
 
 /// For the command line.
 pub fn names() -> Vec<&'static str> {

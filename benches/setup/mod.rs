@@ -165,6 +165,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         revocations: Arc::new(Revocations::new()),
         verified: Arc::new(VerifiedTokens::new(64 << 20)),
         confirmations: Arc::default(),
+        renewals: Arc::default(),
         identity,
         token_size: 8 << 10,
     };

@@ -12,6 +12,7 @@ use http::Version;
 
 use super::{Format, Record};
 use crate::clock::UnixTime;
+use crate::ended::Ended;
 use crate::path::decode;
 
 /// Writes lines in one format.
@@ -69,6 +70,7 @@ impl Lines {
         number(page, "duration_us", u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX));
         number(page, "sent", record.sent);
         page.extend_from_slice(if record.complete { &b",\"complete\":true"[..] } else { b",\"complete\":false" });
+        optional(page, "ended", record.ended.map(Ended::code));
         if let Some(agent) = &record.user_agent {
             text(page, "user_agent", &String::from_utf8_lossy(agent.as_bytes()));
         }
@@ -93,7 +95,11 @@ impl Lines {
             protocol(record.version),
             record.status,
             record.duration.as_micros(),
-            if record.complete { "complete" } else { "cut" },
+            match record.ended {
+                Some(ended) => ended.code(),
+                None if record.complete => "complete",
+                None => "cut",
+            },
             record.caller.as_ref().map_or("-", |caller| &*caller.subject),
             record.request_id,
             detail(record).unwrap_or("-"),
@@ -288,6 +294,14 @@ mod tests {
         assert_eq!((json["observed"].as_str(), json["detail"].as_str()), (Some("expired"), Some("too late")));
         assert!(json.get("reason").is_none());
         assert!(written(Format::Text, &record).contains(" observed:expired "));
+    }
+
+    #[test]
+    fn a_stream_that_was_ended_says_why() {
+        let record = Record { ended: Some(Ended::Token(Reason::Revoked)), ..record() };
+        let json: serde_json::Value = serde_json::from_str(&written(Format::Json, &record)).expect("a line is JSON");
+        assert_eq!((json["ended"].as_str(), json["complete"].as_bool()), (Some("revoked"), Some(false)));
+        assert!(written(Format::Text, &record).contains(" revoked \""));
     }
 
     #[test]

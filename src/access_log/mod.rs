@@ -19,6 +19,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method, Uri, Version};
 
 use crate::clock::UnixTime;
+use crate::ended::Ended;
 use crate::ids::{RequestId, TokenId};
 use crate::rates::Told;
 use crate::reject::Reject;
@@ -63,6 +64,8 @@ pub struct Record {
     pub sent: u64,
     /// The whole answer was handed to the connection.
     pub complete: bool,
+    /// Why we ended it before it was.
+    pub ended: Option<Ended>,
     pub route: Option<Arc<Route>>,
     pub caller: Option<Arc<VerifiedToken>>,
     /// The family a call on tokens was about.

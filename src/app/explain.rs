@@ -77,6 +77,7 @@ impl Explainer {
                 revocations: Arc::new(Revocations::new()),
                 verified: Arc::new(VerifiedTokens::new(CACHE)),
                 confirmations: Arc::default(),
+                renewals: Arc::default(),
                 identity: config.identity.clone(),
                 token_size: config.limits.token_size,
             },

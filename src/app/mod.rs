@@ -35,6 +35,7 @@ use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
 use crate::share::Share;
+use crate::streams::Streams;
 use crate::tls::ServerSide;
 use crate::turns::Turns;
 
@@ -118,6 +119,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
+            streams: Streams::new(foundation.grounds(), metrics.worker(number)),
             failures: Limiter::new(config.limits.bad_signatures),
             turns: Turns::new(),
             log: log.as_ref().map(|log| log.buffer(number)),

@@ -28,6 +28,7 @@ use crate::revocations::Revocations;
 use crate::route::{Capture, RouteTable};
 use crate::store::Store;
 use crate::store::sqlite::{self, SqliteStore};
+use crate::streams::{Grounds, Renewals};
 use crate::throttle::Throttle;
 use crate::token::replacement::Terms;
 use crate::verified::VerifiedTokens;
@@ -37,6 +38,7 @@ pub(super) struct Foundation {
     pub(super) store: Arc<dyn Store>,
     pub(super) revocations: Arc<Revocations>,
     pub(super) confirmations: Arc<Confirmations>,
+    renewals: Arc<Renewals>,
     pub(super) broker: Arc<Broker>,
     pub(super) upstreams: Arc<UpstreamWatch>,
     keyring: Arc<Keyring>,
@@ -70,11 +72,12 @@ impl Foundation {
         });
         let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
         let longest_life = longest_life(config);
-        let upstreams = Arc::new(UpstreamWatch::new());
+        let (upstreams, renewals) = (Arc::new(UpstreamWatch::new()), Arc::default());
         Ok(Foundation {
             store,
             revocations,
             confirmations,
+            renewals,
             broker,
             upstreams,
             keyring,
@@ -83,6 +86,16 @@ impl Foundation {
             verified,
             longest_life,
         })
+    }
+
+    /// What streams are ended on.
+    pub(super) fn grounds(&self) -> Grounds {
+        Grounds {
+            clock: self.clock.clone(),
+            revocations: self.revocations.clone(),
+            keyring: self.keyring.clone(),
+            renewals: self.renewals.clone(),
+        }
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
@@ -105,6 +118,7 @@ impl Foundation {
                     revocations: self.revocations.clone(),
                     verified,
                     confirmations: self.confirmations.clone(),
+                    renewals: self.renewals.clone(),
                     identity: config.identity.clone(),
                     token_size: config.limits.token_size,
                 },

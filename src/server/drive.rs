@@ -207,6 +207,8 @@ fn http2_builder(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> http2::Builde
     });
     builder
         .timer(TokioTimer::new())
+        // RFC 8441: WebSockets.
+        .enable_connect_protocol()
         .max_concurrent_streams(shared.settings.streams)
         .max_header_list_size(u32::try_from(shared.settings.head_size).unwrap_or(u32::MAX))
         // A client that vanished is noticed; one that is there answers the ping.

@@ -26,6 +26,11 @@ where
     F: Future + Send + 'static,
 {
     fn execute(&self, request: F) {
+        // What a request starts is its WebSocket's way out. That has nothing to send most of the time, and a limit of its own.
+        if waiting::is_watched() {
+            tokio::spawn(async move { drop(request.await) });
+            return;
+        }
         let (mut stall, mut meter) = (Silence::of_at_most(self.write), Meter::of(self.least));
         let metrics = self.metrics.clone();
         tokio::spawn(async move {

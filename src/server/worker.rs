@@ -37,7 +37,10 @@ async fn run(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
         tokio::spawn(accept(listener, shared.clone(), worker.clone(), alive.clone()));
     }
     drop(alive);
+    tokio::spawn(worker.streams.clone().look_after());
     shared.drains().await;
+    // At once: their clients can connect elsewhere, and have all of the time that there is.
+    worker.streams.drain();
     if tokio::time::timeout(shared.settings.drain, all_gone.recv()).await.is_err() {
         tracing::warn!(worker = worker.number, "the drain's deadline passed; remaining connections are cut");
     }

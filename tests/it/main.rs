@@ -44,6 +44,7 @@ mod rules;
 mod source;
 mod store;
 mod store_failure;
+mod streams;
 mod support;
 mod throttle;
 mod tls;

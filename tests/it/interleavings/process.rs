@@ -82,6 +82,7 @@ impl Process {
             revocations,
             verified: Arc::new(VerifiedTokens::new(1 << 20)),
             confirmations: broker.confirmations.clone(),
+            renewals: Arc::default(),
             identity: nothing,
             token_size: TOKEN_SIZE,
         };

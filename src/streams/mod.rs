@@ -1,0 +1,232 @@
+//! Streams end with the token that they stand on: within a second of its expiry, of its revocation, or of its key's.
+//!
+//! A stream is a WebSocket, or whatever of a request is still under way after a moment ([`crate::body::MOMENT`]): an answer, an
+//! upload, the wait for an answer. Only then it is entered here, so that the ordinary request pays nothing. Each worker
+//! keeps those of its own connections, and one task of it looks after them: four times a second it compares three numbers
+//! (the time with the earliest deadline, the epoch of revocations, the generation of keys), and looks at the streams
+//! themselves only if one of these has moved. With none open, it sleeps.
+//!
+//! How a stream ends in its own protocol is up to whoever holds its [`Live`]: [`Held`] for bodies, `tunnel` for WebSockets.
+
+mod grpc;
+mod held;
+mod renewals;
+mod standing;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock::UnixTime;
+use crate::ended::Ended;
+use crate::metrics::WorkerMetrics;
+use crate::reject::Reason;
+use crate::verified::Known;
+
+pub use grpc::{is_grpc, unauthenticated};
+pub use held::{Held, Manner};
+pub use renewals::Renewals;
+pub use standing::Grounds;
+
+use standing::Standing;
+
+/// A stream ends within a second: a quarter is for noticing, the rest for what is under way.
+const TICK: Duration = Duration::from_millis(250);
+
+/// So many streams are looked at before others have their turn: 50 µs or so.
+const BATCH: usize = 256;
+
+/// Where a key went, each stream's token has its signature checked again: one, and others have their turn.
+const COSTLY_BATCH: usize = 1;
+
+/// The open streams of one worker.
+pub struct Streams {
+    grounds: Grounds,
+    metrics: Arc<WorkerMetrics>,
+    open: Mutex<Open>,
+    /// The first one was opened.
+    begun: Notify,
+}
+
+#[derive(Default)]
+struct Open {
+    streams: BTreeMap<u64, Entry>,
+    /// The number of the newest.
+    newest: u64,
+    /// No token here expires before. Too early does no harm.
+    earliest: UnixTime,
+    draining: bool,
+}
+
+struct Entry {
+    /// `None`: nobody's token, as on a public route.
+    standing: Option<Standing>,
+    is_tunnel: bool,
+    end: oneshot::Sender<Ended>,
+}
+
+/// What the epoch and the generation were when all streams were looked at last.
+#[derive(Default, PartialEq)]
+struct Seen {
+    epoch: u64,
+    generation: u64,
+}
+
+impl Streams {
+    pub fn new(grounds: Grounds, metrics: Arc<WorkerMetrics>) -> Arc<Self> {
+        Arc::new(Streams { grounds, metrics, open: Mutex::default(), begun: Notify::new() })
+    }
+
+    /// Enters something that stands on this token. What has ended it meanwhile is noticed here.
+    pub fn open(self: &Arc<Self>, known: &Arc<Known>) -> Live {
+        self.enter(Some(known), false)
+    }
+
+    /// Enters a tunnel, which has to end when the process drains.
+    pub fn open_tunnel(self: &Arc<Self>, known: Option<&Arc<Known>>) -> Live {
+        self.enter(known, true)
+    }
+
+    fn enter(self: &Arc<Self>, known: Option<&Arc<Known>>, is_tunnel: bool) -> Live {
+        let (end, ended) = oneshot::channel();
+        let mut standing = known.map(|known| Standing::on(known, &self.grounds));
+        let checked = standing.as_mut().map(|standing| standing.check(&self.grounds, self.grounds.clock.now()));
+        let mut open = self.lock();
+        open.newest += 1;
+        let live = Live { number: open.newest, streams: self.clone(), ended: Some(ended) };
+        self.metrics.streams_opened.one();
+        let entry = Entry { standing, is_tunnel, end };
+        match checked {
+            Some(Err(reason)) => entry.end(Ended::Token(reason)),
+            _ if is_tunnel && open.draining => entry.end(Ended::Draining),
+            _ => {
+                if open.streams.is_empty() {
+                    open.earliest = UnixTime::MAX;
+                    self.begun.notify_one();
+                }
+                open.earliest = open.earliest.min(entry.deadline());
+                open.streams.insert(live.number, entry);
+            }
+        }
+        live
+    }
+
+    /// Is a token good at this moment that something not yet entered stands on?
+    fn verdict(&self, known: &Arc<Known>) -> Result<(), Reason> {
+        Standing::on(known, &self.grounds).check(&self.grounds, self.grounds.clock.now())
+    }
+
+    /// Ends what has to end, for as long as it is polled.
+    pub async fn look_after(self: Arc<Self>) {
+        let mut seen = Seen::default();
+        loop {
+            while self.lock().streams.is_empty() {
+                self.begun.notified().await;
+            }
+            tokio::time::sleep(TICK).await;
+            self.look(&mut seen).await;
+        }
+    }
+
+    async fn look(&self, seen: &mut Seen) {
+        // Before the look: what moves meanwhile is looked at the next time.
+        let moved = Seen { epoch: self.grounds.revocations.epoch(), generation: self.grounds.keyring.generation() };
+        let now = self.grounds.clock.now();
+        {
+            let mut open = self.lock();
+            if moved == *seen && now < open.earliest {
+                return;
+            }
+            open.earliest = UnixTime::MAX;
+        }
+        let batch = if moved.generation == seen.generation { BATCH } else { COSTLY_BATCH };
+        let mut from = Bound::Unbounded;
+        while let Some(last) = self.look_at_some(from, batch, now) {
+            from = Bound::Excluded(last);
+            // Requests have their turn.
+            tokio::task::yield_now().await;
+        }
+        *seen = moved;
+    }
+
+    /// Answers the number of the last stream looked at; `None` if there was none.
+    fn look_at_some(&self, from: Bound<u64>, count: usize, now: UnixTime) -> Option<u64> {
+        let mut open = self.lock();
+        let (mut last, mut earliest, mut over) = (None, open.earliest, Vec::new());
+        for (number, entry) in open.streams.range_mut((from, Bound::Unbounded)).take(count) {
+            last = Some(*number);
+            match entry.standing.as_mut().map_or(Ok(()), |standing| standing.check(&self.grounds, now)) {
+                Ok(()) => earliest = earliest.min(entry.deadline()),
+                Err(reason) => over.push((*number, reason)),
+            }
+        }
+        open.earliest = earliest;
+        for (number, reason) in over {
+            if let Some(entry) = open.streams.remove(&number) {
+                entry.end(Ended::Token(reason));
+            }
+        }
+        last
+    }
+
+    /// Ends every tunnel, and from now on each that opens: nothing else of the process's end would reach its client.
+    pub fn drain(&self) {
+        let mut open = self.lock();
+        open.draining = true;
+        let tunnels = open.streams.iter().filter(|(_, entry)| entry.is_tunnel).map(|(number, _)| *number);
+        for number in tunnels.collect::<Vec<_>>() {
+            if let Some(entry) = open.streams.remove(&number) {
+                entry.end(Ended::Draining);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn deadline(&self) -> UnixTime {
+        self.standing.as_ref().map_or(UnixTime::MAX, Standing::deadline)
+    }
+
+    fn end(self, ended: Ended) {
+        // Whoever held it may just have gone.
+        let _ = self.end.send(ended);
+    }
+}
+
+/// A stream that is entered. Dropping it takes it out.
+pub struct Live {
+    number: u64,
+    streams: Arc<Streams>,
+    ended: Option<oneshot::Receiver<Ended>>,
+}
+
+impl Live {
+    /// Ready, once, when the stream has to end.
+    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        let Some(receiver) = &mut self.ended else { return Poll::Pending };
+        let ended = ready!(std::pin::Pin::new(receiver).poll(context));
+        self.ended = None;
+        // Nobody drops the other end unsaid but the process, at its own end.
+        ended.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Returns when the stream has to end.
+    pub async fn ended(&mut self) -> Ended {
+        std::future::poll_fn(|context| self.poll_ended(context)).await
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.streams.metrics.streams_closed.one();
+        self.streams.lock().streams.remove(&self.number);
+    }
+}
