@@ -143,12 +143,16 @@ where
             Ok::<Response<Body>, Infallible>(response)
         }
     });
-    let stream = ClientStream::new(stream, shared.settings.write, shared.settings.download);
+    let mut stream = ClientStream::new(stream, shared.settings.write, shared.settings.download);
+    if http2 {
+        stream.guard(shared.settings.flood);
+    }
     let verdict = stream.verdict();
+    // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
     let ended = if http2 {
-        drive::http2(stream.guarded(shared.settings.flood), service, &shared, &peer, &worker.metrics).await
+        Box::pin(drive::http2(stream, service, &shared, &peer, &worker.metrics)).await
     } else {
-        drive::http1(stream, service, &shared, &peer).await
+        Box::pin(drive::http1(stream, service, &shared, &peer)).await
     };
     ended.map_err(|error| {
         if error.is_parse() {
