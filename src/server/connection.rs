@@ -151,7 +151,8 @@ where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
     let limits = Limits { head_size: shared.settings.head_size, headers: shared.settings.headers };
-    let stream = ClientStream::new(stream, shared.settings.write, shared.settings.download, (!http2).then_some(limits));
+    let mut stream =
+        ClientStream::new(stream, shared.settings.write, shared.settings.download, (!http2).then_some(limits));
     let (serving, asking, by, exchange) = (shared.clone(), peer.clone(), worker.clone(), stream.exchange());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), by.clone());
@@ -166,11 +167,15 @@ where
             Ok::<Response<Body>, Infallible>(response)
         }
     });
+    if http2 {
+        stream.guard(shared.settings.flood);
+    }
     let verdict = stream.verdict();
+    // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
     let ended = if http2 {
-        drive::http2(stream.guarded(shared.settings.flood), service, &shared, &peer, &worker.metrics).await
+        Box::pin(drive::http2(stream, service, &shared, &peer, &worker.metrics)).await
     } else {
-        drive::http1(stream, service, &shared, &peer).await
+        Box::pin(drive::http1(stream, service, &shared, &peer)).await
     };
     ended.map_err(|error| {
         if error.is_parse() {

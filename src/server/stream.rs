@@ -153,8 +153,8 @@ pub(super) struct ClientStream<S> {
     /// Runs while the client takes nothing of what is written.
     stall: Silence,
     /// How much it takes of what it is waited for.
-    meter: Meter,
-    farewell: Option<Farewell>,
+    meter: Box<Meter>,
+    farewell: Option<Box<Farewell>>,
     cut: Arc<OnceLock<Cut>>,
     /// Of an HTTP/2 connection.
     guard: Option<Box<Guard>>,
@@ -166,7 +166,7 @@ impl<S> ClientStream<S> {
     /// A client that takes nothing for as long as `write`, or less than `least`, is cut off. With limits for its heads, it
     /// speaks HTTP/1.
     pub(super) fn new(stream: S, write: Duration, least: Least, heads: Option<Limits>) -> Self {
-        let (stall, meter) = (Silence::of_at_most(write), Meter::of(least));
+        let (stall, meter) = (Silence::of_at_most(write), Box::new(Meter::of(least)));
         ClientStream {
             stream,
             unread: Bytes::new(),
@@ -182,9 +182,8 @@ impl<S> ClientStream<S> {
     }
 
     /// An HTTP/2 client: its frames are counted.
-    pub(super) fn guarded(mut self, settings: FloodSettings) -> Self {
+    pub(super) fn guard(&mut self, settings: FloodSettings) {
         self.guard = Some(Box::new(Guard::new(settings)));
-        self
     }
 
     /// Why we ended the connection, once we have. What becomes of our errors further up does not keep their type.
@@ -264,7 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);
         buffer.set_filled(before);
-        let farewell = self.farewell.insert(Farewell::of_at_most(Farewell::FLOOD));
+        let farewell = self.farewell.insert(Box::new(Farewell::of_at_most(Farewell::FLOOD)));
         farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)))
     }
 
@@ -357,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.in_time(context, polled))?;
-                this.farewell.insert(Farewell::of_at_most(Farewell::LONGEST))
+                this.farewell.insert(Box::new(Farewell::of_at_most(Farewell::LONGEST)))
             }
         };
         farewell.poll(&mut this.stream, context).map(Ok)
