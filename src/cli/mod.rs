@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::admin;
 use crate::config::{self, Config, Probe};
 
 /// A reverse-proxy auth gateway that enforces and brokers tokens.
@@ -122,6 +123,10 @@ fn start_logging(command: &Command) {
 fn load(file: &Path, probe: Probe) -> Result<Config, Failed> {
     let colour = std::io::stderr().is_terminal();
     config::load(file, probe).map_err(|faults| Failed::Configuration(faults.render(colour)))
+}
+
+fn load_admin(file: &Path) -> Result<admin::Settings, Failed> {
+    config::load_admin(file).map_err(|faults| Failed::Configuration(faults.render(std::io::stderr().is_terminal())))
 }
 
 fn check(file: &Path, json: bool) -> Result<(), Failed> {

@@ -27,6 +27,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::access_log::{self, Format, Target};
+use crate::admin;
 use crate::config::fault::Place;
 use crate::config::read::Table;
 use crate::config::{Config, Probe, StoreSettings};
@@ -35,6 +36,11 @@ use crate::config::{Config, Probe, StoreSettings};
 struct Placed<T> {
     value: T,
     place: Place,
+}
+
+/// `[admin]` alone.
+pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
+    listener::admin(table).value
 }
 
 /// The whole file. A fault in it leaves a value that is only good for finding further faults.
