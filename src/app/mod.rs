@@ -84,6 +84,8 @@ pub struct Running {
 
 /// Starts everything that `config` describes.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    // Before anything is made.
+    secrets::check_root_is_not_lost(&config.store)?;
     let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
