@@ -171,7 +171,7 @@ fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clo
         audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
     };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
-    SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())
+    SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| format!("store.sqlite: {error}"))
 }
 
 /// The longest that any accepted token can live, leeway included.

@@ -70,7 +70,13 @@ fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = OsString::from(path);
     name.push(".lock");
-    let failed = |error: std::io::Error| StoreError::new(format!("{}: {error}", Path::new(&name).display()));
+    let failed = |error: std::io::Error| {
+        StoreError::new(format!(
+            "{}: its lock file {} cannot be used: {error}; the gateway's user needs to write to it and to its folder",
+            path.display(),
+            Path::new(&name).display()
+        ))
+    };
 
     let mut file =
         private().read(true).write(true).create(true).truncate(false).open(Path::new(&name)).map_err(failed)?;
