@@ -26,7 +26,7 @@ use crate::tunnel::{self, Tunnel};
 use crate::upstream::{Answer, Failure, Lease, Protocol, Upstream};
 
 pub struct Forwarder {
-    pub upstreams: Vec<Upstream>,
+    pub upstreams: Vec<Arc<Upstream>>,
     pub hygiene: Arc<Hygiene>,
     /// Unless no route captures a login: then they mean nothing.
     pub login: Option<LoginHeaders>,

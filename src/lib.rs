@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `hand_over`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -40,11 +40,13 @@
 //! | `crc32fast` | `family/` | the checksum that ends a refresh token |
 //! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
+//! | `listenfd` | `hand_over` | takes the sockets of systemd without unsafe code of ours |
 //! | `moka` | `revocations/` | safe only without a capacity: a bounded one forgets revocations |
 //! | `prometheus_client` | `metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `verified` | losing an entry costs one verification, so it may be bounded |
 //! | `rcgen` | `tls` | the certificate of a first start |
 //! | `rusqlite` | `store/` | no database type outside the store |
+//! | `rustix` | `hand_over` | gives listening sockets to another process |
 //! | `socket2` | `socket` | socket options that std cannot set |
 //! | `toml` | `config/` | nothing else knows that the configuration is a file |
 //!
@@ -100,6 +102,7 @@ pub mod family;
 pub mod forward;
 pub mod forwarding;
 pub mod gateway;
+pub mod hand_over;
 pub mod headers;
 pub mod identity;
 pub mod ids;

@@ -1,5 +1,6 @@
 //! What goes on beside requests, on the control thread: the admin listener, and housekeeping at its intervals.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,12 +27,17 @@ pub(super) async fn run(
     clock: Arc<dyn Clock>,
     admin: Arc<Admin>,
     sockets: AdminSocket,
-    mut stopped: watch::Receiver<bool>,
+    (mut stopped, replaced): (watch::Receiver<bool>, watch::Sender<bool>),
+    handing_over: impl Future<Output = ()>,
 ) {
-    match socket::into_tokio(sockets.socket) {
-        Ok(listener) => drop(tokio::spawn(admin::serve(listener, sockets.tls, admin))),
-        Err(error) => tracing::error!(%error, "the admin listener cannot be used"),
-    }
+    let accepting = match socket::into_tokio(sockets.socket) {
+        Ok(listener) => Some(tokio::spawn(admin::serve(listener, sockets.tls, admin))),
+        Err(error) => {
+            tracing::error!(%error, "the admin listener cannot be used");
+            None
+        }
+    };
+    let mut handing_over = pin!(handing_over);
     let mut confirm = every(CONFIRM);
     let mut tidy = every(TIDY);
     // Tasks of their own: a sweep of many rows takes long, as does a change of keys on a stuck disk, and nothing else here
@@ -43,6 +49,13 @@ pub(super) async fn run(
             _ = stopped.wait_for(|stopped| *stopped) => break,
             _ = confirm.tick() => flush_confirmations(&foundation).await,
             _ = tidy.tick() => foundation.revocations.tidy(),
+            () = &mut handing_over, if !*replaced.borrow() => {
+                // The store and the sockets are another's from here on. Admin connections that are open are served.
+                accepting.iter().for_each(|accepting| accepting.abort());
+                sweeping.abort();
+                keys.abort();
+                let _ = replaced.send(true);
+            }
         }
     }
     sweeping.abort();
@@ -57,7 +70,7 @@ fn every(period: Duration) -> tokio::time::Interval {
     interval
 }
 
-async fn flush_confirmations(foundation: &Foundation) {
+pub(super) async fn flush_confirmations(foundation: &Foundation) {
     let seen = foundation.confirmations.drain();
     if seen.is_empty() {
         return;

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use super::keys::KeyWatch;
 use super::own_keys;
 use super::secrets::read_roots;
+use super::upstreams::Upstreams;
 use crate::authenticate::Authenticator;
 use crate::broker::{self, Broker};
 use crate::clock::{Clock, UnixTime};
@@ -28,7 +29,6 @@ use crate::store::Store;
 use crate::store::sqlite::{self, SqliteStore};
 use crate::throttle::Throttle;
 use crate::token::replacement::Terms;
-use crate::upstream::Upstream;
 use crate::verified::VerifiedTokens;
 
 /// Everything that requests share and that outlives a change of routes.
@@ -39,6 +39,7 @@ pub(super) struct Foundation {
     pub(super) broker: Arc<Broker>,
     keyring: Arc<Keyring>,
     key_watch: KeyWatch,
+    upstreams: Upstreams,
     clock: Arc<dyn Clock>,
     /// The cache of the gateway in force. Each gets its own: entries hold headers that its configuration decided.
     verified: Arc<ArcSwap<VerifiedTokens>>,
@@ -47,11 +48,12 @@ pub(super) struct Foundation {
 }
 
 impl Foundation {
-    pub(super) async fn lay(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    /// `patience`: so long may another gateway take to let go of the store.
+    pub(super) async fn lay(config: &Config, clock: Arc<dyn Clock>, patience: Duration) -> Result<Self, String> {
         let now = clock.now();
         let roots = Arc::new(read_roots(&config.store.secret)?);
         let revocations = Arc::new(Revocations::new());
-        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock.clone())?);
+        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock.clone(), patience)?);
         load_revocations(&*store, &revocations, now).await?;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
@@ -68,7 +70,19 @@ impl Foundation {
         });
         let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
         let longest_life = longest_life(config);
-        Ok(Foundation { store, revocations, confirmations, broker, keyring, key_watch, clock, verified, longest_life })
+        let upstreams = Upstreams::default();
+        Ok(Foundation {
+            store,
+            revocations,
+            confirmations,
+            broker,
+            keyring,
+            key_watch,
+            upstreams,
+            clock,
+            verified,
+            longest_life,
+        })
     }
 
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
@@ -80,10 +94,7 @@ impl Foundation {
         let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
         let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
         self.verified.store(verified.clone());
-        let upstreams = config.upstreams.iter().map(|upstream| {
-            let named = |fault| format!("upstream {}: {fault}", upstream.name);
-            Upstream::new(upstream.clone(), config.workers).map_err(named)
-        });
+        let upstreams = self.upstreams.of(config)?;
         Ok(Gateway {
             clock,
             judge: Judge {
@@ -105,7 +116,7 @@ impl Foundation {
             broker: self.broker.clone(),
             keyring: self.keyring.clone(),
             forwarder: Forwarder {
-                upstreams: upstreams.collect::<Result<_, String>>()?,
+                upstreams,
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
@@ -163,7 +174,12 @@ fn broker_settings(config: &Config) -> broker::Settings {
 /// revoked, and stays revoked nevertheless.
 const CLOCK_STEP: Duration = Duration::from_mins(5);
 
-fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
+fn open_store(
+    config: &Config,
+    revocations: Arc<Revocations>,
+    clock: Arc<dyn Clock>,
+    patience: Duration,
+) -> Result<SqliteStore, String> {
     let settings = sqlite::Settings {
         issuer: config.tokens.issuer.clone(),
         longest_life: longest_life(config) + CLOCK_STEP,
@@ -171,7 +187,8 @@ fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clo
         audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
     };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
-    SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| format!("store.sqlite: {error}"))
+    let opened = SqliteStore::open_within(patience, &config.store.sqlite, settings, enforce);
+    opened.map_err(|error| format!("store.sqlite: {error}"))
 }
 
 /// The longest that any accepted token can live, leeway included.

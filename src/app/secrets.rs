@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::admin::{self, SecretSource};
 use crate::bearer;
-use crate::config::StoreSettings;
+use crate::config::{Config, StoreSettings};
 use crate::family::refresh_token::Roots;
 use crate::ids::{from_base62, to_base62};
 use crate::secret::{self, Secret};
@@ -30,6 +30,19 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String
          its backup, or name the right one. If it is lost, remove {database} with its -wal and -shm: then both are made \
          anew, and everybody logs in again"
     ))
+}
+
+/// Everything that a start reads here is good, or missing and to be made.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    check_root_is_not_lost(&config.store)?;
+    let exists = |source: &SecretSource| !matches!(source, SecretSource::File(path) if !path.exists());
+    if exists(&config.store.secret) {
+        roots_as_they_are(&config.store.secret)?;
+    }
+    if exists(&config.admin.token) {
+        read_admin_token(&config.admin.token)?;
+    }
+    Ok(())
 }
 
 /// As [`read_roots`], but none is made.

@@ -9,6 +9,7 @@ mod demo;
 mod echo;
 mod explain;
 mod keys;
+mod reload;
 mod serve;
 mod token;
 mod told;
@@ -38,6 +39,10 @@ enum Command {
     Serve {
         #[command(flatten)]
         config: ConfigArgument,
+        /// Take the sockets over from the gateway that runs with this configuration, which then ends: no client is refused.
+        /// Without such a gateway, start as usual.
+        #[arg(long)]
+        take_over: bool,
     },
     /// Check the configuration without starting: every fault at once.
     Check {
@@ -53,6 +58,8 @@ enum Command {
     Verify(verify::Arguments),
     /// Run a gateway in front of a small echo backend, and print what to try.
     Demo,
+    /// Have a running gateway read its configuration again, and say what has changed.
+    Reload(reload::Arguments),
     /// Issue, list and revoke tokens of a running gateway.
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -90,11 +97,12 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     start_logging(&arguments.command);
     let done = match arguments.command {
-        Command::Serve { config } => serve::serve(&config.file),
+        Command::Serve { config, take_over } => serve::serve(&config.file, take_over),
         Command::Check { config, json } => check(&config.file, json),
         Command::Explain(arguments) => explain::explain(arguments),
         Command::Verify(arguments) => verify::run(arguments),
         Command::Demo => demo::demo(),
+        Command::Reload(arguments) => reload::run(arguments),
         Command::Token(command) => token::run(command),
         Command::Keys(command) => keys::run(command),
     };

@@ -31,6 +31,7 @@ use read::{Reading, Table};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    pub watch: Watch,
     /// At least 1; `workers = 0` in the file has become the number of cores.
     pub workers: usize,
     pub listeners: Vec<server::ListenerSettings>,
@@ -49,6 +50,16 @@ pub struct Config {
     pub audit: delivery::Settings,
     pub limits: Limits,
     pub throttle: throttle::Settings,
+}
+
+/// `watch`: what is put in force when it changes on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    Off,
+    /// Certificates and their keys.
+    Certificates,
+    /// The configuration, too.
+    All,
 }
 
 /// `[store]`.

@@ -30,7 +30,7 @@ use crate::access_log::{self, Format, Target};
 use crate::admin;
 use crate::config::fault::Place;
 use crate::config::read::Table;
-use crate::config::{Config, Probe, StoreSettings};
+use crate::config::{Config, Probe, StoreSettings, Watch};
 
 /// Something read, and where it stands in the file.
 struct Placed<T> {
@@ -45,6 +45,8 @@ pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
 
 /// The whole file. A fault in it leaves a value that is only good for finding further faults.
 pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
+    let words = [("certificates", Watch::Certificates), ("all", Watch::All), ("off", Watch::Off)];
+    let watch = root.choice("watch", Watch::Certificates, &words);
     let workers = workers(root);
     let limits = root.table("limits", limits::limits);
     let timeouts = root.table("timeouts", limits::timeouts);
@@ -66,6 +68,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 
     Config {
+        watch,
         workers,
         listeners: listeners.into_iter().map(|listener| listener.value).collect(),
         connections: limits::connection(&limits, &timeouts),

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -33,11 +33,10 @@ const MOST_WAITING: usize = 8_192;
 /// Whoever closes the store waits so long for the disk. What it has not done by then, nobody was told of.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// The way to the thread. Dropping it lets the thread finish what is queued, and waits until the file is closed, unless the
-/// disk is stuck.
+/// The way to the thread. Dropping it closes it.
 pub(super) struct Writer {
-    queue: Option<SyncSender<Box<dyn Operation>>>,
-    thread: Option<JoinHandle<()>>,
+    /// `None`: closed.
+    queue: Mutex<Option<SyncSender<Box<dyn Operation>>>>,
     /// Its other end is dropped when the file is closed.
     closed: Mutex<Receiver<Infallible>>,
 }
@@ -54,13 +53,13 @@ impl Writer {
         let (closing, closed) = sync_channel(0);
         let run = move || {
             worker.run(&waiting);
-            drop(closing);
+            drop::<SyncSender<Infallible>>(closing);
         };
-        let thread = thread::Builder::new()
+        thread::Builder::new()
             .name("store".into())
             .spawn(run)
             .map_err(|error| StoreError::new(format!("cannot start the store's thread: {error}")))?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread), closed: Mutex::new(closed) })
+        Ok(Writer { queue: Mutex::new(Some(queue)), closed: Mutex::new(closed) })
     }
 
     /// Queues an operation. `run` may be called more than once, each time after everything it did was undone.
@@ -78,9 +77,19 @@ impl Writer {
         })
     }
 
+    /// Lets the thread finish what is queued, and waits until the file is closed, unless the disk is stuck.
+    pub(super) fn close(&self) {
+        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that panicked has closed it, too.
+        if matches!(closed.recv_timeout(FAREWELL), Err(RecvTimeoutError::Timeout)) {
+            tracing::error!("the database was not closed within {FAREWELL:?}: is its disk stuck?");
+        }
+    }
+
     fn enqueue(&self, operation: Box<dyn Operation>) -> Result<(), StoreError> {
-        let queue = self.queue.as_ref().ok_or_else(stopped)?;
-        queue.try_send(operation).map_err(|error| match error {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.as_ref().ok_or_else(stopped)?.try_send(operation).map_err(|error| match error {
             TrySendError::Full(_) => StoreError::new(format!(
                 "{MOST_WAITING} operations are waiting already: the disk of the database is too slow or stuck"
             )),
@@ -91,15 +100,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue = None;
-        let closed = self.closed.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if matches!(closed.recv_timeout(FAREWELL), Err(RecvTimeoutError::Timeout)) {
-            return tracing::error!("the database was not closed within {FAREWELL:?}: is its disk stuck?");
-        }
-        if let Some(thread) = self.thread.take() {
-            // An error would say that the thread panicked; there is nobody left to tell.
-            let _ = thread.join();
-        }
+        self.close();
     }
 }
 
