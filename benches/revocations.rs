@@ -1,10 +1,11 @@
 //! The revocation set: a look-up that finds something and one that does not, small, with a million entries, and while other
-//! threads look too; what an entry costs to add, and to keep.
+//! threads look too, or insert; what an entry costs to add, and to keep.
 
 #![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 
 use std::fs;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,6 +98,59 @@ fn insert(c: &mut Criterion) {
     });
 }
 
+/// What look-ups among a million entries notice of a thread that does nothing but insert: in turns with nothing inserted, as
+/// the longest wait is mostly the machine's.
+fn beside_inserts(_: &mut Criterion) {
+    let (million, turn) = match setup::in_brief() {
+        true => (2_000, Duration::from_millis(50)),
+        false => (1_000_000, Duration::from_secs(3)),
+    };
+    let (keys, revocations) = (keys(), Revocations::new());
+    revoke(&revocations, LOOKED_FOR, million);
+    let mut next = LOOKED_FOR + million;
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        alone.extend(waits(&revocations, &keys, turn));
+        let (done, first) = (AtomicBool::new(false), next);
+        thread::scope(|scope| {
+            let inserting = scope.spawn(|| {
+                let mut inserted = 0;
+                while !done.load(Ordering::Relaxed) {
+                    revoke(&revocations, first + inserted, 1);
+                    inserted += 1;
+                }
+                inserted
+            });
+            beside.extend(waits(&revocations, &keys, turn));
+            done.store(true, Ordering::Relaxed);
+            next += inserting.join().expect("no panic");
+        });
+    }
+    let inserted = next - LOOKED_FOR - million;
+    println!("revocations/1,000,000 entries, look-ups alone: {}", show(alone));
+    println!("revocations/1,000,000 entries, look-ups beside {inserted} inserts: {}", show(beside));
+}
+
+/// How long each look-up took.
+fn waits(revocations: &Revocations, keys: &[RevocationKeys], turn: Duration) -> Vec<Duration> {
+    let (start, mut waits) = (Instant::now(), Vec::new());
+    for keys in keys.iter().cycle() {
+        let began = Instant::now();
+        if began.duration_since(start) > turn {
+            break;
+        }
+        black_box(revocations.is_revoked(keys));
+        waits.push(began.elapsed());
+    }
+    waits
+}
+
+fn show(mut waits: Vec<Duration>) -> String {
+    waits.sort();
+    let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
+    format!("p50 {:?}, p99 {:?}, p99.99 {:?}, longest {:?}", at(0.5), at(0.99), at(0.9999), at(1.0))
+}
+
 /// What the process holds in memory (proc_pid_statm(5): the second number, in pages).
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
@@ -105,5 +159,5 @@ fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-criterion_group!(benches, look_up, insert);
+criterion_group!(benches, look_up, insert, beside_inserts);
 criterion_main!(benches);

@@ -10,9 +10,8 @@ use crate::clock::Clock;
 use crate::store::{Store, StoreError};
 
 const ROWS: usize = 100;
-/// Rest for each time of work: the store gives a hundredth of its time. A thirtieth cost 13 % of the refreshes, as what
-/// is swept is out of the cache and what is refreshed follows it.
-const REST: u32 = 99;
+/// Rest for each time of work: the store gives a fiftieth of its time.
+const REST: u32 = 49;
 
 /// Deletes whatever no longer matters; done when nothing is left. Answers how much went.
 pub async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreError> {
