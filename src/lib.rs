@@ -70,6 +70,7 @@
 //! | **outbox** | audit events in the store, written with what they tell of, until they are delivered |
 //! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
 //! | **source** | where the keys of another issuer come from: the issuer itself, or a file |
+//! | **take-over** | another process gets the listening sockets of the one that ends, and then its store |
 //! | **worker** | one thread with its own runtime, listening socket and upstream connections; one a core |
 //!
 //! # Invariants

@@ -2,7 +2,7 @@
 //!
 //! 1. The new one reads its configuration and secrets, and asks at a socket beside the store (`bearward.db.take-over`).
 //! 2. This one hands over its listening sockets. From then on nothing of this process accepts.
-//! 3. Requests under way have [`LAST_CALLS`] to end; then the store is let go of. What is still running goes on without it, for
+//! 3. Requests under way have [`LAST_CALLS`] to end, and audit events that wait get a last delivery; then the store is let go of. What is still running goes on without it, for
 //!    `timeouts.drain`: it is served, and a refresh that comes so late gets 503.
 //! 4. The new one has waited for the store, and accepts. Whoever connected meanwhile waited in the sockets' queues.
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use http::{Method, Request, Version};
@@ -18,25 +18,30 @@ use crate::support::session::{self, Session, eventually};
 pub struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
+    /// Milliseconds that somebody had to wait, at most, for an answer on a new connection.
+    longest: Arc<AtomicU64>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Load {
     pub fn begin() -> Load {
-        Load { stop: Arc::default(), answered: Arc::default(), tasks: Vec::new() }
+        Load { stop: Arc::default(), answered: Arc::default(), longest: Arc::default(), tasks: Vec::new() }
     }
 
     /// So many clients, each on a new connection for every request.
     pub fn newcomers(mut self, address: SocketAddr, count: usize) -> Self {
         for _ in 0..count {
-            let (stop, answered) = (self.stop.clone(), self.answered.clone());
+            let (stop, answered, longest) = (self.stop.clone(), self.answered.clone(), self.longest.clone());
             self.tasks.push(tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
+                    let began = Instant::now();
                     let stream = TcpStream::connect(address).await.expect("nobody is refused");
                     let mut wire = Wire::of(stream);
                     wire.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
                     let answer = wire.answer().await;
                     assert_eq!((answer.status, answer.body.as_str()), (200, "hello"));
+                    let waited = u64::try_from(began.elapsed().as_millis()).expect("not for ever");
+                    longest.fetch_max(waited, Ordering::Relaxed);
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
             }));
@@ -126,12 +131,12 @@ impl Load {
         !self.stop.load(Ordering::Relaxed) && self.tasks.iter().any(JoinHandle::is_finished)
     }
 
-    /// Asserts that nobody has failed. Answers how many requests there were.
-    pub async fn end(self) -> usize {
+    /// Asserts that nobody has failed. Answers how many requests there were, and how long the slowest newcomer waited.
+    pub async fn end(self) -> (usize, Duration) {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {
             task.await.expect("no client has failed");
         }
-        self.answered.load(Ordering::Relaxed)
+        (self.answered.load(Ordering::Relaxed), Duration::from_millis(self.longest.load(Ordering::Relaxed)))
     }
 }

@@ -74,7 +74,8 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
         assert_eq!(served.admin_client().get("/readyz").await.status, 200);
     }
     load.goes_on_for(50).await;
-    let answered = load.end().await;
+    let (answered, longest) = load.end().await;
+    eprintln!("{answered} requests, the slowest newcomer waited {longest:?}");
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     assert!(!lines.contains("\"status\":5"), "of {answered} requests:\n{lines}");
 }
@@ -162,7 +163,8 @@ async fn a_socket_of_systemd_outlives_restarts_at_load() {
         served = serving(start(), folder.path()).await;
     }
     load.goes_on_for(50).await;
-    load.end().await;
+    let (answered, longest) = load.end().await;
+    eprintln!("{answered} requests, the slowest newcomer waited {longest:?}");
 
     // A socket that nobody would serve.
     served.program.signal("TERM");

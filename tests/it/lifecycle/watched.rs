@@ -49,6 +49,18 @@ async fn a_file_that_changes_is_put_in_force_and_one_that_is_torn_changes_nothin
     assert_eq!(metric(&served, "bearward_reload_succeeded").await, 1.0);
 }
 
+#[tokio::test]
+async fn nothing_is_watched_that_shall_not_be() {
+    let upstream = Upstream::start();
+    let (served, folder, text) = served(&upstream, |text| format!("watch = \"off\"\n{text}"));
+    write(folder.path(), &text.replace("public = true", "public = false"));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(status(&served, "/").await, 200);
+    assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await, 0.0);
+    assert_eq!(served.admin_client().post("/admin/v1/reload", &serde_json::json!({})).await.status, 200);
+    assert_eq!(status(&served, "/").await, 401, "it waits to be asked for");
+}
+
 fn make_pair(folder: &Path) -> String {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).expect("made");
     // No file is there half: both are swapped.
