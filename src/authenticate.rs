@@ -18,6 +18,7 @@ use crate::revocations::{RevocationKeys, Revocations};
 use crate::story::{Step, Story};
 use crate::token::verify::{named_issuer, verify};
 use crate::token::{Validity, VerifiedToken};
+use crate::turns::Turns;
 use crate::verified::{Known, VerifiedTokens};
 
 /// Who is asking: a token that is verified, in its time, and not revoked as of this request. Only this module makes one.
@@ -41,6 +42,7 @@ pub struct Asker<'w> {
     pub address: IpAddr,
     /// Bad signatures of each address.
     pub failures: &'w Limiter,
+    pub turns: &'w Turns,
     pub metrics: &'w WorkerMetrics,
     pub story: Story<'w>,
 }
@@ -56,8 +58,8 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// From the one token of a request to its caller, if it is a good one. Waits only if the token's key is unknown and its
-    /// issuer is being asked for it.
+    /// From the one token of a request to its caller, if it is a good one. A known one waits for nothing; others for their turn,
+    /// and if their key is unknown, until their issuer has been asked for it.
     pub async fn authenticate(
         &self,
         bearer: BearerToken<'_>,
@@ -73,13 +75,8 @@ impl Authenticator {
             }
             None => {
                 asker.metrics.token_cache_misses.one();
-                match self.get_to_know(bearer, asker, now) {
-                    // Boxed, as the rare case: every request's future is as large as the largest step in it.
-                    Err(unknown) if unknown.reason == Reason::UnknownKey => {
-                        Box::pin(self.ask_for_key(bearer, asker, now, unknown)).await?
-                    }
-                    verdict => verdict?,
-                }
+                // Boxed, as the rare case: every request's future is as large as the largest step in it.
+                Box::pin(self.meet(bearer, asker, now)).await?
             }
         };
         known.check_revocation(&self.revocations)?;
@@ -87,9 +84,45 @@ impl Authenticator {
         Ok(Caller { known })
     }
 
-    fn get_to_know(&self, bearer: BearerToken<'_>, asker: Asker<'_>, now: UnixTime) -> Result<Arc<Known>, Reject> {
+    /// A token that is not known.
+    async fn meet(&self, bearer: BearerToken<'_>, asker: Asker<'_>, now: UnixTime) -> Result<Arc<Known>, Reject> {
+        match self.get_to_know(bearer, asker, now).await {
+            Err(unknown) if unknown.reason == Reason::UnknownKey => self.ask_for_key(bearer, asker, now, unknown).await,
+            verdict => verdict,
+        }
+    }
+
+    async fn get_to_know(
+        &self,
+        bearer: BearerToken<'_>,
+        asker: Asker<'_>,
+        now: UnixTime,
+    ) -> Result<Arc<Known>, Reject> {
+        self.check_cheaply(bearer, self.keyring.generation(), asker, now)?;
+        let turn = asker.turns.next().await;
         // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
         let generation = self.keyring.generation();
+        if turn.has_waited {
+            self.check_cheaply(bearer, generation, asker, now)?;
+            if let Some(known) = self.verified.find(bearer, generation) {
+                known.check_time(now)?;
+                return Ok(known);
+            }
+        }
+        let verified = self.remember(bearer, generation, asker, now);
+        if verified.as_ref().err().is_none_or(cost_a_signature) {
+            turn.end().await;
+        }
+        verified
+    }
+
+    fn remember(
+        &self,
+        bearer: BearerToken<'_>,
+        generation: u64,
+        asker: Asker<'_>,
+        now: UnixTime,
+    ) -> Result<Arc<Known>, Reject> {
         let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
         let identity = self.identity.of(&token);
         let known = Arc::new(Known::new(token, identity, generation));
@@ -101,16 +134,15 @@ impl Authenticator {
         Ok(known)
     }
 
-    /// The costly step. One bad token sent again and again costs it once; many different ones from one address only so many
-    /// times, as a signature takes fifty times what everything else does, and others wait meanwhile.
-    fn check_signature(
+    /// Before the costly step. One bad token sent again and again costs it once; many different ones from one address only so
+    /// many times.
+    fn check_cheaply(
         &self,
         bearer: BearerToken<'_>,
         generation: u64,
         asker: Asker<'_>,
         now: UnixTime,
-        validity: Validity,
-    ) -> Result<VerifiedToken, Reject> {
+    ) -> Result<(), Reject> {
         bearer.check_shape()?;
         if self.verified.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
@@ -120,13 +152,25 @@ impl Authenticator {
             reject.retry_after = Some(wait);
             return Err(reject);
         }
+        Ok(())
+    }
+
+    /// The costly step.
+    fn check_signature(
+        &self,
+        bearer: BearerToken<'_>,
+        generation: u64,
+        asker: Asker<'_>,
+        now: UnixTime,
+        validity: Validity,
+    ) -> Result<VerifiedToken, Reject> {
         let keys = self.keyring.keys();
         let checked = match validity {
             Validity::Live => verify(bearer.as_str(), &keys.issuers, now, validity, asker.story),
             Validity::ExpiredUpTo(_) => verify(bearer.as_str(), &keys.issuers_at_refresh(), now, validity, asker.story),
         };
         // Only what cost a signature is worth remembering; and no other verdict is final.
-        if checked.as_ref().is_err_and(|reject| reject.reason == Reason::BadSignature) {
+        if checked.as_ref().is_err_and(cost_a_signature) {
             asker.failures.take(asker.address, now);
             self.verified.insert_forged(bearer, generation);
         }
@@ -150,7 +194,7 @@ impl Authenticator {
             Asked::Anew | Asked::Lately => {}
             Asked::NoAnswer => return unavailable("the key is unknown, and its issuer has not answered in time"),
         }
-        match self.get_to_know(bearer, asker, now) {
+        match self.get_to_know(bearer, asker, now).await {
             Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
                 unavailable("the key is unknown, and its issuer cannot be asked for it")
             }
@@ -162,7 +206,7 @@ impl Authenticator {
     ///
     /// A revoked family is not refused here: the store says so in its transaction, as `invalid_grant`, which a client
     /// that refreshes on any 401 can stop at.
-    pub fn authenticate_refresh(
+    pub async fn authenticate_refresh(
         &self,
         headers: &HeaderMap,
         idle: Duration,
@@ -170,11 +214,21 @@ impl Authenticator {
         now: UnixTime,
     ) -> Result<VerifiedToken, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
+        self.check_cheaply(bearer, self.keyring.generation(), asker, now)?;
+        let turn = asker.turns.next().await;
         let generation = self.keyring.generation();
-        let token = self.check_signature(bearer, generation, asker, now, Validity::ExpiredUpTo(idle))?;
+        self.check_cheaply(bearer, generation, asker, now)?;
+        let checked = self.check_signature(bearer, generation, asker, now, Validity::ExpiredUpTo(idle));
+        turn.end().await;
+        let token = checked?;
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
             return Err(Reason::Revoked.into());
         }
         Ok(token)
     }
+}
+
+/// Of the refusals, this one alone comes after a signature was checked.
+fn cost_a_signature(refusal: &Reject) -> bool {
+    refusal.reason == Reason::BadSignature
 }

@@ -34,6 +34,7 @@ use crate::peer::Peer;
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond;
 use crate::story::Story;
+use crate::turns::Turns;
 use crate::upstream::Lease;
 
 /// Everything a request needs. Immutable; a reload makes a new one.
@@ -59,6 +60,7 @@ pub struct Worker {
     pub metrics: Arc<WorkerMetrics>,
     /// Bad signatures of each address that came to this worker.
     pub failures: Limiter,
+    pub turns: Turns,
     pub log: Option<Arc<Buffer>>,
 }
 
@@ -197,7 +199,7 @@ impl Gateway {
         let content = body::read(incoming, BODY_LIMIT).await?;
         let request = RefreshRequest::read(&head.headers, &content)?;
         let idle = self.broker.settings.lifetimes.idle;
-        let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now)?);
+        let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now).await?);
         record.caller = Some(bearer.clone());
         let pair = self.broker.refresh(request, &bearer, Occasion::new(now, asker.address, record.request_id)).await?;
         Ok(respond::json(StatusCode::OK, &pair))
@@ -267,7 +269,7 @@ impl Gateway {
 }
 
 fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
-    Asker { address, failures: &worker.failures, metrics: &worker.metrics, story: Story::UNTOLD }
+    Asker { address, failures: &worker.failures, turns: &worker.turns, metrics: &worker.metrics, story: Story::UNTOLD }
 }
 
 impl Forwarded {

@@ -25,7 +25,7 @@
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
 //! | 2 | `endpoints`, `family/`, `hand_over`, `limiter`, `path`, `socket`, `target`, `tls`, `token/`, `tunnel` → `audit`, `bearer/`, `csrf`, `identity`, `login`, `rules`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
+//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ids`, `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -132,6 +132,7 @@ pub mod throttle;
 pub mod tls;
 pub mod token;
 pub mod tunnel;
+pub mod turns;
 pub mod upstream;
 pub mod verified;
 pub mod waiting;

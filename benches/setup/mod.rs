@@ -6,7 +6,9 @@
 
 pub mod steps;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use base64::Engine;
@@ -28,8 +30,8 @@ use bearward::token::keys::KeySet;
 use bearward::token::sign::{SigningKey, generate_pem};
 use bearward::token::verify::TrustedIssuer;
 use bearward::token::{Algorithm, Audience, Issuer, algorithm_name};
+use bearward::turns::Turns;
 use bearward::verified::VerifiedTokens;
-use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
@@ -172,6 +174,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
 /// A worker's part in authentication.
 pub struct Door {
     pub failures: Limiter,
+    pub turns: Turns,
     pub metrics: Arc<WorkerMetrics>,
 }
 
@@ -179,18 +182,29 @@ impl Door {
     pub fn new() -> Door {
         // Forged tokens are refused for being forged here, however many.
         let rate = Rate { burst: u32::MAX, every: Duration::ZERO };
-        Door { failures: Limiter::new(rate), metrics: Metrics::new(1).worker(0) }
+        Door { failures: Limiter::new(rate), turns: Turns::new(), metrics: Metrics::new(1).worker(0) }
     }
 
-    /// Step 1. Only an unknown key is waited for, and every key is known here.
+    /// Step 1. Whoever waits does so for others only, and nobody else is here.
     pub fn authenticate(&self, authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller, Reject> {
         let bearer = bearer::find(headers, authenticator.token_size)?;
-        authenticator.authenticate(bearer, self.asker(), NOW).now_or_never().expect("nothing to wait for")
+        settled(authenticator.authenticate(bearer, self.asker(), NOW))
     }
 
     pub fn asker(&self) -> Asker<'_> {
         let address = [192, 0, 2, 7].into();
-        Asker { address, failures: &self.failures, metrics: &self.metrics, story: Story::UNTOLD }
+        Asker { address, failures: &self.failures, turns: &self.turns, metrics: &self.metrics, story: Story::UNTOLD }
+    }
+}
+
+/// What a future comes to that waits for nobody.
+pub fn settled<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(outcome) = future.as_mut().poll(&mut context) {
+            return outcome;
+        }
     }
 }
 

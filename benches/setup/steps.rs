@@ -18,10 +18,9 @@ use bearward::route::{Access, Onward, Route, RouteTable};
 use bearward::rules::Rules;
 use bearward::target;
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
-use super::{Door, Mint, NOW, authenticator};
+use super::{Door, Mint, NOW, authenticator, settled};
 
 pub struct Steps {
     pub judge: Judge,
@@ -73,8 +72,7 @@ impl Steps {
     /// Is the request let through?
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
         let arrival = Arrival { asker: self.door.asker(), origin: &self.origin, sni: None };
-        // Only an unknown key is waited for, and every key is known here.
-        let judged = self.judge.judge(request, arrival, record, NOW).now_or_never().expect("nothing to wait for");
+        let judged = settled(self.judge.judge(request, arrival, record, NOW));
         let Verdict::Forward { permit, .. } = judged? else { panic!("a route, not a call of the gateway's own") };
         Ok(permit)
     }

@@ -26,6 +26,7 @@ use crate::route::RouteTable;
 use crate::story::{Step, Story};
 use crate::token::Issuer;
 use crate::token::sign::SIGNING;
+use crate::turns::Turns;
 use crate::verified::VerifiedTokens;
 
 /// A known token would hide the steps that it once took: the cache here is as good as none.
@@ -36,6 +37,7 @@ pub struct Explainer {
     clock: Arc<dyn Clock>,
     metrics: WorkerMetrics,
     failures: Limiter,
+    turns: Turns,
     /// Keeps fetched keys up to date, as in a server.
     _keys: KeyWatch,
 }
@@ -81,7 +83,7 @@ impl Explainer {
             uri_size: config.connections.uri_size,
         };
         let failures = Limiter::new(config.limits.bad_signatures);
-        Ok(Explainer { judge, clock, metrics: WorkerMetrics::default(), failures, _keys: keys })
+        Ok(Explainer { judge, clock, metrics: WorkerMetrics::default(), failures, turns: Turns::new(), _keys: keys })
     }
 
     /// `tls`: the request comes over TLS, to the name that its Host says.
@@ -95,7 +97,13 @@ impl Explainer {
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, found));
         };
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let asker = Asker { address, failures: &self.failures, metrics: &self.metrics, story: Story::to(&listener) };
+        let asker = Asker {
+            address,
+            failures: &self.failures,
+            turns: &self.turns,
+            metrics: &self.metrics,
+            story: Story::to(&listener),
+        };
         let arrival = Arrival { asker, origin: &Origin::new(address, tls), sni: None };
         let mut record = Record::default();
         let verdict = self.judge.judge(request, arrival, &mut record, self.clock.now()).await;

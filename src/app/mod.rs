@@ -40,6 +40,7 @@ use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::server::{self, Shared};
+use crate::turns::Turns;
 
 pub use secrets::add_root;
 pub use sockets::Inherited;
@@ -152,6 +153,7 @@ pub fn start_with(
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
             failures: Limiter::new(config.limits.bad_signatures),
+            turns: Turns::new(),
             log: log.as_ref().map(|log| log.buffer(number)),
         });
         let spawned = server::spawn(worker, listeners, shared.clone());

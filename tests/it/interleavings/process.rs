@@ -27,12 +27,13 @@ use bearward::throttle::{self, Throttle};
 use bearward::token::sign::{SigningKey, verifying_keys};
 use bearward::token::verify::TrustedIssuer;
 use bearward::token::{Algorithm, Audience, Issuer};
+use bearward::turns::Turns;
 use bearward::verified::VerifiedTokens;
-use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use serde_json::json;
 
 use super::gate::Gate;
+use crate::cache_races::setup::settled;
 use crate::store::given::{ISSUER, LIFETIMES, roots};
 use crate::support::gateway::AUDIENCE;
 
@@ -43,6 +44,7 @@ pub(super) struct Process {
     broker: Broker,
     authenticator: Authenticator,
     failures: Limiter,
+    turns: Turns,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -84,19 +86,19 @@ impl Process {
             token_size: TOKEN_SIZE,
         };
         let failures = Limiter::new(Rate { burst: 1, every: Duration::from_secs(1) });
-        Process { gate, broker, authenticator, failures, metrics: Metrics::new(1).worker(0) }
+        Process { gate, broker, authenticator, failures, turns: Turns::new(), metrics: Metrics::new(1).worker(0) }
     }
 
     fn asker(&self) -> Asker<'_> {
         let address = [192, 0, 2, 7].into();
-        Asker { address, failures: &self.failures, metrics: &self.metrics, story: Story::UNTOLD }
+        Asker { address, failures: &self.failures, turns: &self.turns, metrics: &self.metrics, story: Story::UNTOLD }
     }
 
     /// What a forwarded request goes through.
     pub(super) fn admit(&self, access: &str, now: UnixTime) -> Result<Caller, Reject> {
         let headers = bearing(access);
         let bearer = bearer::find(&headers, TOKEN_SIZE)?;
-        self.authenticator.authenticate(bearer, self.asker(), now).now_or_never().expect("nothing to wait for")
+        settled(self.authenticator.authenticate(bearer, self.asker(), now))
     }
 
     /// `POST /admin/v1/tokens`
@@ -117,7 +119,7 @@ impl Process {
         let mut headers = bearing(access);
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
-        let bearer = self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, self.asker(), now)?;
+        let bearer = settled(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, self.asker(), now))?;
         self.broker.refresh(request, &bearer, now.into()).await
     }
 

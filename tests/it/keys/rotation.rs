@@ -96,8 +96,13 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
         }
         traffic.gateway.advance(COOL_DOWN);
         *traffic.current.lock().expect("unpoisoned") = next;
+        // However slow the machine is: the next rotation comes after this one was noticed, and lived with.
+        soon_visit(&server, rotation + 1).await;
+        let noticed = traffic.requests.load(Ordering::Relaxed);
+        while traffic.requests.load(Ordering::Relaxed) < noticed + 256 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
-    tokio::time::sleep(Duration::from_millis(400)).await;
     traffic.stop.store(true, Ordering::Relaxed);
     for client in clients {
         client.await.expect("no panic");
