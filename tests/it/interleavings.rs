@@ -356,6 +356,11 @@ impl<'r> Order<'r> {
         while !calls.is_empty() {
             let before = calls.len();
             self.look_at(calls, 0);
+            if calls.len() == before {
+                // It had not come to the store yet.
+                self.runtime.block_on(process.gate.let_through(process.gate.waiting()));
+                self.look_at(calls, 0);
+            }
             assert!(calls.len() < before, "an answer is missing");
         }
     }

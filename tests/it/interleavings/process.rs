@@ -110,6 +110,8 @@ impl Process {
     /// A login of a backend, whose answer has just begun.
     pub(super) async fn capture(&self, subject: &str, now: UnixTime) -> Result<TokenPair, Reject> {
         let known = self.authenticator.revocations.sequence();
+        // The rest of the answer takes its time.
+        tokio::task::yield_now().await;
         let login = Login { subject: subject.into(), ..Login::default() };
         self.broker.issue_begun(login, known, now.into()).await
     }
