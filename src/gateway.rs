@@ -222,7 +222,9 @@ impl Gateway {
                 match captured {
                     None => Ok(forwarded),
                     Some(captured) => {
-                        Box::pin(captured.finish(forwarded, &self.broker, self.login_answer_size, record, now)).await
+                        let known = self.judge.authenticator.revocations.sequence();
+                        let limits = (self.login_answer_size, known);
+                        Box::pin(captured.finish(forwarded, &self.broker, limits, record, now)).await
                     }
                 }
             }

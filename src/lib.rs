@@ -24,7 +24,7 @@
 //! | 5 | `authenticate` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` → `streams/` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `hand_over`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
 //!
 //! # Doors
@@ -41,12 +41,14 @@
 //! | `h2` | `server/` | the errors of a protocol that hyper speaks: was it a flood? |
 //! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
+//! | `listenfd` | `hand_over` | takes the sockets of systemd without unsafe code of ours |
 //! | `memchr` | `framing/` | heads are searched before anybody is known |
 //! | `moka` | `revocations/` | safe only without a capacity: a bounded one forgets revocations |
 //! | `prometheus_client` | `metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `verified` | losing an entry costs one verification, so it may be bounded |
 //! | `rcgen` | `tls` | the certificate of a first start |
 //! | `rusqlite` | `store/` | no database type outside the store |
+//! | `rustix` | `hand_over` | gives listening sockets to another process |
 //! | `socket2` | `socket` | socket options that std cannot set |
 //! | `toml` | `config/` | nothing else knows that the configuration is a file |
 //!
@@ -73,6 +75,7 @@
 //! | **epoch** | a counter that only revocations move: while it stands still, a checked token needs no look-up |
 //! | **source** | where the keys of another issuer come from: the issuer itself, or a file |
 //! | **stream** | a WebSocket, or whatever of a request is under way for more than a moment: it ends with the token it stands on |
+//! | **take-over** | another process gets the listening sockets of the one that ends, and then its store |
 //! | **worker** | one thread with its own runtime, listening socket and upstream connections; one a core |
 //!
 //! # Invariants
@@ -111,6 +114,7 @@ pub mod forwarding;
 pub mod framing;
 pub mod gateway;
 pub mod grpc;
+pub mod hand_over;
 pub mod headers;
 pub mod identity;
 pub mod ids;

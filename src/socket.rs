@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that may wait to be accepted. The kernel caps it at net.core.somaxconn.
-const BACKLOG: i32 = 4096;
+pub const BACKLOG: i32 = 4096;
 
 /// Binds `count` listeners to one address; the kernel spreads connections over them, one for each worker.
 ///
@@ -26,6 +26,19 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
         listeners.push(socket.into());
     }
     Ok(listeners)
+}
+
+/// Spreads the sockets of one address over so many workers. Each is looked after by a worker, and each worker has one: several
+/// share one if there are too few.
+pub fn spread(sockets: Vec<std::net::TcpListener>, workers: usize) -> io::Result<Vec<Vec<std::net::TcpListener>>> {
+    let mut spread: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+    for worker in sockets.len()..workers {
+        spread[worker].push(sockets[worker % sockets.len()].try_clone()?);
+    }
+    for (place, socket) in sockets.into_iter().enumerate() {
+        spread[place % workers].push(socket);
+    }
+    Ok(spread)
 }
 
 /// Could [`bind`] have this address? Binds as it does and lets go at once, without listening, so that no client is accepted

@@ -4,6 +4,7 @@
 //! for the admin token. The listener has its own thread: it answers while the workers are busy.
 
 mod keys;
+mod reload;
 mod revocations;
 mod tokens;
 mod upstreams;
@@ -14,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -40,6 +42,8 @@ use crate::tls::ServerSide;
 use crate::token::json::object;
 use crate::upstream::Upstream;
 use crate::{bearer, respond, tls};
+
+pub use reload::{Asking, NotReloaded, Reloaded};
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,15 +86,18 @@ pub struct Admin {
     pub token: Secret,
     /// Set once everything is loaded and listening; unset when the process drains.
     pub serving: Arc<AtomicBool>,
+    /// Where to ask for a reload.
+    pub reloads: Option<Sender<Asking>>,
     pub request_ids: RequestIds,
 }
 
 /// Accepts until the task is dropped.
-pub async fn serve(listener: TcpListener, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
+pub async fn serve(listener: TcpListener, tls: Option<Arc<ArcSwap<ServerSide>>>, admin: Arc<Admin>) {
     loop {
         match listener.accept().await {
             Ok((stream, caller)) => {
-                tokio::spawn(serve_connection(stream, caller.ip(), tls.clone(), admin.clone()));
+                let tls = tls.as_ref().map(|tls| tls.load_full());
+                tokio::spawn(serve_connection(stream, caller.ip(), tls, admin.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting an admin connection failed");
@@ -149,6 +156,7 @@ impl Admin {
                 match request.uri().path() {
                     upstreams::PATH => upstreams::answer(self, request.method()),
                     path if keys::is_here(path) => keys::answer(self, request, occasion).await,
+                    path if reload::is_here(path) => reload::answer(self, &request).await,
                     _ => tokens::answer(self, request, occasion).await,
                 }
             }

@@ -31,7 +31,13 @@ pub(super) async fn start(
         return Ok((keyring.clone(), Arc::new(OwnKeys::new(None, Vec::new(), keyring, now))));
     }
     let (store, roots) = (store.clone(), roots.clone());
-    let workshop = Workshop { store, roots, terms: terms(tokens), policy: own_policy(tokens, SIGNING.to_vec()) };
+    let workshop = Workshop {
+        store,
+        patience: config.store.patience,
+        roots,
+        terms: terms(tokens),
+        policy: own_policy(tokens, SIGNING.to_vec()),
+    };
     let known = workshop.load(now).await?;
     let keyring = Arc::new(Keyring::new(Keys::new(workshop.own(&known, now)?)));
     Ok((keyring.clone(), Arc::new(OwnKeys::new(Some(workshop), known, keyring, now))))

@@ -51,11 +51,12 @@ pub(super) struct Foundation {
 }
 
 impl Foundation {
-    pub(super) async fn lay(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    /// `patience`: so long may another gateway take to let go of the store.
+    pub(super) async fn lay(config: &Config, clock: Arc<dyn Clock>, patience: Duration) -> Result<Self, String> {
         let now = clock.now();
         let roots = Arc::new(read_roots(&config.store.secret)?);
         let revocations = Arc::new(Revocations::new());
-        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock.clone())?);
+        let store: Arc<dyn Store> = Arc::new(open_store(config, revocations.clone(), clock.clone(), patience)?);
         load_revocations(&*store, &revocations, now).await?;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
@@ -191,7 +192,12 @@ fn broker_settings(config: &Config) -> broker::Settings {
 /// revoked, and stays revoked nevertheless.
 const CLOCK_STEP: Duration = Duration::from_mins(5);
 
-fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clock>) -> Result<SqliteStore, String> {
+fn open_store(
+    config: &Config,
+    revocations: Arc<Revocations>,
+    clock: Arc<dyn Clock>,
+    patience: Duration,
+) -> Result<SqliteStore, String> {
     let settings = sqlite::Settings {
         issuer: config.tokens.issuer.clone(),
         longest_life: longest_life(config) + CLOCK_STEP,
@@ -199,7 +205,8 @@ fn open_store(config: &Config, revocations: Arc<Revocations>, clock: Arc<dyn Clo
         audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
     };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
-    SqliteStore::open(&config.store.sqlite, settings, enforce).map_err(|error| error.to_string())
+    let opened = SqliteStore::open_within(patience, &config.store.sqlite, settings, enforce);
+    opened.map_err(|error| format!("store.sqlite: {error}"))
 }
 
 /// The longest that any accepted token can live, leeway included.

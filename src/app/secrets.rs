@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::admin::{self, SecretSource};
 use crate::bearer;
+use crate::config::{Config, StoreSettings};
 use crate::family::refresh_token::Roots;
 use crate::ids::{from_base62, to_base62};
 use crate::secret::{self, Secret};
@@ -14,6 +15,34 @@ use crate::secret::{self, Secret};
 /// The root secrets: lines of a number and 43 base62 characters, the newest last.
 pub(super) fn read_roots(source: &SecretSource) -> Result<Roots, String> {
     parse_roots(source, &read(source, || format!("1 {}\n", new_secret_text()))?)
+}
+
+/// A store without its root secret is of no use, and a new one beside it would hide that: nothing is made.
+pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String> {
+    let SecretSource::File(secret) = &store.secret else { return Ok(()) };
+    let begun = fs::metadata(&store.sqlite).is_ok_and(|database| database.len() > 0);
+    if !begun || !matches!(secret.try_exists(), Ok(false)) {
+        return Ok(());
+    }
+    let (secret, database) = (secret.display(), store.sqlite.display());
+    Err(format!(
+        "store.secret_file: {secret} is gone, and the database {database} is of no use without it: put the file back from \
+         its backup, or name the right one. If it is lost, remove {database} with its -wal and -shm: then both are made \
+         anew, and everybody logs in again"
+    ))
+}
+
+/// Everything that a start reads here is good, or missing and to be made.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    check_root_is_not_lost(&config.store)?;
+    let exists = |source: &SecretSource| !matches!(source, SecretSource::File(path) if !path.exists());
+    if exists(&config.store.secret) {
+        roots_as_they_are(&config.store.secret)?;
+    }
+    if exists(&config.admin.token) {
+        read_admin_token(&config.admin.token)?;
+    }
+    Ok(())
 }
 
 /// As [`read_roots`], but none is made.

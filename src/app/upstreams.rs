@@ -1,6 +1,8 @@
 //! The upstreams in force, and one task for each, on the control thread, that looks after its servers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
@@ -8,31 +10,48 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::metrics::{Labelled, Metrics};
-use crate::upstream::{self, Report, Upstream};
+use crate::upstream::{self, Report, Settings, Upstream};
 
 pub(super) struct UpstreamWatch {
     /// Of the control thread.
     runtime: Handle,
     pub(super) current: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
+    /// Those in force, and those that were prepared since.
+    made: Mutex<Vec<Made>>,
     /// Ended when dropped.
     tasks: Mutex<JoinSet<()>>,
+}
+
+struct Made {
+    upstream: Arc<Upstream>,
+    /// What was in its files: the name of a file does not tell that it has changed.
+    files: Vec<Vec<u8>>,
 }
 
 impl UpstreamWatch {
     /// Looks after nothing yet. To be called on the control thread's runtime.
     pub(super) fn new() -> Self {
-        UpstreamWatch { runtime: Handle::current(), current: Arc::default(), tasks: Mutex::default() }
+        let (current, made, tasks) = (Arc::default(), Mutex::default(), Mutex::default());
+        UpstreamWatch { runtime: Handle::current(), current, made, tasks }
     }
 
-    /// What `config` describes. Servers that are in force already stand as they did.
+    /// What `config` describes. An upstream that has not changed is the one in force, with its connections; in others,
+    /// servers that are in force already stand as they did.
     pub(super) fn prepare(&self, config: &Config) -> Result<Vec<Arc<Upstream>>, String> {
-        let current = self.current.load();
-        let upstreams = config.upstreams.iter().map(|settings| {
+        let (current, mut made) = (self.current.load(), self.made());
+        let mut prepare = |settings: &Settings| {
+            let files = read_files(settings)?;
+            let is_same = |made: &&Made| made.upstream.settings == *settings && made.files == files;
+            if let Some(same) = made.iter().find(is_same) {
+                return Ok(same.upstream.clone());
+            }
             let before = current.iter().find(|upstream| *upstream.name == settings.name).map(|before| &**before);
-            let named = |fault| format!("upstream {}: {fault}", settings.name);
-            Upstream::new(settings.clone(), config.workers, before).map(Arc::new).map_err(named)
-        });
-        upstreams.collect()
+            let upstream = Arc::new(Upstream::new(settings.clone(), config.workers, before)?);
+            made.push(Made { upstream: upstream.clone(), files });
+            Ok(upstream)
+        };
+        let named = |settings: &Settings, fault: String| format!("upstream {}: {fault}", settings.name);
+        config.upstreams.iter().map(|settings| prepare(settings).map_err(|fault| named(settings, fault))).collect()
     }
 
     /// From now on these are looked after, and no others.
@@ -42,7 +61,12 @@ impl UpstreamWatch {
             tasks.spawn_on(upstream::look_after(upstream.clone()), &self.runtime);
         }
         *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
+        self.made().retain(|made| upstreams.iter().any(|upstream| Arc::ptr_eq(upstream, &made.upstream)));
         self.current.store(Arc::new(upstreams.to_vec()));
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn show(&self, metrics: &mut Metrics) {
@@ -62,6 +86,11 @@ impl UpstreamWatch {
         let help = "Health checks that a server failed";
         metrics.counters("upstream_server_failed_checks", help, each(|server| server.failed_checks as f64));
     }
+}
+
+fn read_files(settings: &Settings) -> Result<Vec<Vec<u8>>, String> {
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    settings.tls.files().map(|path| read(path)).collect()
 }
 
 fn labelled(upstreams: &[Arc<Upstream>], read: fn(&Report) -> f64) -> Vec<Labelled> {

@@ -18,10 +18,25 @@ impl Broker {
     /// Makes a family and its first pair of tokens. Durable when it returns.
     pub async fn issue(&self, login: Login, occasion: Occasion) -> Result<TokenPair, Reject> {
         let now = occasion.at;
-        let family = self.first_generation(login, now);
-        self.check_usable(&family, now)?;
+        let family = self.usable_family(login, now)?;
         let family = self.in_time(self.store.issue(family, self.settings.families, occasion)).await?;
         self.pair(&family, now)
+    }
+
+    /// As [`Broker::issue`], for somebody whose login was said to be good when the revocations up to `known` were enforced. A
+    /// mass revocation since then was meant for this login, too.
+    pub async fn issue_begun(&self, login: Login, known: u64, occasion: Occasion) -> Result<TokenPair, Reject> {
+        let now = occasion.at;
+        let family = self.usable_family(login, now)?;
+        let issued = self.in_time(self.store.issue_begun(family, self.settings.families, known, occasion)).await?;
+        let overtaken = || Reject::new(Reason::LoginCapture, "everything of the subject was revoked meanwhile");
+        self.pair(&issued.ok_or_else(overtaken)?, now)
+    }
+
+    fn usable_family(&self, login: Login, now: UnixTime) -> Result<Family, Reject> {
+        let family = self.first_generation(login, now);
+        self.check_usable(&family, now)?;
+        Ok(family)
     }
 
     /// An access token that the gateway itself would refuse is good for nothing, not even for its refresh.

@@ -1,12 +1,14 @@
 //! The gateway's own signing keys: made, rotated, revoked. What is due when, [`schedule`] decides; here it is done.
 //!
 //! Every change is durable before it is in force, and in force for all workers at once: they share one snapshot. Changes
-//! come one after the other, and each runs to its end also when whoever asked for it has gone.
+//! come one after the other, and each runs to its end also when whoever asked for it has gone: with a client, or because
+//! the disk is stuck. One that waits for the disk keeps the next from beginning.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::time::timeout;
 
 use crate::audit::Occasion;
 use crate::clock::UnixTime;
@@ -24,6 +26,8 @@ use crate::token::{Algorithm, Issuer, algorithm_name};
 #[derive(Clone)]
 pub struct Workshop {
     pub store: Arc<dyn Store>,
+    /// `timeouts.store`
+    pub patience: Duration,
     pub roots: Arc<Roots>,
     pub terms: Terms,
     /// The terms of our own tokens, with every algorithm that there may be a key for.
@@ -34,7 +38,7 @@ impl Workshop {
     /// The keys as a start finds them: the first is made, what is due is done, and what an older root secret seals is
     /// sealed under the newest.
     pub async fn load(&self, now: UnixTime) -> Result<Vec<StoredKey>, String> {
-        let found = self.change(Box::new(|keys| keys), now.into()).await?.after;
+        let found = self.in_time(self.change(Box::new(|keys| keys), now.into())).await?.after;
         let resealed = self.reseal(&found)?;
         let made = match schedule::wants_key(&found, &self.terms, now) {
             true => Some(self.make(now).await?),
@@ -45,7 +49,7 @@ impl Workshop {
             let keys = keys.into_iter().map(|key| resealed_as(key, &resealed)).collect();
             schedule::advance(keys, &terms, made.as_ref(), now)
         };
-        Ok(self.change(Box::new(advance), now.into()).await?.after)
+        Ok(self.in_time(self.change(Box::new(advance), now.into())).await?.after)
     }
 
     /// The snapshot that these keys make at `now`.
@@ -58,6 +62,11 @@ impl Workshop {
     fn sound(&self, keys: &[StoredKey]) -> Vec<StoredKey> {
         let is_sound = |key: &&StoredKey| key.sealed.is_empty() || seal::open(key, &self.roots).is_ok();
         keys.iter().filter(is_sound).cloned().collect()
+    }
+
+    /// Waits for the store as every caller does: not forever.
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        timeout(self.patience, answer).await.unwrap_or_else(|_| Err(late(self.patience)))
     }
 
     async fn change(&self, decide: DecideKeys, occasion: Occasion) -> Result<KeysChanged, String> {
@@ -141,17 +150,17 @@ impl OwnKeys {
     }
 
     /// Does what is due. Looks at what is known only, unless something is.
-    pub async fn tick(&self, now: UnixTime) -> Result<(), String> {
+    pub async fn tick(self: &Arc<Self>, now: UnixTime) -> Result<(), String> {
         let Some(workshop) = &self.workshop else { return Ok(()) };
         let (known, terms) = (self.known.load_full(), workshop.terms);
         let wants_key = schedule::wants_key(&known, &terms, now);
         if wants_key || schedule::advance(known.to_vec(), &terms, None, now) != *known {
             let made = if wants_key { Some(workshop.make(now).await?) } else { None };
             let decide = Box::new(move |keys| schedule::advance(keys, &terms, made.as_ref(), now));
-            return self.change(workshop, decide, now.into()).await;
+            return self.clone().change_in_time(workshop.clone(), decide, now.into()).await;
         }
         if *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) != uses(&known, &terms, now) {
-            let _alone = self.changing.lock().await;
+            let _alone = self.alone(workshop).await?;
             return self.put_in_force(workshop, self.known.load_full(), now);
         }
         Ok(())
@@ -214,30 +223,47 @@ impl OwnKeys {
         Some((now.since(since).as_secs_f64(), next.since(now).as_secs_f64()))
     }
 
-    /// A change that somebody asked for. It has a task of its own: a client that goes away in the middle of it must not
-    /// leave a key that is revoked in the store and good everywhere else.
+    /// A change that somebody asked for.
     async fn by_hand(
         self: Arc<Self>,
         workshop: Workshop,
         occasion: Occasion,
         decide: impl Fn(Vec<StoredKey>, &Terms, &StoredKey) -> Vec<StoredKey> + Send + 'static,
     ) -> Result<(), Reject> {
-        let change = tokio::spawn(async move {
+        let made = async {
             let (made, terms) = (workshop.make(occasion.at).await?, workshop.terms);
-            self.change(&workshop, Box::new(move |keys| decide(keys, &terms, &made)), occasion).await
-        });
-        let done = change.await.unwrap_or_else(|error| Err(error.to_string()));
-        done.map_err(|fault| {
+            let decide = Box::new(move |keys| decide(keys, &terms, &made));
+            self.change_in_time(workshop.clone(), decide, occasion).await
+        };
+        made.await.map_err(|fault: String| {
             tracing::error!(fault, "the signing keys were not changed");
             Reject::new(Reason::StoreUnavailable, fault)
         })
     }
 
-    async fn change(&self, workshop: &Workshop, decide: DecideKeys, occasion: Occasion) -> Result<(), String> {
-        let now = occasion.at;
-        let _alone = self.changing.lock().await;
-        let changed = workshop.change(decide, occasion).await?;
-        self.put_in_force(workshop, Arc::new(changed.after), now)
+    /// It has a task of its own: whoever goes away in the middle of it, or waits no longer, must not leave a key that is
+    /// revoked in the store and good everywhere else.
+    async fn change_in_time(
+        self: Arc<Self>,
+        workshop: Workshop,
+        decide: DecideKeys,
+        occasion: Occasion,
+    ) -> Result<(), String> {
+        let waiting = workshop.clone();
+        let change = tokio::spawn(async move {
+            let _alone = self.alone(&workshop).await?;
+            let now = occasion.at;
+            let changed = workshop.change(decide, occasion).await?;
+            self.put_in_force(&workshop, Arc::new(changed.after), now)
+        });
+        waiting.in_time(async { change.await.unwrap_or_else(|error| Err(error.to_string())) }).await
+    }
+
+    /// The turn to change keys. Nobody queues behind a change that waits for a stuck disk: what was asked for meanwhile
+    /// would all be done when the disk works again, long after whoever asked has given up.
+    async fn alone(&self, workshop: &Workshop) -> Result<tokio::sync::MutexGuard<'_, ()>, String> {
+        let limit = workshop.patience / 2;
+        timeout(limit, self.changing.lock()).await.map_err(|_| late(limit))
     }
 
     fn put_in_force(&self, workshop: &Workshop, keys: Arc<Vec<StoredKey>>, now: UnixTime) -> Result<(), String> {
@@ -249,6 +275,10 @@ impl OwnKeys {
         self.known.store(keys);
         Ok(())
     }
+}
+
+fn late(patience: Duration) -> String {
+    format!("no answer within {patience:?}: is the disk of the database stuck?")
 }
 
 fn uses(keys: &[StoredKey], terms: &Terms, now: UnixTime) -> Vec<(String, Use)> {

@@ -2,7 +2,8 @@
 //!
 //! Login: an answer that names a subject becomes a token pair. The family is durable before the answer is sent, the pair's
 //! members stand in the backend's JSON beside its own, and an answer that cannot carry them is a 503: it never goes out bare,
-//! as a client that gets "welcome" and no token is logged in nowhere. Logout: after a 2xx the caller's family is ended,
+//! as a client that gets "welcome" and no token is logged in nowhere. So it is for a login that a mass revocation overtakes.
+//! Logout: after a 2xx the caller's family is ended,
 //! durably, before that answer is sent.
 
 mod merge;
@@ -59,12 +60,13 @@ pub fn begin<B>(
 }
 
 impl Captured {
-    /// `answer_size`: the longest answer that a login may have.
+    /// `answer_size`: the longest answer that a login may have. `known`: the newest revocation that was enforced when the answer
+    /// began. What the backend says, it says as of then: it may end all old logins of somebody before it begins a new one.
     pub async fn finish(
         self,
         forwarded: Forwarded,
         broker: &Broker,
-        answer_size: u64,
+        (answer_size, known): (u64, u64),
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
@@ -75,7 +77,7 @@ impl Captured {
                 if forwarded.response.status().is_client_error() {
                     broker.throttle.failed(self.address, now);
                 }
-                login(forwarded, broker, answer_size, record, occasion).await
+                login(forwarded, broker, (answer_size, known), record, occasion).await
             }
             (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, occasion).await,
             // A preflight: nobody's.
@@ -87,7 +89,7 @@ impl Captured {
 async fn login(
     mut forwarded: Forwarded,
     broker: &Broker,
-    answer_size: u64,
+    (answer_size, known): (u64, u64),
     record: &mut Record,
     occasion: Occasion,
 ) -> Result<Forwarded, Reject> {
@@ -102,7 +104,7 @@ async fn login(
     if let Some(lease) = forwarded.lease.take() {
         lease.give_back();
     }
-    let pair = broker.issue(login, occasion).await.map_err(|reject| match reject.reason {
+    let pair = broker.issue_begun(login, known, occasion).await.map_err(|reject| match reject.reason {
         Reason::StoreUnavailable => reject,
         // What the client sent has no part in it.
         _ => refused(reject.detail),

@@ -22,6 +22,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One request to the admin API; the JSON of a 2xx answer, or what went wrong.
 pub(super) fn call(admin: &Settings, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
+    let (status, answer) = ask(admin, method, path, body)?;
+    if status.is_success() { Ok(answer) } else { Err(refusal(status, &answer)) }
+}
+
+/// What an answer that is no 2xx says.
+pub(super) fn refusal(status: StatusCode, answer: &Value) -> String {
+    let member = |name| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+    format!("the gateway answered {status}: {} ({})", member("error_description"), member("error"))
+}
+
+/// As [`call`], with whatever was answered.
+pub(super) fn ask(
+    admin: &Settings,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<(StatusCode, Value), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let request = Request::builder()
@@ -34,12 +51,7 @@ pub(super) fn call(admin: &Settings, method: Method, path: &str, body: Option<&V
         .map_err(|error| error.to_string())?;
     let answered = runtime.block_on(async { tokio::time::timeout(PATIENCE, send(admin, request)).await });
     let late = |_| format!("the gateway at {} did not answer within {}s", admin.address, PATIENCE.as_secs());
-    let (status, answer) = answered.map_err(late)??;
-    if status.is_success() {
-        return Ok(answer);
-    }
-    let member = |name| answer.get(name).and_then(Value::as_str).unwrap_or_default();
-    Err(format!("the gateway answered {status}: {} ({})", member("error_description"), member("error")))
+    answered.map_err(late)?
 }
 
 async fn send(admin: &Settings, request: Request<Full<Bytes>>) -> Result<(StatusCode, Value), String> {

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::client::call;
-use super::{ConfigArgument, Failed, load, shown};
+use super::{ConfigArgument, Failed, load, load_admin, shown};
 use crate::app;
 use crate::config::Probe;
 
@@ -49,7 +49,7 @@ pub(super) enum KeysCommand {
 pub(super) fn run(command: KeysCommand) -> Result<(), Failed> {
     let (answer, json) = match command {
         KeysCommand::List { config, json } => {
-            let admin = load(&config.file, Probe::None)?.admin;
+            let admin = load_admin(&config.file)?;
             (call(&admin, Method::GET, "/admin/v1/keys", None)?, json)
         }
         KeysCommand::Rotate { config, root: true, json, .. } => {
@@ -62,11 +62,11 @@ pub(super) fn run(command: KeysCommand) -> Result<(), Failed> {
             return Ok(());
         }
         KeysCommand::Rotate { config, now, json, .. } => {
-            let admin = load(&config.file, Probe::None)?.admin;
+            let admin = load_admin(&config.file)?;
             (call(&admin, Method::POST, "/admin/v1/keys/rotate", Some(&json!({ "now": now })))?, json)
         }
         KeysCommand::Revoke { config, kid, may_refresh, json } => {
-            let admin = load(&config.file, Probe::None)?.admin;
+            let admin = load_admin(&config.file)?;
             let path = format!("/admin/v1/keys/{}/revoke", segment(&kid)?);
             (call(&admin, Method::POST, &path, Some(&json!({ "mayRefresh": may_refresh })))?, json)
         }

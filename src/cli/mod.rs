@@ -9,6 +9,7 @@ mod demo;
 mod echo;
 mod explain;
 mod keys;
+mod reload;
 mod serve;
 mod token;
 mod told;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::admin;
 use crate::config::{self, Config, Probe};
 
 /// A reverse-proxy auth gateway that enforces and brokers tokens.
@@ -37,6 +39,10 @@ enum Command {
     Serve {
         #[command(flatten)]
         config: ConfigArgument,
+        /// Take the sockets over from the gateway that runs with this configuration, which then ends: no client is refused.
+        /// Without such a gateway, start as usual.
+        #[arg(long)]
+        take_over: bool,
     },
     /// Check the configuration without starting: every fault at once.
     Check {
@@ -52,6 +58,8 @@ enum Command {
     Verify(verify::Arguments),
     /// Run a gateway in front of a small echo backend, and print what to try.
     Demo,
+    /// Have a running gateway read its configuration again, and say what has changed.
+    Reload(reload::Arguments),
     /// Issue, list and revoke tokens of a running gateway.
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -89,11 +97,12 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     start_logging(&arguments.command);
     let done = match arguments.command {
-        Command::Serve { config } => serve::serve(&config.file),
+        Command::Serve { config, take_over } => serve::serve(&config.file, take_over),
         Command::Check { config, json } => check(&config.file, json),
         Command::Explain(arguments) => explain::explain(arguments),
         Command::Verify(arguments) => verify::run(arguments),
         Command::Demo => demo::demo(),
+        Command::Reload(arguments) => reload::run(arguments),
         Command::Token(command) => token::run(command),
         Command::Keys(command) => keys::run(command),
     };
@@ -122,6 +131,10 @@ fn start_logging(command: &Command) {
 fn load(file: &Path, probe: Probe) -> Result<Config, Failed> {
     let colour = std::io::stderr().is_terminal();
     config::load(file, probe).map_err(|faults| Failed::Configuration(faults.render(colour)))
+}
+
+fn load_admin(file: &Path) -> Result<admin::Settings, Failed> {
+    config::load_admin(file).map_err(|faults| Failed::Configuration(faults.render(std::io::stderr().is_terminal())))
 }
 
 fn check(file: &Path, json: bool) -> Result<(), Failed> {

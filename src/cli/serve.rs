@@ -3,54 +3,46 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use super::{Failed, load};
-use crate::app::{self, Running};
+use crate::app::{self, Inherited, StartError};
 use crate::clock::SystemClock;
-use crate::config::{self, Probe};
+use crate::config::Probe;
+use crate::hand_over;
 
-pub(super) fn serve(file: &Path) -> Result<(), Failed> {
-    let config = load(file, Probe::Addresses)?;
+pub(super) fn serve(file: &Path, take_over: bool) -> Result<(), Failed> {
+    let passed = hand_over::from_systemd().map_err(|error| format!("a socket of systemd cannot be used: {error}"))?;
+    // Addresses that another process holds for us are in use, and rightly so.
+    let probe = if take_over || !passed.is_empty() { Probe::None } else { Probe::Addresses };
+    let config = load(file, probe)?;
     let mut signals = Signals::catch()?;
-    let running = app::start(config, Arc::new(SystemClock)).map_err(|error| Failed::Running(error.to_string()))?;
+    let failed = |error: StartError| Failed::Running(error.to_string());
+    let inherited = match take_over {
+        true => app::take_over(&config).map_err(failed)?,
+        false if passed.is_empty() => Inherited::None,
+        false => Inherited::Systemd(passed),
+    };
+    let running = app::start_with(config, Arc::new(SystemClock), inherited, Some(file.to_owned())).map_err(failed)?;
     for address in &running.addresses {
         tracing::info!(%address, "listening");
     }
     tracing::info!(address = %running.admin_address, "admin listening");
-    notify(sd_notify::NotifyState::Ready);
+    app::tell_systemd(&[NotifyState::Ready]);
     let ended_by = loop {
-        match signals.next() {
-            "SIGHUP" => reload(file, &running),
+        match signals.next_or_replaced(running.replaced()) {
+            "SIGHUP" => running.reload_from_file(),
             ended_by => break ended_by,
         }
     };
     tracing::info!(signal = ended_by, "draining");
-    notify(sd_notify::NotifyState::Stopping);
+    app::tell_systemd(&[NotifyState::Stopping]);
     running.drain();
     tracing::info!("drained");
     Ok(())
-}
-
-/// Tells systemd, if it is there to be told.
-fn notify(state: sd_notify::NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::debug!(%error, "systemd was not told");
-    }
-}
-
-/// Reads the file again. A fault in it changes nothing, and is said.
-fn reload(file: &Path, running: &Running) {
-    let config = match config::load(file, Probe::None) {
-        Ok(config) => config,
-        Err(faults) => return tracing::error!("nothing was reloaded:\n{}", faults.render(false)),
-    };
-    match running.reload(config) {
-        Ok(unchanged) if unchanged.is_empty() => tracing::info!("reloaded"),
-        Ok(unchanged) => tracing::warn!(takes_a_restart = unchanged.join(", "), "reloaded, but for these"),
-        Err(error) => tracing::error!(%error, "nothing was reloaded"),
-    }
 }
 
 /// SIGTERM, SIGINT and SIGHUP, caught from the moment that this is made: one that comes during the start waits for its end,
@@ -73,6 +65,18 @@ impl Signals {
         drop(inside);
         let (terminate, interrupt) = (terminate.map_err(fault)?, interrupt.map_err(fault)?);
         Ok(Signals { terminate, interrupt, hang_up: hang_up.map_err(fault)?, runtime })
+    }
+
+    /// As [`Signals::next`], but answers "take-over" when another gateway has taken over.
+    pub(super) fn next_or_replaced(&mut self, mut replaced: watch::Receiver<bool>) -> &'static str {
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.hang_up.recv() => "SIGHUP",
+                Ok(_) = replaced.wait_for(|replaced| *replaced) => "take-over",
+            }
+        })
     }
 
     /// Waits for one of them. Answers its name.

@@ -5,8 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::client::call;
-use super::{ConfigArgument, Failed, load, shown};
-use crate::config::Probe;
+use super::{ConfigArgument, Failed, load_admin, shown};
 
 #[derive(Subcommand)]
 pub(super) enum TokenCommand {
@@ -74,7 +73,7 @@ pub(super) struct Whom {
 pub(super) fn run(command: TokenCommand) -> Result<(), Failed> {
     match command {
         TokenCommand::Issue { config, subject, scope, label, client_id, json } => {
-            let admin = load(&config.file, Probe::None)?.admin;
+            let admin = load_admin(&config.file)?;
             let wanted = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
             let pair = call(&admin, Method::POST, "/admin/v1/tokens", Some(&wanted))?;
             if json {
@@ -88,13 +87,13 @@ pub(super) fn run(command: TokenCommand) -> Result<(), Failed> {
             }
         }
         TokenCommand::List { config, subject, json } => {
-            let admin = load(&config.file, Probe::None)?.admin;
+            let admin = load_admin(&config.file)?;
             let path = format!("/admin/v1/subjects/{}/tokens", percent_encode(&subject));
             let answer = call(&admin, Method::GET, &path, None)?;
             if json { print_json(&answer) } else { print_table(&answer) }
         }
         TokenCommand::Revoke { config, whom, issuer, before, json } => {
-            let admin = load(&config.file, Probe::None)?.admin;
+            let admin = load_admin(&config.file)?;
             let answer = match &whom.token_id {
                 Some(token_id) => {
                     let path = format!("/admin/v1/tokens/{}", percent_encode(token_id));

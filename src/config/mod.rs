@@ -31,6 +31,7 @@ use read::{Reading, Table};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    pub watch: Watch,
     /// At least 1; `workers = 0` in the file has become the number of cores.
     pub workers: usize,
     pub listeners: Vec<server::ListenerSettings>,
@@ -58,6 +59,16 @@ impl Config {
     pub fn all_rates(&self) -> impl Iterator<Item = &rates::Settings> {
         self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
     }
+}
+
+/// `watch`: what is put in force when it changes on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    Off,
+    /// Certificates and their keys.
+    Certificates,
+    /// The configuration, too.
+    All,
 }
 
 /// `[store]`.
@@ -120,15 +131,20 @@ pub enum Probe {
 
 /// Reads and checks a file. Relative paths in it begin at its folder.
 pub fn load(path: &Path, probe: Probe) -> Result<Config, Faults> {
-    let file = path.display().to_string();
     let base = path.parent().unwrap_or(Path::new(""));
+    text_of(path).and_then(|(file, source)| read(&file, &source, base, probe))
+}
+
+/// A file's name, for messages, and what is in it.
+fn text_of(path: &Path) -> Result<(String, String), Faults> {
+    let file = path.display().to_string();
     let bytes = fs::read(path).map_err(|error| {
         let fault =
             Fault::new(format!("the configuration cannot be read: {error}"), "expected a file that can be read");
         Faults::new(&file, "", vec![fault.help("--config names another file")])
     })?;
     match str::from_utf8(&bytes) {
-        Ok(source) => read(&file, source, base, probe),
+        Ok(source) => Ok((file, source.to_owned())),
         Err(error) => {
             let source = String::from_utf8_lossy(&bytes);
             let span = Some(error.valid_up_to()..error.valid_up_to());
@@ -143,6 +159,15 @@ pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
     read("gateway.toml", text, base, probe)
 }
 
+/// What a command for a running gateway needs of a file: `[admin]`. What is wrong elsewhere in it does not keep anybody from
+/// revoking a key.
+pub fn load_admin(path: &Path) -> Result<admin::Settings, Faults> {
+    text_of(path).and_then(|(file, source)| {
+        let base = path.parent().unwrap_or(Path::new(""));
+        whole_or_faults(&file, &source, base, |mut root| root.table("admin", check::admin))
+    })
+}
+
 /// Every key there is: `tokens.issuer`, `route[].path`. Tables are among them.
 pub fn keys() -> BTreeSet<String> {
     // One of each table that is read only where the file has it. What is missing in them does not matter here.
@@ -154,14 +179,23 @@ pub fn keys() -> BTreeSet<String> {
 }
 
 fn read(file: &str, source: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
+    whole_or_faults(file, source, base, |root| root.read(|root| check::gateway(root, probe)))
+}
+
+/// Reads of a text what `part` reads, if there is no fault in that, and the text is TOML.
+fn whole_or_faults<T>(
+    file: &str,
+    source: &str,
+    base: &Path,
+    part: impl for<'a> FnOnce(Table<'a>) -> T,
+) -> Result<T, Faults> {
     let (tree, torn) = DeTable::parse_recoverable(source);
     let reading = Reading::new(base);
-    let root = Table::new(tree.get_ref(), Place::default(), &reading);
-    let config = root.read(|root| check::gateway(root, probe));
+    let found = part(Table::new(tree.get_ref(), Place::default(), &reading));
 
     let faults = syntax::with_syntax_errors(source, tree.get_ref(), &torn, reading.into_faults(keys));
     match faults.is_empty() {
-        true => Ok(config),
+        true => Ok(found),
         false => Err(Faults::new(file, source, faults)),
     }
 }

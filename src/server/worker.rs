@@ -75,7 +75,8 @@ async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, al
     // Connections that the kernel accepted before the listener closes were promised an answer. The kernel is asked itself:
     // the runtime learns of them only at its next turn.
     let Ok(socket) = socket.into_std() else { return };
-    while let Ok((stream, address)) = socket.accept() {
+    // If another process goes on listening here, what comes later is for that.
+    for (stream, address) in (0..socket::BACKLOG).map_while(|_| socket.accept().ok()) {
         if let Ok(stream) = socket::into_tokio_stream(stream) {
             serve(stream, address);
         }

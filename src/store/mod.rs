@@ -109,6 +109,10 @@ pub trait Store: Send + Sync {
     /// second past it. Tokens minted for the answer must not be dated earlier than that.
     fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family>;
 
+    /// As [`Store::issue`], for a login that somebody began before: `None`, and nothing is written, if the log has a watermark
+    /// above the sequence `known` that would have voided it. That one came while the login was on its way.
+    fn issue_begun(&self, family: Family, most_live: usize, known: u64, occasion: Occasion) -> Answer<Option<Family>>;
+
     /// Reads the family of `presented`, lets `decide` decide, writes what it decided.
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation>;
 
@@ -154,6 +158,9 @@ pub trait Store: Send + Sync {
 
     /// Can the store commit right now? Cheap enough for a readiness probe.
     fn check(&self) -> Answer<()>;
+
+    /// Finishes what is under way and lets go of whatever only one gateway may hold. Every call fails from then on.
+    fn close(&self) {}
 }
 
 /// Why a store call failed, for the log and the operator.

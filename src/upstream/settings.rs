@@ -51,6 +51,14 @@ pub struct TlsSettings {
     pub name: Option<String>,
 }
 
+impl TlsSettings {
+    /// Whatever a reload may find changed.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let client = self.client.iter().flat_map(|client| [&client.certificate, &client.key]);
+        self.ca_file.iter().chain(client)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
     /// `https://`.

@@ -9,19 +9,22 @@ use crate::source;
 const MOST_EXPOSURE: f64 = 2.0;
 
 #[test]
-fn systemd_accepts_the_unit_without_a_word() {
+fn systemd_accepts_the_units_without_a_word() {
     let unit = source::read("deploy/bearward.service");
     // verify asks whether the program is there; the one of this build stands in for the installed one.
-    let installed = "ExecStart=/usr/local/bin/bearward ";
-    assert!(unit.contains(installed), "the unit no longer starts /usr/local/bin/bearward");
-    let built = format!("ExecStart={} ", env!("CARGO_BIN_EXE_bearward"));
-    let folder = tempfile::tempdir().expect("a folder for the unit");
-    let path = folder.path().join("bearward.service");
-    fs::write(&path, unit.replace(installed, &built)).expect("the unit can be written");
+    let installed = "=/usr/local/bin/bearward ";
+    for command in ["ExecStart", "ExecReload"] {
+        assert!(unit.contains(&format!("{command}{installed}")), "{command} is no longer /usr/local/bin/bearward");
+    }
+    let built = format!("={} ", env!("CARGO_BIN_EXE_bearward"));
+    let folder = tempfile::tempdir().expect("a folder for the units");
+    let [service, socket] = ["bearward.service", "bearward.socket"].map(|name| folder.path().join(name));
+    fs::write(&service, unit.replace(installed, &built)).expect("the unit can be written");
+    fs::write(&socket, source::read("deploy/bearward.socket")).expect("the unit can be written");
 
     // What other units of this machine get wrong is not ours.
-    let path = path.to_str().expect("a UTF-8 path");
-    let output = systemd_analyze(&["verify", "--man=no", "--recursive-errors=no", path]);
+    let [service, socket] = [&service, &socket].map(|path| path.to_str().expect("a UTF-8 path"));
+    let output = systemd_analyze(&["verify", "--man=no", "--recursive-errors=no", service, socket]);
     let said = text(&output);
     assert!(output.status.success() && !said.contains("bearward"), "systemd-analyze verify: {said}");
 }

@@ -116,6 +116,7 @@ impl Dice {
 /// What is being asked; logins by their place.
 enum Asked {
     Issue,
+    Capture,
     Refresh { login: usize, presented: usize },
     Revoke { login: usize },
     RevokeAll { watermark: usize },
@@ -133,8 +134,9 @@ struct Call<'p> {
     answer: Pin<Box<dyn Future<Output = Told> + 'p>>,
 }
 
-/// A mass revocation: when it was sure to be over.
+/// A mass revocation: when it was asked for, and when it was sure to be over.
 struct Watermark {
+    began: Moment,
     over: Option<Moment>,
 }
 
@@ -203,10 +205,11 @@ impl<'r> Order<'r> {
             0..6 => Asked::Refresh { login, presented: newest },
             6..8 => Asked::Refresh { login, presented: self.dice.below(newest + 1) },
             8..10 => Asked::Revoke { login },
-            10..12 => Asked::Issue,
+            10 => Asked::Issue,
+            11 => Asked::Capture,
             12 => Asked::Confirm,
             _ => {
-                self.watermarks.push(Watermark { over: None });
+                self.watermarks.push(Watermark { began: self.step, over: None });
                 Asked::RevokeAll { watermark: self.watermarks.len() - 1 }
             }
         }
@@ -218,6 +221,10 @@ impl<'r> Order<'r> {
             Asked::Issue => {
                 let subject = self.subject.clone();
                 Box::pin(async move { Told::Pair(process.issue(&subject, now).await) })
+            }
+            Asked::Capture => {
+                let subject = self.subject.clone();
+                Box::pin(async move { Told::Pair(process.capture(&subject, now).await) })
             }
             Asked::Refresh { login, presented } => {
                 let known = &mut self.logins[*login];
@@ -285,6 +292,20 @@ impl<'r> Order<'r> {
                 self.logins.push(known);
                 self.known_since.push(now);
             }
+            (Asked::Capture, Told::Pair(Ok(pair))) => {
+                let mut known = Known::new(&pair);
+                known.doomed = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= began));
+                // Whoever revokes everything means also whoever is logging in.
+                if self.watermarks.iter().any(|mark| mark.began > began && mark.over.is_some()) {
+                    known.dies(now);
+                }
+                self.logins.push(known);
+                self.known_since.push(began);
+            }
+            (Asked::Capture, Told::Pair(Err(reject))) => {
+                let overtaken = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= began));
+                assert!(reject.reason == Reason::LoginCapture && overtaken, "{reject:?}");
+            }
             (Asked::Refresh { login, presented }, Told::Pair(answer)) => {
                 self.logins[*login].refreshed(*presented, began, now, answer);
             }
@@ -335,6 +356,11 @@ impl<'r> Order<'r> {
         while !calls.is_empty() {
             let before = calls.len();
             self.look_at(calls, 0);
+            if calls.len() == before {
+                // It had not come to the store yet.
+                self.runtime.block_on(process.gate.let_through(process.gate.waiting()));
+                self.look_at(calls, 0);
+            }
             assert!(calls.len() < before, "an answer is missing");
         }
     }

@@ -111,6 +111,60 @@ async fn a_login_becomes_a_token_pair_and_its_own_fields_stay() {
     gateway.end_without_a_token_in_the_log();
 }
 
+/// A mass revocation finds no login that is on its way, and must not spare it. What a backend ended before it answers is past.
+#[tokio::test]
+async fn a_login_that_a_mass_revocation_overtakes_gets_no_tokens() {
+    let (began, released) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
+    let (telling, waiting) = (began.clone(), released.clone());
+    let upstream = Scripted::start(move |mut wire, _| {
+        let (telling, waiting) = (telling.clone(), waiting.clone());
+        async move {
+            while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
+                // Behind the body of the one before.
+                if !head.contains("POST /login ") {
+                    wire.say(told("200 OK", "", "")).await;
+                    continue;
+                }
+                wire.say(format!("HTTP/1.1 200 OK\r\n{JSON}{ALICE}content-length: 7\r\n\r\n{{\"a\"")).await;
+                telling.add_permits(1);
+                waiting.acquire().await.expect("open").forget();
+                wire.say(":1}").await;
+            }
+        }
+    });
+    let gateway = gateway(upstream.address, "");
+    let admin = gateway.admin_client();
+    let revoke = async |what: Value| assert_eq!(admin.post("/admin/v1/revocations", &what).await.status, 200);
+    for (what, overtaken) in [
+        (json!({ "sub": "alice" }), true),
+        (json!({ "all": true }), true),
+        (json!({ "all": true, "issuer": "https://gateway.example" }), true),
+        (json!({ "sub": "bob" }), false),
+        (json!({ "sub": "alice", "before": "2020-01-01T00:00:00Z" }), false),
+    ] {
+        // Before it answers: it may end all old logins itself.
+        revoke(json!({ "sub": "alice" })).await;
+        let before = families(&gateway, "alice").await;
+        let client = gateway.client();
+        let login = tokio::spawn(async move { client.post("/login", &json!({})).await });
+        began.acquire().await.expect("open").forget();
+        // The head has left the backend; the gateway has it once it waits for the rest.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        revoke(what.clone()).await;
+        released.add_permits(1);
+        let answer = login.await.expect("no panic");
+        let made = families(&gateway, "alice").await - before;
+        if overtaken {
+            answer.refused(503, "temporarily_unavailable");
+            assert_eq!(made, 0, "{what}");
+        } else {
+            assert_eq!(answer.status, 200, "{what}: {answer:?}");
+            gateway.advance(std::time::Duration::from_secs(2));
+            assert_eq!(gateway.client().bearer(&Pair::of(&answer.json()).access).get("/public/").await.status, 200);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_json_object_of_any_kind_can_carry_tokens() {
     for (status, head, body) in [

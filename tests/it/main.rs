@@ -26,6 +26,7 @@ mod idle;
 mod interleavings;
 mod keys;
 mod killed;
+mod lifecycle;
 mod limits;
 mod login;
 mod logout;

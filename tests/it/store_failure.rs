@@ -199,3 +199,45 @@ async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_aske
     assert_eq!(log_out.status, 200);
     assert_eq!(as_alice.get("/").await.status, 401);
 }
+
+/// What keys wait for, nothing else does: neither whoever asks, nor housekeeping, nor the end.
+#[tokio::test]
+async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    let text = Gateway::text(&upstream.address.to_string(), "[timeouts]\nstore = \"400ms\"\n");
+    std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let (served, disk) = disk::serve(folder.path());
+    let admin = served.admin_client();
+    let states = async || {
+        let keys = admin.get("/admin/v1/keys").await.json();
+        let states =
+            keys["keys"].as_array().expect("a list").iter().map(|key| key["state"].as_str().map(str::to_owned));
+        states.collect::<Option<Vec<_>>>().expect("text")
+    };
+
+    disk.is("stuck");
+    let began = Instant::now();
+    for _ in 0..3 {
+        unavailable(&admin.post("/admin/v1/keys/rotate", &json!({})).await);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!((states().await, admin.get("/healthz").await.status.as_u16()), (vec!["active".to_owned()], 200));
+
+    disk.is("well");
+    // The disk does what it was given; what nobody waited for any more is not asked of it.
+    while states().await != ["pending", "active"] {
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", states().await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(states().await, ["pending", "active"]);
+
+    disk.is("stuck");
+    unavailable(&admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await);
+    let began = Instant::now();
+    served.program.signal("TERM");
+    let (status, _, said) = tokio::task::spawn_blocking(|| served.program.wait()).await.expect("no panic");
+    assert!(status.success() && said.contains("is its disk stuck?"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}

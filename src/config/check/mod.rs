@@ -29,9 +29,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::access_log::{self, Format, Target};
+use crate::admin;
 use crate::config::fault::Place;
 use crate::config::read::Table;
-use crate::config::{Config, Probe, StoreSettings};
+use crate::config::{Config, Probe, StoreSettings, Watch};
 
 /// Something read, and where it stands in the file.
 struct Placed<T> {
@@ -39,8 +40,15 @@ struct Placed<T> {
     place: Place,
 }
 
+/// `[admin]` alone.
+pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
+    listener::admin(table).value
+}
+
 /// The whole file. A fault in it leaves a value that is only good for finding further faults.
 pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
+    let words = [("certificates", Watch::Certificates), ("all", Watch::All), ("off", Watch::Off)];
+    let watch = root.choice("watch", Watch::Certificates, &words);
     let workers = workers(root);
     let limits = root.table("limits", limits::limits);
     let timeouts = root.table("timeouts", limits::timeouts);
@@ -65,6 +73,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 
     Config {
+        watch,
         workers,
         listeners: listeners.into_iter().map(|listener| listener.value).collect(),
         connections: limits::connection(&limits, &timeouts),

@@ -42,6 +42,26 @@ pub(super) fn issue(
     Ok(family)
 }
 
+/// [`issue`], unless a watermark that concerns the family has come to the log after `known`.
+pub(super) fn issue_begun(
+    batch: &mut Batch<'_>,
+    family: &Family,
+    most_live: usize,
+    known: u64,
+    occasion: &Occasion,
+) -> Result<Option<Family>, StoreError> {
+    let overtaken = batch.query(
+        "select sequence from revocations where sequence > ?1 and not_after >= ?2
+            and (kind = 'everything' or issuer = ?3 and (kind = 'issuer' or kind = 'subject' and name = ?4)) limit 1",
+        params![counter(known)?, family.created_at, batch.terms.issuer, family.subject],
+        |_| Ok(()),
+    )?;
+    match overtaken.is_empty() {
+        true => issue(batch, family, most_live, occasion).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// The subject's live families beyond `most_live`. The new one counts, but is never among them: it is in use right now,
 /// whatever the clocks say.
 fn least_recently_used(

@@ -5,8 +5,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags};
@@ -26,12 +26,12 @@ pub(super) struct Opened {
     _lock: File,
 }
 
-/// Opens the database at `path`; creates it if there is none.
-pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
+/// Opens the database at `path`; creates it if there is none. Another gateway may take so long to let go of it.
+pub(super) fn open(path: &Path, patience: Duration) -> Result<Opened, StoreError> {
     let path = resolve(path)?;
     let in_this_file = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
     // The lock comes first: whoever does not get it must not so much as touch the file.
-    let lock = lock(&path)?;
+    let lock = lock(&path, patience)?;
     create(&path).map_err(in_this_file)?;
     let connection = connect(&path).map_err(in_this_file)?;
     Ok(Opened { connection, _lock: lock })
@@ -67,17 +67,28 @@ fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
 }
 
 /// Takes the lock beside the database. It is not on the database itself, so that `sqlite3` can read that meanwhile.
-fn lock(path: &Path) -> Result<File, StoreError> {
+fn lock(path: &Path, patience: Duration) -> Result<File, StoreError> {
     let mut name = OsString::from(path);
     name.push(".lock");
-    let failed = |error: std::io::Error| StoreError::new(format!("{}: {error}", Path::new(&name).display()));
+    let failed = |error: std::io::Error| {
+        StoreError::new(format!(
+            "{}: its lock file {} cannot be used: {error}; the gateway's user needs to write to it and to its folder",
+            path.display(),
+            Path::new(&name).display()
+        ))
+    };
 
     let mut file =
         private().read(true).write(true).create(true).truncate(false).open(Path::new(&name)).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(in_use(path, file)),
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    let deadline = Instant::now() + patience;
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            // Asked again and again: to wait for a lock has no end of its own.
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::WouldBlock) => return Err(in_use(path, file)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
     }
     file.set_len(0).and_then(|()| writeln!(file, "{}", process::id())).map_err(failed)?;
     Ok(file)

@@ -75,7 +75,17 @@ impl SqliteStore {
     /// If another gateway has the file open, if the file is not a bearward database or one of a newer version, or if
     /// the disk, the rights or the file system do not permit safe commits. The file is then as it was.
     pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: Enforce) -> Result<Self, StoreError> {
-        let opened = file::open(path.as_ref())?;
+        Self::open_within(Duration::ZERO, path, settings, enforce)
+    }
+
+    /// As [`SqliteStore::open`], but waits so long for another gateway that has the file open.
+    pub fn open_within(
+        patience: Duration,
+        path: impl AsRef<Path>,
+        settings: Settings,
+        enforce: Enforce,
+    ) -> Result<Self, StoreError> {
+        let opened = file::open(path.as_ref(), patience)?;
         let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
         let terms = Terms {
             issuer: settings.issuer,
@@ -109,6 +119,10 @@ fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Re
 impl Store for SqliteStore {
     fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family> {
         self.writer.submit(move |batch| families::issue(batch, &family, most_live, &occasion))
+    }
+
+    fn issue_begun(&self, family: Family, most_live: usize, known: u64, occasion: Occasion) -> Answer<Option<Family>> {
+        self.writer.submit(move |batch| families::issue_begun(batch, &family, most_live, known, &occasion))
     }
 
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation> {
@@ -165,5 +179,9 @@ impl Store for SqliteStore {
 
     fn check(&self) -> Answer<()> {
         self.writer.submit(|batch| upkeep::check(batch))
+    }
+
+    fn close(&self) {
+        self.writer.close();
     }
 }

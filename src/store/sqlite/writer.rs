@@ -9,11 +9,13 @@
 //! other failure the transaction is rolled back and each operation is done again in a transaction of its own. That is
 //! slow and rare, which is better than a savepoint around each operation, which is cheap and always.
 
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -28,10 +30,15 @@ const MOST_IN_A_BATCH: usize = 512;
 /// Beyond so many waiting operations the disk is not keeping up: a quick error serves a caller better than more waiting.
 const MOST_WAITING: usize = 8_192;
 
-/// The way to the thread. Dropping it lets the thread finish what is queued, and waits until the file is closed.
+/// Whoever closes the store waits so long for the disk. What it has not done by then, nobody was told of.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The way to the thread. Dropping it closes it.
 pub(super) struct Writer {
-    queue: Option<SyncSender<Box<dyn Operation>>>,
-    thread: Option<JoinHandle<()>>,
+    /// `None`: closed.
+    queue: Mutex<Option<SyncSender<Box<dyn Operation>>>>,
+    /// Its other end is dropped when the file is closed.
+    closed: Mutex<Receiver<Infallible>>,
 }
 
 impl Writer {
@@ -43,11 +50,16 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let (queue, waiting) = sync_channel(MOST_WAITING);
         let worker = Worker { opened, terms, enforce, outbox };
-        let thread = thread::Builder::new()
+        let (closing, closed) = sync_channel(0);
+        let run = move || {
+            worker.run(&waiting);
+            drop::<SyncSender<Infallible>>(closing);
+        };
+        thread::Builder::new()
             .name("store".into())
-            .spawn(move || worker.run(&waiting))
+            .spawn(run)
             .map_err(|error| StoreError::new(format!("cannot start the store's thread: {error}")))?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+        Ok(Writer { queue: Mutex::new(Some(queue)), closed: Mutex::new(closed) })
     }
 
     /// Queues an operation. `run` may be called more than once, each time after everything it did was undone.
@@ -65,9 +77,19 @@ impl Writer {
         })
     }
 
+    /// Lets the thread finish what is queued, and waits until the file is closed, unless the disk is stuck.
+    pub(super) fn close(&self) {
+        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that panicked has closed it, too.
+        if matches!(closed.recv_timeout(FAREWELL), Err(RecvTimeoutError::Timeout)) {
+            tracing::error!("the database was not closed within {FAREWELL:?}: is its disk stuck?");
+        }
+    }
+
     fn enqueue(&self, operation: Box<dyn Operation>) -> Result<(), StoreError> {
-        let queue = self.queue.as_ref().ok_or_else(stopped)?;
-        queue.try_send(operation).map_err(|error| match error {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.as_ref().ok_or_else(stopped)?.try_send(operation).map_err(|error| match error {
             TrySendError::Full(_) => StoreError::new(format!(
                 "{MOST_WAITING} operations are waiting already: the disk of the database is too slow or stuck"
             )),
@@ -78,11 +100,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            // An error would say that the thread panicked; there is nobody left to tell.
-            let _ = thread.join();
-        }
+        self.close();
     }
 }
 

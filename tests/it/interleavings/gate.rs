@@ -85,6 +85,10 @@ impl Store for Gate {
         self.wait(move |store| store.issue(family, most_live, occasion))
     }
 
+    fn issue_begun(&self, family: Family, most_live: usize, known: u64, occasion: Occasion) -> Answer<Option<Family>> {
+        self.wait(move |store| store.issue_begun(family, most_live, known, occasion))
+    }
+
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation> {
         self.wait(move |store| store.rotate(presented, decide, occasion))
     }

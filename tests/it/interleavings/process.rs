@@ -108,6 +108,15 @@ impl Process {
         self.broker.issue(login, now.into()).await
     }
 
+    /// A login of a backend, whose answer has just begun.
+    pub(super) async fn capture(&self, subject: &str, now: UnixTime) -> Result<TokenPair, Reject> {
+        let known = self.authenticator.revocations.sequence();
+        // The rest of the answer takes its time.
+        tokio::task::yield_now().await;
+        let login = Login { subject: subject.into(), ..Login::default() };
+        self.broker.issue_begun(login, known, now.into()).await
+    }
+
     /// `POST /user/refresh`
     pub(super) async fn refresh(&self, access: &str, refresh: &str, now: UnixTime) -> Result<TokenPair, Reject> {
         let mut headers = bearing(access);

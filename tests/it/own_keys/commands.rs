@@ -71,6 +71,30 @@ fn keys_are_listed_rotated_and_revoked_and_each_step_is_an_event() {
     refused(&["keys", "rotate", "--root", "--now"], 2, "cannot be used with");
 }
 
+/// An emergency does not wait until the rest of the file is right.
+#[test]
+fn a_key_is_revoked_whatever_else_is_wrong_with_the_configuration() {
+    let upstream = Upstream::start();
+    let (_served, folder) = served(&upstream);
+    let file = folder.path().join("gateway.toml");
+    let text = fs::read_to_string(&file).expect("there");
+    let issuer = "[[issuer]]\nissuer = \"https://login.example\"\njwks_file = \"gone.json\"\nno_such_key = 1\n";
+    fs::write(&file, format!("{text}\n{issuer}")).expect("written");
+    let run = |arguments: &[&str]| bearward(folder.path(), arguments);
+    assert_eq!(run(&["check"]).status.code(), Some(2), "the file is wrong");
+    let list = run(&["keys", "list", "--json"]);
+    let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    let kid = list["keys"][0]["kid"].as_str().expect("text");
+    for command in [&["keys", "revoke", kid][..], &["keys", "rotate"], &["token", "revoke", "--all"]] {
+        let output = run(command);
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    fs::write(&file, text.replace("[admin]\n", "[admin]\ntoken = \"x\"\n")).expect("written");
+    let output = run(&["keys", "list"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("admin.token"), "{said}");
+}
+
 /// Another algorithm, and back before it ever signed.
 #[test]
 fn the_end_of_a_key_is_an_event() {

@@ -106,6 +106,31 @@ async fn a_start_with_another_root_secret_says_what_is_wrong() {
     assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200, "and nothing was spoilt");
 }
 
+/// A new root secret beside an old store would only hide what is missing.
+#[tokio::test]
+async fn a_start_without_the_root_secret_of_its_database_makes_nothing() {
+    let upstream = Upstream::start();
+    let folder = folder_with_gateway(&upstream);
+    let served = Served::start(folder.path());
+    let pair = issue(&served, "alice").await;
+    served.program.kill();
+    let [secret, token] = ["bearward.secret", "admin.token"].map(|name| folder.path().join(name));
+    let kept = fs::read_to_string(&secret).expect("made at the start");
+    for file in [&secret, &token] {
+        fs::remove_file(file).expect("removed");
+    }
+
+    let said = complaint(folder.path());
+    for says in ["store.secret_file", "bearward.secret is gone", "its backup", "bearward.db with its -wal and -shm"] {
+        assert!(said.contains(says), "{says} is not in {said}");
+    }
+    assert!(!secret.exists() && !token.exists(), "nothing is made");
+
+    fs::write(&secret, kept).expect("written");
+    let served = Served::start(folder.path());
+    assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200);
+}
+
 #[tokio::test]
 async fn a_key_that_was_changed_in_the_database_is_refused() {
     let upstream = Upstream::start();

@@ -264,6 +264,17 @@ async fn a_second_opening_is_refused_under_whatever_name() {
     open(&alias);
 }
 
+#[test]
+fn a_lock_file_that_cannot_be_used_is_named_beside_its_database() {
+    let (_folder, path) = place();
+    fs::create_dir(path.with_extension("db.lock")).expect("made");
+    let message = refusal(&path);
+    for says in [&*format!("{}: its lock file ", path.display()), "bearward.db.lock", "needs to write"] {
+        assert!(message.contains(says), "{says} is not in {message}");
+    }
+    assert!(!path.exists(), "nothing is made");
+}
+
 #[tokio::test]
 async fn an_operator_can_look_into_a_running_store() {
     let (_folder, path) = place();

@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -58,6 +59,16 @@ impl Program {
         let program = env!("CARGO_BIN_EXE_bearward");
         let mut command = Command::new("bash");
         Self::spawn(command.args(["-c", line, program]).current_dir(folder).env_remove("BEARWARD_LOG"), folder)
+    }
+
+    /// With a listening socket, in the way of systemd.
+    pub fn start_on(socket: &TcpListener, folder: &Path, arguments: &[&str]) -> Program {
+        // The shell is told its own number, which stays that of the program.
+        let line = "exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
+        let passed = OwnedFd::from(socket.try_clone().expect("a second handle"));
+        let mut command = Command::new("bash");
+        command.args(["-c", line, env!("CARGO_BIN_EXE_bearward")]).args(arguments).stdin(Stdio::from(passed));
+        Self::spawn(command.current_dir(folder).env_remove("BEARWARD_LOG"), folder)
     }
 
     fn spawn(command: &mut Command, folder: &Path) -> Program {

@@ -1,0 +1,74 @@
+//! `bearward reload`, and what is left of a reload in the log and in the metrics.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use super::{metric, served, write};
+use crate::support::Upstream;
+use crate::support::program::bearward;
+
+/// Its exit status, standard output and standard error.
+fn said(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test]
+async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wrong() {
+    let upstream = Upstream::start();
+    let (served, folder, text) = served(&upstream, |text| text);
+    let run = |arguments: &[&str]| said(bearward(folder.path(), arguments));
+    assert_eq!(metric(&served, "bearward_reload_succeeded").await, 1.0, "the start");
+    let started = metric(&served, "bearward_reload_success_time_seconds").await;
+
+    // The admin address in the file is not the 0 that it was started with.
+    write(folder.path(), &text.replace("public = true", "public = false"));
+    let out = "reloaded; in force: route\ntakes a restart: admin\n";
+    assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
+    served.client().get("/").await.refused(401, "unauthorized");
+    let out = "reloaded; nothing has changed that a reload can change\ntakes a restart: admin\n";
+    assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
+    write(folder.path(), &text);
+    let (status, out, _) = run(&["reload", "--json"]);
+    let out: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((status, out), (Some(0), json!({ "success": true, "inForce": ["route"], "takesRestart": ["admin"] })));
+    assert_eq!(served.client().get("/").await.status, 200);
+    assert!(metric(&served, "bearward_reload_success_time_seconds").await >= started);
+
+    write(folder.path(), &format!("{text}\n[[route]]\npath = 7\nupstraem = \"x\"\n"));
+    let (status, out, err) = run(&["reload"]);
+    assert_eq!((status, out.as_str()), (Some(2), ""));
+    for says in ["nothing was reloaded", "route[1].path", "--> gateway.toml:", "did you mean `upstream`?", "2 faults"] {
+        assert!(err.contains(says), "{says} is not in\n{err}");
+    }
+    served.program.stderr_with("did you mean `upstream`?");
+    let (status, out, err) = run(&["reload", "--json"]);
+    let out: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((status, err.as_str(), &out["success"]), (Some(2), "", &json!(false)));
+    assert_eq!(out["faults"].as_array().expect("a list").len(), 2);
+    assert!(out["faults"][0]["line"].is_u64() && out["faults"][0]["key"] == "route[1].path", "{out}");
+    assert_eq!(served.client().get("/").await.status, 200, "nothing has changed");
+    assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
+    assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await, 2.0);
+    assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await, 3.0);
+
+    write(folder.path(), &text);
+    served.program.signal("HUP");
+    served.program.stderr_with("reloaded, but for these");
+    while metric(&served, "bearward_reload_succeeded").await == 0.0 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    served.program.kill();
+    let (status, _, err) = run(&["reload"]);
+    assert!(status == Some(1) && err.contains("no gateway answers"), "{err}");
+}
+
+#[tokio::test]
+async fn a_reload_needs_the_admin_token_and_a_post() {
+    let upstream = Upstream::start();
+    let (served, _folder, _) = served(&upstream, |text| text);
+    let nobody = crate::support::Client::http1(served.admin);
+    assert_eq!(nobody.post("/admin/v1/reload", &json!({})).await.status, 401);
+    assert_eq!(served.admin_client().get("/admin/v1/reload").await.status, 405);
+}

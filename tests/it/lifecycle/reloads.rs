@@ -1,0 +1,65 @@
+//! Reloads while clients are being served.
+
+use std::sync::Arc;
+
+use bearward::config::{self, Probe};
+use http::{Request, Version};
+
+use super::load::Load;
+use crate::support::rounds::rounds;
+use crate::support::session::{self, Session};
+use crate::support::{Gateway, Upstream};
+
+#[tokio::test]
+async fn a_hundred_reloads_at_load_lose_no_request_and_no_stream() {
+    let (one, other) = (Upstream::start(), Upstream::start());
+    let gateway = Gateway::open(one.address, "");
+    let address = gateway.address();
+    let load = Load::begin().newcomers(address, 2).regulars(address, Version::HTTP_11, 2);
+    let load = load.regulars(address, Version::HTTP_2, 2).websocket(address).await;
+    let load = load.stream(address, Version::HTTP_11).await.stream(address, Version::HTTP_2).await;
+    load.goes_on_for(20).await;
+    let kept = Gateway::open_text(one.address, "");
+    let texts = [
+        Gateway::open_text(other.address, "idle_timeout = \"1s\""),
+        kept.clone(),
+        format!("{kept}\n[[route]]\npath = \"/more/\"\n[identity]\nsubject = \"X-Who\"\n"),
+        kept,
+    ];
+    let configs = texts.map(|text| config::parse(&text, gateway.path(), Probe::None).expect("a good configuration"));
+    // On another thread: the clients live on this one.
+    let gateway = Arc::new(gateway);
+    let reloading = gateway.clone();
+    let reloads = tokio::task::spawn_blocking(move || {
+        for round in 0..rounds(100) {
+            reloading.running().reload(configs[round % configs.len()].clone()).expect("it reloads");
+        }
+    });
+    reloads.await.expect("no panic");
+    load.goes_on_for(20).await;
+    load.end().await;
+    assert!(other.connections() > 0, "both were in force");
+}
+
+#[tokio::test]
+async fn connections_to_an_upstream_outlive_a_reload_that_leaves_it_as_it_is() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut kept = Session::http1(gateway.address()).await;
+    let mut ask = async || {
+        let request = Request::get("/").body(session::empty()).expect("a request");
+        session::text(kept.send(request).await.into_body()).await;
+    };
+    ask().await;
+    let reload = |text: &str| {
+        let config = config::parse(text, gateway.path(), Probe::None).expect("good");
+        gateway.running().reload(config).expect("it reloads").in_force
+    };
+    let routed = Gateway::open_text(upstream.address, "[[route]]\npath = \"/more/\"");
+    assert_eq!(reload(&routed), ["route"]);
+    ask().await;
+    assert_eq!(upstream.connections(), 1, "the pool is the same");
+    assert_eq!(reload(&Gateway::open_text(upstream.address, "connect_timeout = \"1s\"")), ["upstream", "route"]);
+    ask().await;
+    assert_eq!(upstream.connections(), 2, "another pool, by other rules");
+}
