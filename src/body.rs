@@ -6,12 +6,13 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::time::Sleep;
 
 use crate::reject::{Reason, Reject, with_causes};
 use crate::silence::{Least, Meter, Silence};
@@ -70,6 +71,8 @@ pub struct Body {
     meter: Option<Box<Meter>>,
     /// Bytes that may still come.
     allowance: u64,
+    /// When it ends, complete or not.
+    end: Option<Pin<Box<Sleep>>>,
     /// Those that went by, up to where it matters.
     frames: u8,
     /// The watch is to be asked for an ending.
@@ -90,7 +93,7 @@ pub enum BodyError {
     Silent(Duration),
     CutShort,
     Slow,
-    /// The token that it stood on is good no longer.
+    /// The token that it stood on is good no longer, or the request has had its time.
     Ended(Reason),
 }
 
@@ -102,7 +105,7 @@ impl fmt::Display for BodyError {
             BodyError::Silent(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
             BodyError::CutShort => f.write_str("the stream was reset before the end of the body"),
             BodyError::Slow => f.write_str("the body comes more slowly than allowed"),
-            BodyError::Ended(_) => f.write_str("the token's end is the body's"),
+            BodyError::Ended(reason) => write!(f, "the body was ended: {}", reason.message()),
         }
     }
 }
@@ -146,7 +149,8 @@ impl Body {
 
     fn of(inner: Inner) -> Self {
         let (watch, silence, meter) = (None, None, None);
-        Body { inner, watch, silence, must_end: false, meter, allowance: u64::MAX, frames: 0, lasts: false }
+        let (must_end, allowance, end) = (false, u64::MAX, None);
+        Body { inner, watch, silence, must_end, meter, allowance, end, frames: 0, lasts: false }
     }
 
     /// Fails if no byte comes for so long while one is waited for.
@@ -173,6 +177,12 @@ impl Body {
         self
     }
 
+    /// Breaks off at that time.
+    pub fn ending_at(mut self, end: Option<Instant>) -> Self {
+        self.end = end.filter(|_| !self.is_end_stream()).map(|end| Box::pin(tokio::time::sleep_until(end.into())));
+        self
+    }
+
     /// Fails at the first byte past `limit`.
     pub fn at_most(mut self, limit: u64) -> Self {
         self.allowance = limit;
@@ -195,6 +205,9 @@ impl Body {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Poll::Ready(ending) = self.poll_ending(context) {
             return Poll::Ready(self.end_as(ending));
+        }
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(self.end_as(Ending::Abort(Reason::RequestTimeout)));
         }
         let polled = match &mut self.inner {
             Inner::Empty => Poll::Ready(None),

@@ -6,6 +6,8 @@ use crate::reject::Reason;
 pub enum Ended {
     /// The token that it stood on is good no longer, for the reason for which a new request would be refused.
     Token(Reason),
+    /// `timeouts.request`
+    OutOfTime,
     /// The process is about to end.
     Draining,
 }
@@ -15,6 +17,7 @@ impl Ended {
     pub const fn code(self) -> &'static str {
         match self {
             Ended::Token(reason) => reason.code(),
+            Ended::OutOfTime => Reason::RequestTimeout.code(),
             Ended::Draining => "draining",
         }
     }
@@ -23,6 +26,7 @@ impl Ended {
     pub const fn message(self) -> &'static str {
         match self {
             Ended::Token(reason) => reason.message(),
+            Ended::OutOfTime => Reason::RequestTimeout.message(),
             Ended::Draining => "the gateway is going away",
         }
     }
@@ -30,7 +34,7 @@ impl Ended {
     /// RFC 6455 section 7.4.1: a policy was violated, or the server goes down.
     pub const fn close_code(self) -> u16 {
         match self {
-            Ended::Token(_) => 1008,
+            Ended::Token(_) | Ended::OutOfTime => 1008,
             Ended::Draining => 1001,
         }
     }

@@ -17,6 +17,7 @@ use crate::bearer;
 use crate::body::{Body, BodyError, Ending, MOMENT, Watch};
 use crate::clock::UnixTime;
 use crate::ended::Ended;
+use crate::grpc;
 use crate::headers::{self, Hygiene, Origin};
 use crate::keyring::Keyring;
 use crate::login::{LoginHeaders, Said};
@@ -183,17 +184,13 @@ impl Forwarder {
         let (hygiene, held) = (self.hygiene.clone(), held.map(Held::another));
         let watch = Box::new(Upload { progress: progress.clone(), hygiene, held });
         // Streams of messages: how fast they come is the backend's business, and `body_idle` bounds their silence.
-        let least = if is_grpc(request.headers()) { Least { rate: 0, ..self.upload } } else { self.upload };
+        let least = if grpc::is_grpc(request.headers()) { Least { rate: 0, ..self.upload } } else { self.upload };
         let limit = |body| {
             let body = Body::incoming(body).that_must_end(came_over == Version::HTTP_2);
             body.at_most(self.body_size).silent_for_at_most(self.body_idle).at_least(least)
         };
         Ok((request.map(|body| limit(body).watched_by(watch)), Some(progress)))
     }
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Where the request goes, in the form that the upstream's protocol wants.

@@ -5,46 +5,41 @@
 //! step, and only uses `?`. The clock is read once, here.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-use crate::access_log::{Buffer, Record};
+use crate::access_log::Record;
 use crate::audit::Occasion;
 use crate::authenticate::Asker;
 use crate::bearer;
-use crate::body::{self, Body, Ending, Watch};
+use crate::body::{self, Body};
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, metadata, revoke};
 use crate::capture;
 use crate::clock::{Clock, UnixTime};
-use crate::ended::Ended;
 use crate::endpoints::{Endpoint, Endpoints};
 use crate::forward::{Forwarded, Forwarder};
 use crate::forwarding::Forwarding;
 use crate::framing::Fault;
-use crate::ids::{RequestId, RequestIds};
+use crate::grpc;
+use crate::ids::RequestId;
 use crate::judge::{Arrival, Judge, Verdict};
 use crate::keyring::Keyring;
-use crate::limiter::Limiter;
-use crate::metrics::WorkerMetrics;
 use crate::oauth;
 use crate::peer::Peer;
 use crate::rates::{self, Rates, Told};
 use crate::reject::{Reason, Reject, with_causes};
 use crate::respond::{self, Form};
-use crate::share::Share;
 use crate::silence::Least;
 use crate::story::Story;
-use crate::streams::{Held, Streams};
+use crate::streams::Held;
 use crate::tunnel::{self, Over};
-use crate::turns::Turns;
-use crate::upstream::Lease;
+use crate::worker::{Delivery, Worker};
 
 /// Everything a request needs. Immutable; a reload makes a new one.
 pub struct Gateway {
@@ -60,43 +55,12 @@ pub struct Gateway {
     pub rates: Rates,
     /// `login.answer_size`
     pub login_answer_size: u64,
+    /// `timeouts.request`
+    pub request_time: Option<Duration>,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
     /// `limits.upload_rate`
     pub upload: Least,
-}
-
-/// What a worker has to itself.
-pub struct Worker {
-    pub number: usize,
-    pub request_ids: RequestIds,
-    pub metrics: Arc<WorkerMetrics>,
-    /// What ends with its token.
-    pub streams: Arc<Streams>,
-    /// Bad signatures of each address that came to this worker.
-    pub failures: Limiter,
-    pub turns: Turns,
-    pub log: Option<Arc<Buffer>>,
-    pub share: Share,
-}
-
-impl Worker {
-    /// Counts a request that is over, and leaves its line for the log.
-    fn over(&self, record: &Record) {
-        self.metrics.request_over(record.status, record.duration);
-        if let Some(refusal) = &record.refused {
-            self.metrics.refused(refusal.reason);
-        }
-        if let Some(observed) = &record.observed {
-            self.metrics.observed(observed.reason);
-        }
-        if let Some(ended) = record.ended {
-            self.metrics.stream_ended(ended);
-        }
-        if let Some(log) = &self.log {
-            log.push(record);
-        }
-    }
 }
 
 impl Gateway {
@@ -105,7 +69,14 @@ impl Gateway {
         let form = Form::wanted_by(&request);
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
-        let answered = self.answer(request, peer, worker, &mut delivery.record, now).await;
+        let answered = {
+            // Pinned: it would lie here twice, with and without a limit.
+            let answering = pin!(self.answer(request, peer, worker, &mut delivery.record, now));
+            match self.request_time {
+                None => answering.await,
+                Some(time) => tokio::time::timeout(time, answering).await.unwrap_or_else(|_| Err(out_of_time(time))),
+            }
+        };
         let answered = answered.and_then(|forwarded| only_tunnels_answer_connect(forwarded, &delivery.record));
         if answered.is_err() {
             // A refusal waits for nobody, so hyper would answer a row of them at one go. Who is refused lets the others go first.
@@ -136,7 +107,9 @@ impl Gateway {
         match tunnel {
             None => {
                 delivery.held = held;
-                response.map(|body| body.watched_by(delivery))
+                let may_last = delivery.record.refused.is_some() || is_stream(&response);
+                let ends = self.request_time.filter(|_| !may_last).map(|time| delivery.started + time);
+                response.map(|body| body.ending_at(ends).watched_by(delivery))
             }
             Some(tunnel) => {
                 let mut live = worker.streams.open_tunnel(held.as_ref().map(Held::known));
@@ -363,6 +336,16 @@ impl Gateway {
     }
 }
 
+fn out_of_time(time: Duration) -> Reject {
+    Reject::new(Reason::RequestTimeout, format!("no answer within {}ms", time.as_millis()))
+}
+
+/// What is meant to last.
+fn is_stream(response: &Response<Body>) -> bool {
+    let is_events = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
+    grpc::is_grpc(response.headers()) || response.headers().get(header::CONTENT_TYPE).is_some_and(is_events)
+}
+
 fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
     Asker { address, failures: &worker.failures, turns: &worker.turns, metrics: &worker.metrics, story: Story::UNTOLD }
 }
@@ -373,80 +356,4 @@ fn only_tunnels_answer_connect(forwarded: Forwarded, record: &Record) -> Result<
         return Err(Reject::new(Reason::ProtocolRefused, "an answer, but no WebSocket"));
     }
     Ok(forwarded)
-}
-
-/// A request's record, kept by the body of its answer. Whenever that is dropped, complete or not, the line is written: a
-/// client that leaves is logged too, with the status 0 if it left before an answer.
-struct Delivery {
-    record: Record,
-    started: Instant,
-    lease: Option<Lease>,
-    /// Whose end is also this answer's.
-    held: Option<Held>,
-    worker: Arc<Worker>,
-    _peer: Arc<Peer>,
-}
-
-impl Delivery {
-    fn open(request: &Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
-        peer.requests.one();
-        worker.metrics.begun.one();
-        let record = Record {
-            request_id: worker.request_ids.next(),
-            time: now,
-            client: Some(peer.address.ip()),
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            user_agent: request.headers().get(header::USER_AGENT).cloned(),
-            ..Record::default()
-        };
-        Delivery {
-            record,
-            started: Instant::now(),
-            lease: None,
-            held: None,
-            worker: worker.clone(),
-            _peer: peer.clone(),
-        }
-    }
-}
-
-impl Watch for Delivery {
-    fn data(&mut self, data: &mut Bytes) {
-        if let Some(held) = &mut self.held {
-            held.follow(data);
-        }
-        self.record.sent += data.len() as u64;
-    }
-
-    fn lasts(&mut self) -> bool {
-        self.held.as_mut().map(Held::lasts).is_some()
-    }
-
-    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
-        self.held.as_mut().map_or(Poll::Pending, |held| held.poll_ending(context))
-    }
-
-    fn ending_of_broken(&mut self) -> Option<Ending> {
-        self.held.as_mut()?.ending_of_broken()
-    }
-
-    fn end(&mut self) {
-        self.record.complete = true;
-        if let Some(lease) = self.lease.take() {
-            lease.give_back();
-        }
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        self.worker.metrics.ended.one();
-        self.record.duration = self.started.elapsed();
-        if let Some(reason) = self.held.as_ref().and_then(Held::ended) {
-            self.record.ended = Some(Ended::Token(reason));
-        }
-        self.worker.over(&self.record);
-    }
 }

@@ -6,7 +6,7 @@
 //! sentence that says why, and some clients ignore a `grpc-status` that stands beside another status than 200. Logs and
 //! metrics tell the HTTP status that the reason has everywhere else, so that no refusal looks like a success.
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
 use crate::body::Body;
 use crate::ids::RequestId;
@@ -27,14 +27,22 @@ const UNAUTHENTICATED: u16 = 16;
 
 /// gRPC is spoken over HTTP/2, by POST. `application/grpc-web` is another protocol, whose clients read HTTP statuses.
 pub fn is_call<B>(request: &Request<B>) -> bool {
-    request.version() == Version::HTTP_2
-        && *request.method() == Method::POST
-        && request.headers().get(header::CONTENT_TYPE).is_some_and(is_grpc)
+    request.version() == Version::HTTP_2 && *request.method() == Method::POST && is_grpc(request.headers())
 }
 
 /// `application/grpc`, or that with the name of a message format behind a plus sign, or with parameters.
-fn is_grpc(kind: &HeaderValue) -> bool {
-    kind.as_bytes().strip_prefix(GRPC.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    is_kind(headers, GRPC.as_bytes())
+}
+
+/// gRPC in other clothes.
+pub fn is_grpc_web(headers: &HeaderMap) -> bool {
+    is_kind(headers, b"application/grpc-web")
+}
+
+fn is_kind(headers: &HeaderMap, kind: &[u8]) -> bool {
+    let rest = headers.get(header::CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(kind));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// The refusal of a call.
@@ -71,6 +79,21 @@ fn code(status: StatusCode) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_are_told_from_their_variants() {
+        for (kind, plain, web) in [
+            ("application/grpc", true, false),
+            ("application/grpc+proto", true, false),
+            ("application/grpc;charset=utf-8", true, false),
+            ("application/grpc-web+proto", false, true),
+            ("application/grpc-web-text", false, false),
+            ("application/json", false, false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
+            assert_eq!((is_grpc(&headers), is_grpc_web(&headers)), (plain, web), "{kind}");
+        }
+    }
 
     #[test]
     fn a_call_is_told_by_its_content_type() {

@@ -128,6 +128,7 @@ impl WorkerMetrics {
     pub fn stream_ended(&self, ended: Ended) {
         match ended {
             Ended::Token(reason) => self.streams_ended[reason.index()].one(),
+            Ended::OutOfTime => self.streams_ended[Reason::RequestTimeout.index()].one(),
             Ended::Draining => self.streams_drained.one(),
         }
     }

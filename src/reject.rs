@@ -130,6 +130,8 @@ reasons! {
     UpstreamBroken = "upstream_broken", BAD_GATEWAY, "bad_gateway", "the service behind the gateway did not answer properly";
     UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
     UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
+    /// `timeouts.request`
+    RequestTimeout = "request_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the request took longer than it may";
     /// A backend's login, and an answer that no tokens can be put into. It is not let through without them.
     LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
     /// `limits.requests`: as many are under way as the gateway takes.

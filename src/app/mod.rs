@@ -35,7 +35,6 @@ use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::config::{Config, StoreSettings};
 use crate::crowd::Crowd;
-use crate::gateway::Worker;
 use crate::hand_over;
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
@@ -44,6 +43,7 @@ use crate::server::{self, Shared};
 use crate::share::Share;
 use crate::streams::Streams;
 use crate::turns::Turns;
+use crate::worker::Worker;
 
 pub use secrets::add_root;
 pub use sockets::Inherited;

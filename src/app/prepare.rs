@@ -144,6 +144,7 @@ impl Foundation {
             },
             rates: Rates::new(config.all_rates().cloned(), config.rates.len()),
             login_answer_size: config.login.answer_size,
+            request_time: config.connections.request,
             body_idle: config.connections.body_idle,
             upload: config.connections.upload,
         })

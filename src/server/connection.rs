@@ -22,13 +22,13 @@ use super::stream::{ClientStream, Corked, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
 use crate::framing::Limits;
-use crate::gateway::Worker;
 use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::peer::Peer;
 use crate::socket;
 use crate::tls::{ServerSide, Sni};
 use crate::waiting;
+use crate::worker::Worker;
 
 /// What an HTTP/2 client with prior knowledge begins with (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
 const PREFACE_START: &[u8] = b"PRI";

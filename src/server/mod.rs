@@ -54,6 +54,8 @@ pub struct ConnectionSettings {
     pub upload: Least,
     /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
     pub body_idle: Duration,
+    /// `timeouts.request`: of a request with its answer, unless that is a stream.
+    pub request: Option<Duration>,
     /// `timeouts.connection`: a connection that is so old ends with the requests it is in.
     pub age: Duration,
     /// `limits.requests_per_connection`

@@ -4,9 +4,8 @@
 //! more, whose flag has the highest bit.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::body::Body;
 use crate::reject::Reason;
 
 /// UNAUTHENTICATED
@@ -17,26 +16,6 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PREFIX: usize = 5;
 /// The flag of a message of trailers.
 const TRAILERS: u8 = 0x80;
-
-/// Is this a call of gRPC itself? Its variants in other clothes (`application/grpc-web`) are not.
-pub fn is_grpc(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(b"application/grpc"));
-    kind.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
-
-pub(super) fn is_grpc_web(headers: &HeaderMap) -> bool {
-    let begins = b"application/grpc-web";
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(begins));
-    kind.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
-
-/// The answer to a call that ended before its upstream had one: trailers alone.
-pub fn unauthenticated(reason: Reason) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.headers_mut() = trailers(reason);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    response
-}
 
 pub(super) fn trailers(reason: Reason) -> HeaderMap {
     let mut trailers = HeaderMap::new();
@@ -140,20 +119,5 @@ mod tests {
     #[test]
     fn what_a_message_may_not_hold_is_encoded() {
         assert_eq!(percent_encoded("100% é\n"), "100%25 %C3%A9%0A");
-    }
-
-    #[test]
-    fn calls_are_told_from_their_variants() {
-        for (kind, plain, web) in [
-            ("application/grpc", true, false),
-            ("application/grpc+proto", true, false),
-            ("application/grpc;charset=utf-8", true, false),
-            ("application/grpc-web+proto", false, true),
-            ("application/grpc-web-text", false, false),
-            ("application/json", false, false),
-        ] {
-            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
-            assert_eq!((is_grpc(&headers), is_grpc_web(&headers)), (plain, web), "{kind}");
-        }
     }
 }

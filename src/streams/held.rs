@@ -10,10 +10,11 @@ use http::{Response, header};
 use http_body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 
-use super::grpc::{self, Messages};
+use super::grpc::{self as messages, Messages};
 use super::{Live, Streams};
 use crate::body::Ending;
 use crate::ended::Ended;
+use crate::grpc;
 use crate::reject::Reason;
 use crate::verified::Known;
 
@@ -66,8 +67,8 @@ impl Manner {
         match self {
             Manner::Abort => Ending::Abort(reason),
             Manner::EventStream => Ending::Quiet,
-            Manner::Grpc(_) => Ending::Trailers(Box::new(grpc::trailers(reason))),
-            Manner::GrpcWeb(_) => Ending::Data(grpc::trailers_in_body(reason)),
+            Manner::Grpc(_) => Ending::Trailers(Box::new(messages::trailers(reason))),
+            Manner::GrpcWeb(_) => Ending::Data(messages::trailers_in_body(reason)),
         }
     }
 }

@@ -27,7 +27,6 @@ use crate::metrics::WorkerMetrics;
 use crate::reject::Reason;
 use crate::verified::Known;
 
-pub use grpc::{is_grpc, unauthenticated};
 pub use held::{Held, Manner};
 pub use renewals::Renewals;
 pub use standing::Grounds;

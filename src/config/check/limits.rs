@@ -29,6 +29,7 @@ pub(super) struct Timeouts {
     write: Duration,
     slow: Duration,
     connection: Duration,
+    request: Duration,
     drain: Duration,
     pub(super) store: Duration,
     /// Unless the upstream says otherwise.
@@ -50,6 +51,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         upstream_response: timeout("upstream_response", 60),
         // The one that may be zero: then SIGTERM ends everything at once.
         connection: table.duration("connection", Duration::ZERO, Duration::ZERO..=7 * LONGEST),
+        request: table.duration("request", Duration::ZERO, Duration::ZERO..=LONGEST),
         drain: table.duration("drain", Duration::from_secs(30), Duration::ZERO..=LONGEST),
     }
 }
@@ -146,6 +148,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
             0 => u64::MAX,
             requests => requests as u64,
         },
+        request: Some(timeouts.request).filter(|time| !time.is_zero()),
         drain: timeouts.drain,
         upload: least(limits.upload_rate),
         download: least(limits.download_rate),

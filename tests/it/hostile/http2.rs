@@ -39,7 +39,9 @@ const REQUESTS: &[Fields] = &[
     &[(":method", "G T"), SCHEME, AUTHORITY, PATH],
     &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH],
     &[(":method", "CONNECT"), AUTHORITY],
-    &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH, (":protocol", "websocket")],
+    // WebSockets are carried; nothing else is.
+    &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH, (":protocol", "connect-udp")],
+    &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH, (":protocol", "")],
     &[METHOD, SCHEME, AUTHORITY, PATH, (":protocol", "websocket")],
     &[METHOD, SCHEME, AUTHORITY, PATH, (":authority", "b")],
     &[METHOD, SCHEME, AUTHORITY, PATH, (":Path", "/")],

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::Request;
+use http_body_util::BodyExt;
 
 use crate::support::frames::{self, GOAWAY, HEADERS};
 use crate::support::session::{self, Session};
@@ -62,4 +63,28 @@ async fn an_old_connection_ends_with_what_it_is_in() {
     idle.say(GET).await;
     assert_eq!(idle.answer().await.status, 200);
     tokio::time::timeout(Duration::from_secs(5), idle.is_closed()).await.expect("long before timeouts.head");
+}
+
+#[tokio::test]
+async fn a_request_has_only_so_much_time_in_all() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[timeouts]\nrequest = \"300ms\"");
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(client.answer().await.status, 504);
+    gateway.counts("refusals_total{reason=\"request_timeout\"}", 1).await;
+
+    // An answer that goes on for longer is broken off: the client sees that it is not whole.
+    let began = Instant::now();
+    let mut client = Session::http1(gateway.address()).await;
+    let (pieces, body) = session::streamed();
+    let mirror = client.send(Request::post("/mirror").header("host", "a").body(body).expect("a request")).await;
+    pieces.send("hello").await;
+    assert_eq!(mirror.status(), 200);
+    assert!(mirror.into_body().collect().await.is_err() && began.elapsed() < PATIENCE);
+    gateway.counts("streams_ended_total{reason=\"request_timeout\"}", 1).await;
+
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say(GET).await;
+    assert_eq!(client.answer().await.status, 200);
 }

@@ -69,10 +69,8 @@ async fn revoke(call: &Call) {
 }
 
 fn assert_unauthenticated(trailers: &HeaderMap) {
-    assert_eq!(
-        (&trailers["grpc-status"], &trailers["grpc-message"]),
-        (&"16".parse().expect("a value"), &"the token was revoked".parse().expect("a value"))
-    );
+    assert_eq!(trailers["grpc-status"], "16");
+    assert!(trailers["grpc-message"].as_bytes().starts_with(b"the token was revoked"), "{trailers:?}");
 }
 
 #[tokio::test]
