@@ -69,7 +69,7 @@ impl Gateway {
         let form = Form::wanted_by(&request);
         let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
-        let answered = {
+        let mut answered = {
             // Pinned: it would lie here twice, with and without a limit.
             let answering = pin!(self.answer(request, peer, worker, &mut delivery.record, now));
             match self.request_time {
@@ -77,7 +77,9 @@ impl Gateway {
                 Some(time) => tokio::time::timeout(time, answering).await.unwrap_or_else(|_| Err(out_of_time(time))),
             }
         };
-        let answered = answered.and_then(|forwarded| only_tunnels_answer_connect(forwarded, &delivery.record));
+        if answered.as_ref().is_ok_and(|forwarded| misleads_connect(forwarded, &delivery.record)) {
+            answered = Err(Reject::new(Reason::ProtocolRefused, "an answer, but no WebSocket"));
+        }
         if answered.is_err() {
             // A refusal waits for nobody, so hyper would answer a row of them at one go. Who is refused lets the others go first.
             tokio::task::yield_now().await;
@@ -351,9 +353,6 @@ fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
 }
 
 /// To a client that sent CONNECT, any 2xx means that its tunnel is open (RFC 9110 section 9.3.6).
-fn only_tunnels_answer_connect(forwarded: Forwarded, record: &Record) -> Result<Forwarded, Reject> {
-    if record.method == Method::CONNECT && forwarded.tunnel.is_none() && forwarded.response.status().is_success() {
-        return Err(Reject::new(Reason::ProtocolRefused, "an answer, but no WebSocket"));
-    }
-    Ok(forwarded)
+fn misleads_connect(forwarded: &Forwarded, record: &Record) -> bool {
+    record.method == Method::CONNECT && forwarded.tunnel.is_none() && forwarded.response.status().is_success()
 }

@@ -4,8 +4,8 @@
 //! schedule, with latency counted from when each request was due; first alone, then beside one attacker with many
 //! connections. The ratio of the two 99th percentiles is the result: the aim is at most twice.
 //!
-//! Attacker, client, origin and gateway share this machine. Where they share cores too, the attacker's own work is in the
-//! figures; `--gateway-cpus` takes the gateway's cores out of that.
+//! Attacker, client, origin and gateway share this machine. The attacker runs only where nobody else wants to (SCHED_IDLE), and
+//! `--gateway-cpus` gives the gateway cores of its own.
 
 #![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 #![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
@@ -22,7 +22,7 @@ mod origin;
 
 use std::error::Error;
 use std::fs;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,11 +94,14 @@ fn run(flags: &Flags) -> Outcome<()> {
         let attack = Attack::named(name, &gateway, &token)?;
         let over = AtomicBool::new(false);
         let (during, attacks) = thread::scope(|scope| {
-            let attacking = scope.spawn(|| attack.run(&over));
+            let attacking = scope.spawn(|| {
+                stand_back()?;
+                Outcome::Ok(attack.run(&over))
+            });
             let during = honest.asks(flags.length());
             let memory = resident(gateway.pid());
             over.store(true, Ordering::Relaxed);
-            let attacks = attacking.join().map_err(|_| "the attacker panicked")?;
+            let attacks = attacking.join().map_err(|_| "the attacker panicked")??;
             Outcome::Ok(((during?, memory?), attacks))
         })?;
         print_row(name, &before, &during, attacks / flags.seconds);
@@ -147,6 +150,15 @@ impl Honest<'_> {
         }
         Ok(felt)
     }
+}
+
+/// Has this thread run only where nobody else wants to. The attacker is another machine: it may keep the gateway from its work,
+/// but not the honest client and the origin from theirs.
+fn stand_back() -> Outcome<()> {
+    let own = fs::read_link("/proc/thread-self")?;
+    let thread = own.file_name().ok_or("a thread without a number")?;
+    let status = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status()?;
+    if status.success() { Ok(()) } else { Err("chrt (of util-linux) could not lower the attacker's priority".into()) }
 }
 
 /// MiB of a process in memory (proc(5): VmRSS, in kB).

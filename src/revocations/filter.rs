@@ -16,9 +16,9 @@ use foldhash::fast::RandomState;
 
 /// Bits of a block: a cache line.
 const BLOCK: usize = 512;
-/// For each name: with seven of them set, one look in five hundred is in vain.
+/// For each name: with four of them set, one look in three hundred is in vain. More would make that rarer and each look slower.
 const BITS_A_NAME: usize = 16;
-const BITS_SET: u32 = 7;
+const BITS_SET: u32 = 4;
 /// Names that the smallest table is good for: 128 KiB.
 const LEAST: usize = 1 << 16;
 

@@ -29,8 +29,8 @@ pub enum Manner {
     Abort,
     /// An EventSource connects again whenever its stream ends, and is refused then.
     EventStream,
-    Grpc(Following),
-    GrpcWeb(Following),
+    Grpc(Box<Following>),
+    GrpcWeb(Box<Following>),
 }
 
 /// The messages of a body, and how long the last one may take.
@@ -50,8 +50,8 @@ impl Manner {
         let Some(kind) = response.headers().get(header::CONTENT_TYPE) else { return Manner::Abort };
         match kind.as_bytes() {
             kind if is_event_stream(kind) => Manner::EventStream,
-            _ if grpc::is_grpc(response.headers()) => Manner::Grpc(Following::default()),
-            _ if grpc::is_grpc_web(response.headers()) => Manner::GrpcWeb(Following::default()),
+            _ if grpc::is_grpc(response.headers()) => Manner::Grpc(Box::default()),
+            _ if grpc::is_grpc_web(response.headers()) => Manner::GrpcWeb(Box::default()),
             _ => Manner::Abort,
         }
     }

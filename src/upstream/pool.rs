@@ -43,7 +43,7 @@ struct WorkerPool {
     places: Arc<Semaphore>,
 }
 
-/// An HTTP/1 connection.
+/// An HTTP/1 connection. Boxed once: it passes from hand to hand with every request.
 struct Channel {
     sender: http1::SendRequest<Body>,
     born: Instant,
@@ -55,7 +55,7 @@ struct Channel {
 }
 
 struct Idle {
-    channel: Channel,
+    channel: Box<Channel>,
     since: Instant,
 }
 
@@ -69,7 +69,7 @@ struct Shared {
 
 /// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
 pub struct Lease {
-    channel: Option<Channel>,
+    channel: Option<Box<Channel>>,
     server: Arc<Server>,
     worker: usize,
     _place: OwnedSemaphorePermit,
@@ -189,7 +189,7 @@ impl Server {
         };
         metrics.upstream_connects.one();
         let generation = self.dialer.addresses.generation();
-        let mut channel = Channel { sender, born: Instant::now(), address, generation, client };
+        let mut channel = Box::new(Channel { sender, born: Instant::now(), address, generation, client });
         let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(&request)).flatten();
         match channel.sender.try_send_request(request).await {
             Ok(response) => Ok((response, self.lease(worker, Some(channel), place))),
@@ -269,7 +269,7 @@ impl Server {
 
     /// The idle connection that was used last, and for how long it lay idle. Last in, first out: the others grow old and
     /// are closed. Without `proxy_protocol` every one is nobody's, and the last one fits.
-    fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(Channel, Duration)> {
+    fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(Box<Channel>, Duration)> {
         let mut idle = self.idle(worker);
         while let Some(at) = idle.iter().rposition(|idle| idle.channel.client == client) {
             let Idle { channel, since } = idle.remove(at);
@@ -326,7 +326,7 @@ impl Server {
         self.workers[worker].idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lease(self: &Arc<Self>, worker: usize, channel: Option<Channel>, place: OwnedSemaphorePermit) -> Lease {
+    fn lease(self: &Arc<Self>, worker: usize, channel: Option<Box<Channel>>, place: OwnedSemaphorePermit) -> Lease {
         Lease { channel, server: self.clone(), worker, _place: place }
     }
 }
