@@ -86,7 +86,8 @@ fn run(flags: &Flags) -> Outcome<()> {
         // Each has a gateway of its own: nothing of one attack is left for the next.
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_bearward"));
         let cpus = flags.gateway_cpus.as_deref();
-        let gateway = Gateway::start(&Setup { program, cpus, origin: origin::start()?, workers: 0 })?;
+        let gateway =
+            Gateway::start(&Setup { program, cpus, origin: origin::start()?, workers: 0, connections: 1_000 })?;
         let token = gateway.issue_by_command()?;
         let honest = Honest { target: gateway.target(true), token: &token, flags };
         honest.asks(Duration::from_millis(500))?;

@@ -38,6 +38,8 @@ pub struct Setup<'f> {
     pub origin: SocketAddr,
     /// 0: one on each core.
     pub workers: usize,
+    /// `limits.connections_per_address`: every client here has the same.
+    pub connections: usize,
 }
 
 impl Gateway {
@@ -157,7 +159,7 @@ pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
 }
 
 fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
-    let Setup { origin, workers, .. } = setup;
+    let Setup { origin, workers, connections, .. } = setup;
     format!(
         r#"
 workers = {workers}
@@ -191,6 +193,7 @@ servers = ["http://{origin}"]
 
 [limits]
 connections = 100000
+connections_per_address = {connections}
 
 [access_log]
 file = "access.log"

@@ -15,14 +15,9 @@ use crate::worker::Worker;
 /// After the process ran out of file descriptors or memory, accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A worker looks for what has arrived at the latest after so many steps. While somebody floods it there is always a next
-/// step, and a request that comes between waits for several such looks; tokio's own 61 steps made each of them four times as
-/// long. A look costs half a microsecond.
-const LOOKS_AFTER: u32 = 16;
-
 /// Starts a worker. Its thread ends when the process has drained, or the drain's deadline has passed.
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(LOOKS_AFTER).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
         runtime.block_on(run(worker, listeners, shared));
         // Whatever is left has had its time.
