@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Response, header};
+use http::Response;
 use http_body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 
@@ -15,6 +15,7 @@ use super::{Live, Streams};
 use crate::body::Ending;
 use crate::ended::Ended;
 use crate::grpc;
+use crate::media_type;
 use crate::reject::Reason;
 use crate::verified::Known;
 
@@ -47,11 +48,11 @@ impl Manner {
         if response.body().size_hint().exact().is_some() {
             return Manner::Abort;
         }
-        let Some(kind) = response.headers().get(header::CONTENT_TYPE) else { return Manner::Abort };
-        match kind.as_bytes() {
-            kind if is_event_stream(kind) => Manner::EventStream,
-            _ if grpc::is_grpc(response.headers()) => Manner::Grpc(Box::default()),
-            _ if grpc::is_grpc_web(response.headers()) => Manner::GrpcWeb(Box::default()),
+        let headers = response.headers();
+        match media_type::of(headers) {
+            Some(kind) if kind.eq_ignore_ascii_case("text/event-stream") => Manner::EventStream,
+            Some(_) if grpc::is_grpc(headers) => Manner::Grpc(Box::default()),
+            Some(_) if grpc::is_grpc_web(headers) => Manner::GrpcWeb(Box::default()),
             _ => Manner::Abort,
         }
     }
@@ -71,11 +72,6 @@ impl Manner {
             Manner::GrpcWeb(_) => Ending::Data(messages::trailers_in_body(reason)),
         }
     }
-}
-
-fn is_event_stream(kind: &[u8]) -> bool {
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
-    kind.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }
 
 /// Not entered before it lasts.
