@@ -11,6 +11,7 @@ use crate::config::{Config, StoreSettings};
 use crate::family::refresh_token::Roots;
 use crate::ids::{from_base62, to_base62};
 use crate::secret::{self, Secret};
+use crate::store::sqlite;
 
 /// The root secrets: lines of a number and 43 base62 characters, the newest last.
 pub(super) fn read_roots(source: &SecretSource) -> Result<Roots, String> {
@@ -20,8 +21,11 @@ pub(super) fn read_roots(source: &SecretSource) -> Result<Roots, String> {
 /// A store without its root secret is of no use, and a new one beside it would hide that: nothing is made.
 pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String> {
     let SecretSource::File(secret) = &store.secret else { return Ok(()) };
-    let begun = fs::metadata(&store.sqlite).is_ok_and(|database| database.len() > 0);
-    if !begun || !matches!(secret.try_exists(), Ok(false)) {
+    if !matches!(secret.try_exists(), Ok(false)) {
+        return Ok(());
+    }
+    // Of a file that cannot be read, that is the news, and not which secret it lacks.
+    if !sqlite::is_begun(&store.sqlite).map_err(|error| format!("store.sqlite: {error}"))? {
         return Ok(());
     }
     let (secret, database) = (secret.display(), store.sqlite.display());
