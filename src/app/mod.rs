@@ -52,7 +52,7 @@ use audit::AuditThread;
 use prepare::Foundation;
 use reload::{Live, Outcomes};
 use reloading::Reloading;
-use replaced::Copies;
+use replaced::{Copies, Offer};
 use sockets::Sockets;
 
 /// Why the gateway did not start. Nothing of it is left running.
@@ -237,10 +237,10 @@ pub fn tell_systemd(states: &[NotifyState<'_>]) {
 /// Without a place to ask at, a gateway serves as well; it is replaced by ending it first.
 fn offer_sockets(store: &StoreSettings, copies: Copies) -> impl Future<Output = ()> + use<> {
     let path = replaced::path(store);
-    let offering = replaced::listen(&path);
+    let offer = Offer::at(path.clone());
     async move {
-        match offering {
-            Ok(offering) => replaced::hand_over_when_asked(offering, copies).await,
+        match offer {
+            Ok(offer) => replaced::hand_over_when_asked(offer, copies).await,
             Err(error) => {
                 tracing::warn!(file = %path.display(), %error, "no other gateway can take over from this one");
                 std::future::pending().await

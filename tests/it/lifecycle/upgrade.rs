@@ -76,6 +76,11 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
     load.goes_on_for(50).await;
     let (answered, longest) = load.end().await;
     eprintln!("{answered} requests, the slowest newcomer waited {longest:?}");
+    let asked_at = folder.path().join("bearward.db.take-over");
+    assert!(asked_at.exists(), "the next one could ask");
+    served.program.signal("TERM");
+    ended(served.program).await;
+    assert!(!asked_at.exists(), "nothing is left behind");
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     assert!(!lines.contains("\"status\":5"), "of {answered} requests:\n{lines}");
 }
