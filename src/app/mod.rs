@@ -142,7 +142,7 @@ pub fn start_with(
 
     // From here on the outside sees us: at all addresses, or at none.
     let sockets = Sockets::open(&config, inherited)?;
-    foundation.upstreams.put_in_force(&gateway.forwarder.upstreams);
+    foundation.put_in_force(&gateway);
     let (draining, drains) = watch::channel(false);
     let shared = Arc::new(Shared {
         gateway: ArcSwap::from_pointee(gateway),

@@ -99,6 +99,7 @@ impl Foundation {
         }
     }
 
+    /// One for this configuration, which is in force when [`Foundation::put_in_force`] has been called and requests come to it.
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
@@ -106,8 +107,6 @@ impl Foundation {
         let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
         let login = captures_logins.then(|| config.login.headers.clone());
         let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
-        let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
-        self.verified.store(verified.clone());
         Ok(Gateway {
             clock,
             judge: Judge {
@@ -117,7 +116,7 @@ impl Foundation {
                 authenticator: Authenticator {
                     keyring: self.keyring.clone(),
                     revocations: self.revocations.clone(),
-                    verified,
+                    verified: Arc::new(VerifiedTokens::new(config.limits.token_cache)),
                     confirmations: self.confirmations.clone(),
                     renewals: self.renewals.clone(),
                     identity: config.identity.clone(),
@@ -148,6 +147,12 @@ impl Foundation {
             body_idle: config.connections.body_idle,
             upload: config.connections.upload,
         })
+    }
+
+    /// From now on, what belongs to this gateway is looked after and shown.
+    pub(super) fn put_in_force(&self, gateway: &Gateway) {
+        self.upstreams.put_in_force(&gateway.forwarder.upstreams);
+        self.verified.store(gateway.judge.authenticator.verified.clone());
     }
 
     /// Reads the keys of other issuers again and puts them in force. Nothing changes if one of them is unfit.

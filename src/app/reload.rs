@@ -53,7 +53,7 @@ impl Live {
         let certificates = read_certificates(&next)?;
         let gateway = self.foundation.gateway(&next, self.clock.clone())?;
         self.foundation.reload_keys(&next)?;
-        self.foundation.upstreams.put_in_force(&gateway.forwarder.upstreams);
+        self.foundation.put_in_force(&gateway);
         let in_force = changed(&current, &next);
         self.shared.gateway.store(Arc::new(gateway));
         self.swap(certificates);
