@@ -71,6 +71,22 @@ fn make_pair(folder: &Path) -> String {
     cert.pem()
 }
 
+/// From then on other files are watched, which is no change of theirs.
+#[tokio::test]
+async fn a_change_that_names_other_files_is_taken_once() {
+    let upstream = Upstream::start();
+    let (served, folder, text) = served(&upstream, all);
+    make_pair(folder.path());
+    let tls = "tls = { certificate = \"a.pem\", key = \"a.key\" }";
+    for (times, text) in [(1.0, text.replace("tls = \"self-signed\"", tls)), (2.0, text)] {
+        write(folder.path(), &text);
+        let reloads = async || metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await;
+        soon("it is in force", async || reloads().await >= times).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(reloads().await, times);
+    }
+}
+
 /// The default: a renewed certificate needs nobody, and the configuration waits to be asked for.
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_without_being_asked_for() {
