@@ -68,8 +68,8 @@ impl Manner {
         match self {
             Manner::Abort => Ending::Abort(reason),
             Manner::EventStream => Ending::Quiet,
-            Manner::Grpc(_) => Ending::Trailers(Box::new(messages::trailers(reason))),
-            Manner::GrpcWeb(_) => Ending::Data(messages::trailers_in_body(reason)),
+            Manner::Grpc(_) => Ending::Trailers(Box::new(grpc::trailers(reason))),
+            Manner::GrpcWeb(_) => Ending::Data(messages::in_body(&grpc::trailers(reason))),
         }
     }
 }
