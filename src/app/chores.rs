@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::prepare::Foundation;
 use super::sockets::AdminSocket;
 use crate::admin::{self, Admin};
-use crate::clock::Clock;
+use crate::clock::{Clock, every};
 use crate::socket;
 use crate::store::sweep::sweep;
 
@@ -62,12 +61,6 @@ pub(super) async fn run(
     keys.abort();
     // What was seen in use is worth a last write.
     flush_confirmations(&foundation).await;
-}
-
-fn every(period: Duration) -> tokio::time::Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }
 
 pub(super) async fn flush_confirmations(foundation: &Foundation) {
