@@ -25,7 +25,7 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String
         return Ok(());
     }
     // Of a file that cannot be read, that is the news, and not which secret it lacks.
-    if !sqlite::is_begun(&store.sqlite).map_err(|error| format!("store.sqlite: {error}"))? {
+    if !is_begun(store)? {
         return Ok(());
     }
     let (secret, database) = (secret.display(), store.sqlite.display());
@@ -36,8 +36,14 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String
     ))
 }
 
-/// Everything that a start reads here is good, or missing and to be made.
+fn is_begun(store: &StoreSettings) -> Result<bool, String> {
+    sqlite::is_begun(&store.sqlite).map_err(|error| format!("store.sqlite: {error}"))
+}
+
+/// Everything that a start reads here is good, or missing and to be made; and so is the store, which a newer program may have
+/// written.
 pub(super) fn check(config: &Config) -> Result<(), String> {
+    is_begun(&config.store)?;
     check_root_is_not_lost(&config.store)?;
     let exists = |source: &SecretSource| !matches!(source, SecretSource::File(path) if !path.exists());
     if exists(&config.store.secret) {

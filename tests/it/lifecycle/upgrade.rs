@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::Version;
+use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -143,6 +144,14 @@ async fn what_cannot_take_over_leaves_the_gateway_that_runs_alone() {
     std::fs::write(folder.path().join("admin.token"), "short").expect("written");
     assert_eq!(bearward(folder.path(), &["serve", "--take-over"]).status.code(), Some(1));
     std::fs::write(folder.path().join("admin.token"), token).expect("written");
+    // It is a newer program that runs.
+    let database = Connection::open(folder.path().join("bearward.db")).expect("opened");
+    let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).expect("read");
+    database.pragma_update(None, "user_version", 99).expect("written");
+    let older = bearward(folder.path(), &["serve", "--take-over"]);
+    let said = String::from_utf8_lossy(&older.stderr);
+    assert!(older.status.code() == Some(1) && said.contains("newer version"), "{said}");
+    database.pragma_update(None, "user_version", version).expect("written");
     // Whoever does not ask for it does not get it.
     assert_eq!(bearward(folder.path(), &["serve"]).status.code(), Some(2), "the addresses are in use");
     assert_eq!(served.client().get("/").await.status, 200);
