@@ -46,7 +46,7 @@ pub(super) async fn run(
     loop {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
-            _ = confirm.tick() => flush_confirmations(&foundation).await,
+            _ = confirm.tick(), if !*replaced.borrow() => flush_confirmations(&foundation).await,
             _ = tidy.tick() => foundation.revocations.tidy(),
             () = &mut handing_over, if !*replaced.borrow() => {
                 // The store and the sockets are another's from here on. Admin connections that are open are served.
@@ -59,8 +59,10 @@ pub(super) async fn run(
     }
     sweeping.abort();
     keys.abort();
-    // What was seen in use is worth a last write.
-    flush_confirmations(&foundation).await;
+    // What was seen in use is worth a last write, unless the store is another's.
+    if !*replaced.borrow() {
+        flush_confirmations(&foundation).await;
+    }
 }
 
 pub(super) async fn flush_confirmations(foundation: &Foundation) {
