@@ -2,27 +2,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{metric, served, write};
+use super::{metric, served, soon, write};
 use crate::support::program::Served;
 use crate::support::{Client, Gateway, Upstream};
 
 async fn status(served: &Served, path: &str) -> StatusCode {
     served.client().get(path).await.status
-}
-
-async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < Duration::from_secs(30), "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 fn all(text: String) -> String {
