@@ -5,9 +5,10 @@
 //!
 //! # The way of a request
 //!
-//! `server` accepts, decrypts, holds each head to one reading (`framing`), reads one request → `gateway` { `judge` { `route` → `authenticate` → `authorize` } → `broker` or
-//! `forward` → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
-//! change what is shared (keys, certificates, revocations) swap a snapshot.
+//! `server` accepts, decrypts, holds each head to one reading (`framing`), reads one request → `gateway` { `judge` { `route` →
+//! `authenticate` → `authorize` } → `broker` or `forward` → `respond` } → `access_log` when the last byte is out. Nothing flows
+//! back up: lower floors return values, and tasks that change what is shared (keys, certificates, revocations) swap a
+//! snapshot.
 //!
 //! # Floors
 //!
