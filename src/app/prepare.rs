@@ -109,21 +109,12 @@ impl Foundation {
         let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
         Ok(Gateway {
             clock,
-            judge: Judge {
-                routes: RouteTable::new(&config.routes)
-                    .with_endpoints(&config.oauth)
-                    .described_by(&config.tokens.issuer),
-                authenticator: Authenticator {
-                    keyring: self.keyring.clone(),
-                    revocations: self.revocations.clone(),
-                    verified: Arc::new(VerifiedTokens::new(config.limits.token_cache)),
-                    confirmations: self.confirmations.clone(),
-                    renewals: self.renewals.clone(),
-                    identity: config.identity.clone(),
-                    token_size: config.limits.token_size,
-                },
-                uri_size: config.connections.uri_size,
-            },
+            judge: judge(
+                config,
+                (self.keyring.clone(), self.revocations.clone()),
+                (self.confirmations.clone(), self.renewals.clone()),
+                config.limits.token_cache,
+            ),
             forwarding: config.forwarding.clone(),
             endpoints: config.oauth.clone(),
             broker: self.broker.clone(),
@@ -178,6 +169,26 @@ impl Foundation {
         let verified = self.verified.clone();
         metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.load().len() as f64);
     }
+}
+
+/// Who may do what by this configuration. `cache`: bytes for known tokens.
+pub(super) fn judge(
+    config: &Config,
+    (keyring, revocations): (Arc<Keyring>, Arc<Revocations>),
+    (confirmations, renewals): (Arc<Confirmations>, Arc<Renewals>),
+    cache: usize,
+) -> Judge {
+    let authenticator = Authenticator {
+        keyring,
+        revocations,
+        verified: Arc::new(VerifiedTokens::new(cache)),
+        confirmations,
+        renewals,
+        identity: config.identity.clone(),
+        token_size: config.limits.token_size,
+    };
+    let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
+    Judge { routes, authenticator, uri_size: config.connections.uri_size }
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {
