@@ -6,6 +6,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 
+use crate::boundaries::Boundaries;
+
 const PREFIX: usize = 5;
 /// The flag of a message of trailers.
 const TRAILERS: u8 = 0x80;
@@ -34,29 +36,11 @@ pub(super) struct Messages {
     left: usize,
 }
 
-impl Messages {
-    /// All of these bytes go by.
-    pub(super) fn follow(&mut self, bytes: &[u8]) {
-        let mut at = 0;
-        while at < bytes.len() {
-            at += self.advance(&bytes[at..]);
-        }
-    }
-
-    /// Of these bytes, only those go by that belong to the message under way. Answers how many.
-    pub(super) fn rest_of_message(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while at < bytes.len() && !self.is_between() {
-            at += self.advance(&bytes[at..]);
-        }
-        at
-    }
-
-    pub(super) fn is_between(&self) -> bool {
+impl Boundaries for Messages {
+    fn is_between(&self) -> bool {
         self.seen == 0 && self.left == 0
     }
 
-    /// Takes bytes of a message or of its prefix. `bytes` is not empty.
     fn advance(&mut self, bytes: &[u8]) -> usize {
         if self.left > 0 {
             let taken = self.left.min(bytes.len());
@@ -91,8 +75,8 @@ mod tests {
         }
         let mut messages = Messages::default();
         messages.follow(&all[..7]);
-        assert_eq!(messages.rest_of_message(&all[7..]), 6, "the rest of the second, nothing of the third");
-        assert_eq!(messages.rest_of_message(&all[13..]), 0);
+        assert_eq!(messages.rest_of_unit(&all[7..]), 6, "the rest of the second, nothing of the third");
+        assert_eq!(messages.rest_of_unit(&all[13..]), 0);
     }
 
     #[test]

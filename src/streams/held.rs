@@ -13,6 +13,7 @@ use tokio::time::{Sleep, sleep};
 use super::grpc::{self as messages, Messages};
 use super::{Live, Streams};
 use crate::body::Ending;
+use crate::boundaries::Boundaries;
 use crate::ended::Ended;
 use crate::grpc;
 use crate::media_type;
@@ -134,7 +135,7 @@ impl Held {
         let has_ended = self.ended.is_some();
         let Some(Following { messages, .. }) = self.manner.following() else { return };
         if has_ended {
-            let rest = messages.rest_of_message(data);
+            let rest = messages.rest_of_unit(data);
             data.truncate(rest);
         } else {
             messages.follow(data);
