@@ -160,7 +160,7 @@ impl Flags {
 
     /// Caches fill and pools open.
     fn warm_up(&self) -> Duration {
-        Duration::from_millis(if self.test { 30 } else { 1_000 })
+        Duration::from_millis(if self.test { 30 } else { 500 })
     }
 
     /// Of the table.

@@ -124,18 +124,23 @@ fn print(lines: &[Line], kinds: &[Kind]) {
     println!("|{}", (0..head.len()).map(line).collect::<String>());
     rows.iter().for_each(|cells| row(cells));
     println!();
-    for (place, who) in ["bearward"].into_iter().chain(kinds.iter().map(|kind| kind.name())).enumerate() {
-        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-        for line in lines {
-            let Err(why) = &line.figures[place] else { continue };
-            match reasons.iter_mut().find(|(known, _)| known == why) {
-                Some((_, names)) => names.push(&line.name),
-                None => reasons.push((why, vec![&line.name])),
-            }
+    let names = ["bearward"].into_iter().chain(kinds.iter().map(|kind| kind.name()));
+    names.enumerate().for_each(|(place, name)| print_reasons(lines, place, name));
+}
+
+/// Why there is no figure of this column, each reason once.
+fn print_reasons(lines: &[Line], place: usize, who: &str) {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in lines {
+        let Err(why) = &line.figures[place] else { continue };
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, names)) => names.push(&line.name),
+            None => reasons.push((why, vec![&line.name])),
         }
-        for (why, names) in reasons.iter().filter(|(why, _)| !why.is_empty()) {
-            println!("not measured: {who}: {}: {why}", names.join("; "));
-        }
+    }
+    // What is of the gateway alone needs none.
+    for (why, names) in reasons.iter().filter(|(why, _)| !why.is_empty()) {
+        println!("not measured: {who}: {why}: {}", names.join("; "));
     }
 }
 
@@ -147,6 +152,9 @@ pub fn median(rounds: &[f64]) -> f64 {
 
 /// How far the rounds lie apart, in parts of the median.
 fn spread(rounds: &[f64]) -> f64 {
+    if median(rounds) == 0.0 {
+        return 0.0;
+    }
     let (least, most) = rounds.iter().fold((f64::MAX, f64::MIN), |(least, most), one| (one.min(least), one.max(most)));
     (most - least) / median(rounds)
 }

@@ -63,7 +63,8 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
     lines.push(match locked.into_iter().collect::<Outcome<Vec<f64>>>() {
         Ok(locked) => {
             let worst = locked.iter().copied().fold(0.0, f64::max);
-            line(name, "%", locked).goal(worst, "no round above 1 %", worst <= GOAL)
+            let goal = format!("no round above {GOAL} %");
+            Line { goal, is_met: Some(worst <= GOAL), ..line(name, "%", locked) }
         }
         Err(error) => Line { figures: vec![Err(error.to_string())], ..line(name, "%", vec![]) }.widened(kinds.len()),
     });
