@@ -1,20 +1,25 @@
 //! A request through the whole pipeline without a socket, and each of its steps by itself.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, iter, slice, thread};
 
-use bearward::access_log::{AccessLog, Format, Record, Settings, Target};
+use bearward::access_log::{self, AccessLog, Format, Record, Target};
 use bearward::authorize::authorize;
+use bearward::bearer;
 use bearward::clock::{Clock, SystemClock};
 use bearward::framing::{Framing, Limits, Passed};
 use bearward::headers::set_origin;
 use bearward::ids::{RequestIds, TokenId};
 use bearward::metrics::Metrics;
 use bearward::path::CanonicalPath;
+use bearward::rates::{Client, Per, Rates, Settings, Told};
 use bearward::reject::{Reason, Reject};
 use bearward::respond::{self, Form};
+use bearward::revocations::Revocations;
 use bearward::route::Action;
+use bearward::share::Share;
 use bearward::target;
 use bearward::token::Algorithm;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -77,6 +82,7 @@ fn each_step(c: &mut Criterion) {
     group.bench_function("host", |b| b.iter(|| target::host(&request, 8 << 10)));
     group.bench_function("path", |b| b.iter(|| CanonicalPath::parse(uri.path())));
     group.bench_function("route", |b| b.iter(|| steps.judge.routes.find("gateway.example", &Method::GET, &path)));
+    group.bench_function("bearer", |b| b.iter(|| bearer::find(headers, 8 << 10).is_ok()));
     group.bench_function("authenticate", |b| {
         b.iter(|| steps.door.authenticate(&steps.judge.authenticator, headers));
     });
@@ -100,6 +106,42 @@ fn each_step(c: &mut Criterion) {
         b.iter_batched_ref(|| plain.arrives(), set, FEW);
     });
     group.bench_function("count", |b| b.iter(|| steps.door.metrics.request_over(200, Duration::from_micros(300))));
+}
+
+/// What each limit asks of a request, and the revocation of a token that was known before: both outcomes of the epoch.
+fn limits(c: &mut Criterion) {
+    let mut group = c.benchmark_group("limit");
+    let (address, under_way) = (IpAddr::from([192, 0, 2, 7]), 17);
+    let share = Share::of(20_000, 2);
+    group.bench_function("requests under way", |b| b.iter(|| share.has_room(under_way, || false).is_ok()));
+    let none = Rates::default();
+    group.bench_function("rates, none configured", |b| b.iter(|| none.are_off()));
+    for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
+        let (requests, window) = (u32::MAX, Duration::from_secs(1));
+        let settings = Settings { number: 0, name: name.into(), per, requests, window, burst: requests };
+        let rates = Rates::new(iter::once(settings), 1);
+        let client = Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")) };
+        group.bench_function(format!("a rate for each {name}"), |b| {
+            b.iter(|| {
+                let mut told = Told::default();
+                (rates.take(&[], &client, &mut told, setup::NOW).is_ok(), told)
+            });
+        });
+    }
+
+    let mint = Mint::new(Algorithm::ES256);
+    let (authenticator, _) = setup::authenticator(&mint);
+    let known = setup::Door::new().authenticate(&authenticator, &setup::bearer(&mint.token(0))).expect("a good token");
+    let (known, revocations) = (known.into_known(), &authenticator.revocations);
+    group.bench_function("revocation, nothing new", |b| b.iter(|| known.check_revocation(revocations).is_ok()));
+    for number in 1..=1_000 {
+        revocations.enforce(&setup::revocation(number), setup::NOW);
+    }
+    let fresh = Revocations::new();
+    group.bench_function("revocation, looked up again, twice", |b| {
+        // Each of the two has another epoch, so the token is looked up each time.
+        b.iter(|| (known.check_revocation(revocations).is_ok(), known.check_revocation(&fresh).is_ok()));
+    });
 }
 
 /// Its head, as it comes over HTTP/1.
@@ -148,7 +190,7 @@ fn access_log(c: &mut Criterion) {
     let sent = Sent::browser(&mint.token(0));
     for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
         let metrics = Metrics::new(1).worker(0);
-        let settings = Settings { target: Target::File("/dev/null".into()), format };
+        let settings = access_log::Settings { target: Target::File("/dev/null".into()), format };
         let log = AccessLog::open(&settings, slice::from_ref(&metrics)).expect("opens").expect("is on");
         let (buffer, writer) = (log.buffer(0), Writer::find());
         let push = |count: u64| {
@@ -203,5 +245,5 @@ impl Writer {
     }
 }
 
-criterion_group!(benches, pipeline, each_step, names, refusals, access_log);
+criterion_group!(benches, pipeline, each_step, limits, names, refusals, access_log);
 criterion_main!(benches);

@@ -17,12 +17,22 @@ mod client;
 #[allow(dead_code, reason = "the other half is for `load`")]
 #[path = "../load/gateway.rs"]
 mod gateway;
+#[allow(dead_code, reason = "the other half is for `load`")]
+#[path = "../load/keys.rs"]
+mod keys;
 #[path = "../load/origin.rs"]
 mod origin;
+#[path = "../load/revoked.rs"]
+mod revoked;
+#[path = "../load/stand_back.rs"]
+mod stand_back;
+#[allow(dead_code, reason = "the other half is for `load`")]
+#[path = "../load/tls.rs"]
+mod tls;
 
 use std::error::Error;
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,8 +41,11 @@ use clap::Parser;
 use hdrhistogram::Histogram;
 
 use attack::Attack;
+use bearward::token::Algorithm;
 use client::{Connection, Target};
 use gateway::{Gateway, Setup};
+use keys::Keys;
+use stand_back::stand_back;
 
 /// What may go wrong in a bench is told to a person and ends it.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -80,15 +93,15 @@ fn run(flags: &Flags) -> Outcome<()> {
         "{:14}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}{:>14}{:>10}",
         "attack", "p50", "p99", "p50 then", "p99 then", "ratio", "failed", "attacks/s", "RSS MiB"
     );
+    let keys = Keys::make()?;
     for name in
         attack::NAMES.iter().filter(|name| flags.attack.is_empty() || flags.attack.iter().any(|one| one == *name))
     {
         // Each has a gateway of its own: nothing of one attack is left for the next.
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_bearward"));
-        let cpus = flags.gateway_cpus.as_deref();
-        let gateway =
-            Gateway::start(&Setup { program, cpus, origin: origin::start()?, workers: 0, connections: 1_000 })?;
-        let token = gateway.issue_by_command()?;
+        let shipped = Setup::shipped(program, &keys, origin::start()?);
+        let gateway = Gateway::start(&Setup { cpus: flags.gateway_cpus.as_deref(), connections: 1_000, ..shipped })?;
+        let token = keys.tokens(Algorithm::ES256, 1)?.remove(0);
         let honest = Honest { target: gateway.target(true), token: &token, flags };
         honest.asks(Duration::from_millis(500))?;
         let before = honest.asks(flags.length())?;
@@ -151,15 +164,6 @@ impl Honest<'_> {
         }
         Ok(felt)
     }
-}
-
-/// Has this thread run only where nobody else wants to. The attacker is another machine: it may keep the gateway from its work,
-/// but not the honest client and the origin from theirs.
-fn stand_back() -> Outcome<()> {
-    let own = fs::read_link("/proc/thread-self")?;
-    let thread = own.file_name().ok_or("a thread without a number")?;
-    let status = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status()?;
-    if status.success() { Ok(()) } else { Err("chrt (of util-linux) could not lower the attacker's priority".into()) }
 }
 
 /// MiB of a process in memory (proc(5): VmRSS, in kB).

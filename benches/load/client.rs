@@ -4,12 +4,13 @@
 //! is due; an asynchronous runtime counts in milliseconds.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
+use socket2::{Domain, Socket, Type};
 
 use crate::Outcome;
 
@@ -17,11 +18,13 @@ use crate::Outcome;
 pub struct Target {
     pub address: SocketAddr,
     pub tls: Option<Arc<ClientConfig>>,
+    /// Where connections come from; `None`: wherever the kernel says.
+    pub from: Option<IpAddr>,
 }
 
 impl Target {
     pub fn plain(address: SocketAddr) -> Target {
-        Target { address, tls: None }
+        Target { address, tls: None, from: None }
     }
 }
 
@@ -35,6 +38,8 @@ pub struct Connection {
     /// `None` after the server has said that it closes.
     stream: Option<Stream>,
     read: Vec<u8>,
+    /// TLS handshakes that resumed a session.
+    pub resumed: u64,
 }
 
 enum Stream {
@@ -44,7 +49,8 @@ enum Stream {
 
 impl Connection {
     pub fn open(target: &Target) -> Outcome<Connection> {
-        Ok(Connection { target: target.clone(), stream: Some(connect(target)?), read: Vec::with_capacity(16 * 1024) })
+        let (target, stream) = (target.clone(), Some(connect(target)?));
+        Ok(Connection { target, stream, read: Vec::with_capacity(16 * 1024), resumed: 0 })
     }
 
     /// The next request opens another.
@@ -56,7 +62,11 @@ impl Connection {
     pub fn exchange(&mut self, request: &[u8]) -> Outcome<Response> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => connect(&self.target)?,
+            None => {
+                let stream = connect(&self.target)?;
+                self.resumed += u64::from(stream.is_resumed());
+                stream
+            }
         };
         stream.write_all(request)?;
         self.read.clear();
@@ -78,7 +88,15 @@ impl Connection {
 }
 
 fn connect(target: &Target) -> Outcome<Stream> {
-    let tcp = TcpStream::connect(target.address)?;
+    let tcp = match target.from {
+        None => TcpStream::connect(target.address)?,
+        Some(from) => {
+            let socket = Socket::new(Domain::for_address(target.address), Type::STREAM, None)?;
+            socket.bind(&SocketAddr::new(from, 0).into())?;
+            socket.connect(&target.address.into())?;
+            socket.into()
+        }
+    };
     tcp.set_nodelay(true)?;
     // A gateway that never answers must end the bench, not hang it.
     tcp.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -90,6 +108,13 @@ fn connect(target: &Target) -> Outcome<Stream> {
 }
 
 impl Stream {
+    fn is_resumed(&self) -> bool {
+        match self {
+            Stream::Plain(_) => false,
+            Stream::Tls(stream) => stream.conn.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+
     fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         match self {
             Stream::Plain(stream) => stream.write_all(bytes),
@@ -106,7 +131,7 @@ impl Stream {
 }
 
 fn read_more(stream: &mut Stream, read: &mut Vec<u8>) -> Outcome<()> {
-    let mut buffer = [0; 8 * 1024];
+    let mut buffer = [0; 16 * 1024];
     match stream.read(&mut buffer)? {
         0 => Err("the gateway closed a connection in the middle of an answer".into()),
         length => {

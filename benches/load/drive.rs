@@ -1,6 +1,8 @@
 //! Drives one scenario's requests over many connections, and measures.
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,17 +10,21 @@ use hdrhistogram::Histogram;
 
 use crate::Outcome;
 use crate::client::{Connection, Target};
+use crate::tls;
 
 pub struct Load {
     pub target: Target,
     /// Sent in turn.
-    pub requests: Vec<Vec<u8>>,
-    pub expected_status: u16,
+    pub requests: Arc<Vec<Vec<u8>>>,
+    /// Each is sent once: the run ends with the last.
+    pub once: bool,
+    /// Any of these.
+    pub expected_status: &'static [u16],
     pub connections: usize,
-    /// Requests a second of the open loop.
-    pub rate: u64,
-    /// Every request over a connection of its own.
-    pub anew: bool,
+    /// Every request over a connection of its own; `Some(true)`: which resumes the session of the last.
+    pub anew: Option<bool>,
+    /// Every connection comes from an address of its own.
+    pub from_everywhere: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -31,10 +37,12 @@ pub enum Pace {
 
 pub struct Measured {
     pub answered: u64,
-    elapsed: Duration,
-    cpu: Duration,
+    /// Handshakes of them that resumed a session.
+    pub resumed: u64,
+    pub elapsed: Duration,
+    pub cpu: Duration,
     /// Nanoseconds. Of an open loop: from when each request was due to the last byte of its answer.
-    latency: Histogram<u64>,
+    pub latency: Histogram<u64>,
     /// Nanoseconds from when a request was due to when it was sent, where its connection was free: the generator's doing.
     pub lateness: Histogram<u64>,
 }
@@ -57,6 +65,7 @@ impl Measured {
 /// What one connection saw.
 struct Tally {
     answered: u64,
+    resumed: u64,
     latency: Histogram<u64>,
     lateness: Histogram<u64>,
 }
@@ -65,7 +74,8 @@ struct Tally {
 /// figure over wrong answers is no figure.
 pub fn drive(load: &Load, pace: Pace, length: Duration, pid: u32) -> Outcome<Measured> {
     // All connections are open and all threads wait before the clock starts, so that neither is charged to requests.
-    let opened: Vec<_> = (0..load.connections).map(|_| Connection::open(&load.target)).collect::<Outcome<_>>()?;
+    let opened: Vec<_> =
+        (0..load.connections).map(|number| Connection::open(&load.target_of(number))).collect::<Outcome<_>>()?;
     let start = Instant::now() + Duration::from_millis(100);
     thread::scope(|scope| {
         let threads: Vec<_> = opened
@@ -82,7 +92,8 @@ pub fn drive(load: &Load, pace: Pace, length: Duration, pid: u32) -> Outcome<Mea
             sum.add(&thread.join().map_err(|_| "a thread of the load generator panicked")??)?;
         }
         let (elapsed, cpu) = (start.elapsed(), cpu_time(pid)?.saturating_sub(cpu_before));
-        Ok(Measured { answered: sum.answered, elapsed, cpu, latency: sum.latency, lateness: sum.lateness })
+        let Tally { answered, resumed, latency, lateness } = sum;
+        Ok(Measured { answered, resumed, elapsed, cpu, latency, lateness })
     })
 }
 
@@ -103,48 +114,69 @@ fn one_connection(
             Pace::PerSecond(rate) => start + Duration::from_secs_f64(turn as f64 / rate as f64),
         };
         // A gateway that has fallen behind its whole schedule is not waited for.
-        if due >= end || Instant::now() >= end + Duration::from_secs(1) {
+        let is_late = due >= end || Instant::now() >= end + Duration::from_secs(1);
+        if is_late || (load.once && turn >= load.requests.len()) {
             break;
         }
         if let Some(early) = due.checked_duration_since(Instant::now()) {
             thread::sleep(early);
             tally.lateness.saturating_record(nanos(due.elapsed()));
         }
-        if load.anew {
+        if load.anew.is_some() {
             connection.close();
         }
         let response = connection.exchange(&load.requests[turn % load.requests.len()])?;
-        if response.status != load.expected_status {
+        if !load.expected_status.contains(&response.status) {
             let body = String::from_utf8_lossy(&response.body).into_owned();
-            return Err(format!("expected {}, got {}: {body}", load.expected_status, response.status).into());
+            return Err(format!("expected {:?}, got {}: {body}", load.expected_status, response.status).into());
         }
         tally.answered += 1;
         tally.latency.saturating_record(nanos(due.elapsed()));
     }
+    tally.resumed = connection.resumed;
     Ok(tally)
+}
+
+impl Load {
+    fn target_of(&self, connection: usize) -> Target {
+        let mut target = self.target.clone();
+        if self.anew == Some(true) {
+            target.tls = target.tls.map(|config| tls::resuming(&config));
+        }
+        if self.from_everywhere {
+            // All of 127.0.0.0/8 is this machine, on Linux.
+            let [high, low] = u16::try_from(connection + 256).unwrap_or_default().to_be_bytes();
+            target.from = Some(IpAddr::V4(Ipv4Addr::new(127, 1, high, low)));
+        }
+        target
+    }
+}
+
+/// Up to a minute, to three digits.
+pub fn histogram() -> Outcome<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }
 
 impl Tally {
     fn new() -> Outcome<Tally> {
-        // Up to a minute, to three digits.
-        let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
-        Ok(Tally { answered: 0, latency: histogram.clone(), lateness: histogram })
+        Ok(Tally { answered: 0, resumed: 0, latency: histogram()?, lateness: histogram()? })
     }
 
     fn add(&mut self, other: &Tally) -> Outcome<()> {
         self.answered += other.answered;
+        self.resumed += other.resumed;
         self.latency.add(&other.latency)?;
         self.lateness.add(&other.lateness)?;
         Ok(())
     }
 }
 
-fn nanos(span: Duration) -> u64 {
+pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// User and system time of a process so far, all its threads together (proc(5): fields 14 and 15, in ticks of 1/100 s).
-fn cpu_time(pid: u32) -> Outcome<Duration> {
+pub fn cpu_time(pid: u32) -> Outcome<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in field 2 may hold spaces and parentheses; what follows its last `)` starts at field 3.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -16,14 +16,21 @@
 #![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 #![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
 
+mod bench;
 mod client;
-mod compare;
 mod drive;
 mod gateway;
+mod h2;
+mod keys;
 mod origin;
+mod peer_files;
 mod peers;
+mod revoked;
 mod scenario;
+mod stand_back;
 mod streams;
+mod table;
+mod tls;
 
 use std::error::Error;
 use std::net::TcpStream;
@@ -32,12 +39,14 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
-use drive::{Load, Measured, Pace};
+use bench::{Answers, Bench};
+use drive::{Measured, Pace};
 use gateway::{Gateway, Setup};
-use peers::{Kind, Peer};
-use scenario::{SCENARIOS, Scenario};
+use keys::Keys;
+use peers::Kind;
+use scenario::{Over, SCENARIOS, Scenario, Stock};
 
 /// What may go wrong in a bench is told to a person and ends it.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -45,6 +54,18 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// Load test of the whole gateway over loopback.
 #[derive(Parser)]
 struct Flags {
+    /// The table of the goals, instead of the scenarios by themselves
+    #[arg(long)]
+    table: bool,
+    /// Of the table, this row only; may be repeated
+    #[arg(long, value_parser = table::names(), requires = "table")]
+    row: Vec<String>,
+    /// Beside the gateway, this proxy only, as an operator gets it from Debian; may be repeated
+    #[arg(long = "peer", value_enum, requires = "table")]
+    peers: Vec<Kind>,
+    /// Rounds of the table, of which the median counts
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
     /// Length of each run
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -54,11 +75,14 @@ struct Flags {
     /// Keep-alive connections, each with a thread of its own
     #[arg(long, default_value_t = 50)]
     connections: usize,
+    /// Idle TLS connections of the row `idle`
+    #[arg(long, default_value_t = 2_000)]
+    idle: usize,
     /// WebSockets that are open in the scenario `streams`
     #[arg(long, default_value_t = 10_000)]
     streams: usize,
     /// Run this one only; may be repeated
-    #[arg(long, value_parser = scenario::names())]
+    #[arg(long, value_parser = scenario::names(), conflicts_with = "table")]
     scenario: Vec<String>,
     /// Measure this program instead of the one just built
     #[arg(long, value_name = "PATH", default_value = env!("CARGO_BIN_EXE_bearward"))]
@@ -66,13 +90,7 @@ struct Flags {
     /// Pin the gateway to these cores with taskset, as in "1" or "2-3"
     #[arg(long, value_name = "LIST")]
     gateway_cpus: Option<String>,
-    /// Measure this proxy beside the gateway, as an operator gets it from Debian; may be repeated
-    #[arg(long = "peer", value_enum)]
-    peers: Vec<Kind>,
-    /// Rounds of a comparison, of which the median counts
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// A second of each, to see that everything still works; its figures mean nothing
+    /// A moment of each, to see that everything still works; its figures mean nothing
     #[arg(long)]
     test: bool,
     /// What `cargo bench` passes
@@ -83,8 +101,8 @@ struct Flags {
 fn main() -> ExitCode {
     let mut flags = Flags::parse();
     if flags.test {
-        (flags.seconds, flags.rate, flags.connections, flags.rounds) = (1, 200, 4, 1);
-        flags.streams = 20;
+        (flags.rate, flags.connections, flags.rounds) = (200, 4, 1);
+        (flags.streams, flags.idle) = (20, 20);
     }
     match run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
@@ -96,28 +114,26 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Outcome<()> {
-    let chosen: Vec<&Scenario> = SCENARIOS
-        .iter()
-        .filter(|scenario| flags.scenario.is_empty() || flags.scenario.iter().any(|name| name == scenario.name))
-        .collect();
     drive::sharpen_timers();
-    let origin = origin::start()?;
-    let cpus = flags.gateway_cpus.as_deref();
-    // Every peer has one worker.
-    let workers = if flags.peers.is_empty() { 0 } else { 1 };
-    let gateway = Gateway::start(&Setup { program: &flags.gateway, cpus, origin, workers, connections: 0 })?;
-    let peers = flags.peers.iter().map(|kind| Peer::start(*kind, &gateway, cpus, origin));
-    let peers = peers.collect::<Outcome<Vec<_>>>()?;
-
+    let keys = Keys::make()?;
+    let bench = Bench { flags, keys: &keys, origin: origin::start()?, stock: Stock::new(&keys, flags.test) };
     print_head(flags);
-    if !peers.is_empty() {
-        return compare::compare(flags, &chosen, &gateway, &peers);
+    // In brief, both.
+    if flags.table || flags.test {
+        table::measure(&bench)?;
     }
+    if flags.table {
+        return Ok(());
+    }
+    let gateway = Gateway::start(&bench.gateway())?;
+    let tireless = Gateway::start(&Setup { bad_signatures: 10_000, ..bench.gateway() })?;
     print_columns();
-    for scenario in chosen {
-        let load = load(flags, scenario, &gateway)?;
-        let _open = open_streams(flags, scenario, &gateway)?;
-        print_row(scenario.name, load.rate * flags.seconds, measure(&load, flags, gateway.pid())?);
+    for scenario in SCENARIOS.iter().filter(|one| is_wanted(&flags.scenario, one.name)) {
+        let gateway = if scenario.is_beyond_limits() { &tireless } else { &gateway };
+        let _open = open_streams(flags, scenario, gateway)?;
+        let rate = scenario.rate(flags.rate);
+        let (closed, open) = measure(&bench, scenario, Answers::gateway(gateway, scenario), rate)?;
+        print_row(scenario.name, rate as f64 * flags.length().as_secs_f64(), &closed, open.as_ref());
     }
     Ok(())
 }
@@ -127,37 +143,45 @@ fn open_streams(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcom
     if !scenario.streams {
         return Ok(Vec::new());
     }
-    streams::open(gateway.target(false).address, &gateway.issue_many(flags.streams.min(100))?, flags.streams)
+    let logins = gateway.log_in(flags.streams.min(100))?;
+    let tokens: Vec<String> = logins.into_iter().map(|login| login.access).collect();
+    streams::open(gateway.target(false).address, &tokens, flags.streams)
 }
 
-/// What this scenario asks of the gateway.
-fn load(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcome<Load> {
-    Ok(Load {
-        target: gateway.target(scenario.tls),
-        requests: scenario.requests(gateway, if flags.test { 20 } else { 1_000 })?,
-        expected_status: scenario.expected_status,
-        connections: flags.connections,
-        rate: scenario.rate(flags.rate),
-        anew: scenario.anew,
-    })
+/// Were none named, or this one?
+fn is_wanted(named: &[String], name: &str) -> bool {
+    named.is_empty() || named.iter().any(|one| one == name)
 }
 
 impl Flags {
     fn length(&self) -> Duration {
-        Duration::from_secs(self.seconds)
+        if self.test { Duration::from_millis(150) } else { Duration::from_secs(self.seconds) }
     }
 
     /// Caches fill and pools open.
     fn warm_up(&self) -> Duration {
-        Duration::from_millis(if self.test { 50 } else { 1_000 })
+        Duration::from_millis(if self.test { 30 } else { 500 })
+    }
+
+    /// Of the table.
+    fn wants(&self, row: &str) -> bool {
+        is_wanted(&self.row, row)
+    }
+
+    fn peers(&self) -> Vec<Kind> {
+        if self.peers.is_empty() { Kind::value_variants().to_vec() } else { self.peers.clone() }
     }
 }
 
-/// The closed and the open loop of one scenario.
-fn measure(load: &Load, flags: &Flags, pid: u32) -> Outcome<(Measured, Measured)> {
-    drive::drive(load, Pace::AsFastAsItAnswers, flags.warm_up(), pid)?;
-    let closed = drive::drive(load, Pace::AsFastAsItAnswers, flags.length(), pid)?;
-    let open = drive::drive(load, Pace::PerSecond(load.rate), flags.length(), pid)?;
+/// The closed loop of one scenario, and the open one where there is one.
+fn measure(bench: &Bench<'_>, scenario: &Scenario, who: Answers, rate: u64) -> Outcome<(Measured, Option<Measured>)> {
+    let length = bench.flags.length();
+    bench.warm_up(scenario, who)?;
+    let closed = bench.run(scenario, who, Pace::AsFastAsItAnswers, length)?;
+    let open = match scenario.over {
+        Over::H2 => None,
+        _ => Some(bench.run(scenario, who, Pace::PerSecond(rate), length)?),
+    };
     Ok((closed, open))
 }
 
@@ -165,24 +189,24 @@ fn print_head(flags: &Flags) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let pinned = flags.gateway_cpus.as_ref().map_or("not pinned".to_owned(), |list| format!("pinned to {list}"));
     println!("gateway: {} ({pinned}); cores lent to this bench: {cores}", flags.gateway.display());
-    println!("{} connections, {} s a run, 1 KiB answers", flags.connections, flags.seconds);
+    println!("{} connections, {:?} a run, 1 KiB answers", flags.connections, flags.length());
     println!("latencies in microseconds from when a request was due, at {} requests a second\n", flags.rate);
 }
 
 fn print_columns() {
-    println!("{:12}{:^22}{:^62}", "", "------ closed loop", "------------------------------------------- open loop");
+    println!("{:18}{:^22}{:^62}", "", "------ closed loop", "------------------------------------------- open loop");
     println!(
-        "{:12}{:>10}{:>12}{:>10}{:>10}{:>10}{:>10}{:>12}{:>10}",
+        "{:18}{:>10}{:>12}{:>10}{:>10}{:>10}{:>10}{:>12}{:>10}",
         "scenario", "req/s", "CPU us/req", "p50", "p90", "p99", "p99.9", "CPU us/req", "woke late"
     );
 }
 
-fn print_row(name: &str, due: u64, (closed, open): (Measured, Measured)) {
+fn print_row(name: &str, due: f64, closed: &Measured, open: Option<&Measured>) {
+    print!("{name:18}{:>10.0}{:>12.1}", closed.per_second(), closed.cpu_micros_per_request());
+    let Some(open) = open else { return println!("{:>10}", "-") };
     let percentile = |quantile: f64| open.latency_micros(quantile);
     println!(
-        "{name:12}{:>10.0}{:>12.1}{:>10.0}{:>10.0}{:>10.0}{:>10.0}{:>12.1}{:>10.0}",
-        closed.per_second(),
-        closed.cpu_micros_per_request(),
+        "{:>10.0}{:>10.0}{:>10.0}{:>10.0}{:>12.1}{:>10.0}",
         percentile(0.5),
         percentile(0.9),
         percentile(0.99),
@@ -191,7 +215,7 @@ fn print_row(name: &str, due: u64, (closed, open): (Measured, Measured)) {
         // The load generator's own share: the 99th percentile of how late it woke for a request that nothing held up.
         open.lateness.value_at_quantile(0.99) as f64 / 1e3,
     );
-    if open.answered < due {
-        println!("{:12}{} of {due} due requests were answered: these are latencies of an overload", "", open.answered);
+    if (open.answered as f64) < due.floor() {
+        println!("{:18}{} of {due} due requests were answered: these are latencies of an overload", "", open.answered);
     }
 }

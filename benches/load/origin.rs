@@ -1,4 +1,4 @@
-//! The backend of the load test: answers every request with the same 1 KiB and does nothing else.
+//! The backend of the load test: answers every request with the same 1 KiB, or 1 MiB, and does nothing else.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -32,8 +32,9 @@ async fn accept(listener: TcpListener) -> io::Result<()> {
 /// Requests here have no body, so each ends with its head.
 async fn answer(mut connection: TcpStream) -> io::Result<()> {
     connection.set_nodelay(true)?;
-    let response =
-        format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n{}", "x".repeat(1024));
+    let response = response(1024);
+    // Made when it is first asked for: most connections never are.
+    let mut large = Vec::new();
     let mut read = Vec::with_capacity(4096);
     loop {
         if connection.read_buf(&mut read).await? == 0 {
@@ -41,12 +42,25 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
         }
         while let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             let is_stream = read.starts_with(b"GET /stream ");
+            let is_large = read.starts_with(b"GET /public/1m ");
             read.drain(..end + 4);
             if is_stream {
                 connection.write_all(SWITCHED).await?;
                 continue;
             }
-            connection.write_all(response.as_bytes()).await?;
+            if is_large {
+                if large.is_empty() {
+                    large = self::response(1 << 20);
+                }
+                connection.write_all(&large).await?;
+                continue;
+            }
+            connection.write_all(&response).await?;
         }
     }
+}
+
+fn response(length: usize) -> Vec<u8> {
+    let body = "x".repeat(length);
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }

@@ -1,49 +1,91 @@
-//! What is asked of the gateway in each scenario.
+//! What is asked in each scenario.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::token::Algorithm;
 
 use crate::Outcome;
-use crate::gateway::Gateway;
+use crate::drive::Pace;
+use crate::keys::Keys;
 
 pub struct Scenario {
     pub name: &'static str,
-    pub tls: bool,
-    pub expected_status: u16,
-    /// Every request over a connection of its own.
-    pub anew: bool,
+    pub over: Over,
+    /// Any of these.
+    pub expected_status: &'static [u16],
+    /// Every request over a connection of its own; `Some(true)`: which resumes the session of the last.
+    pub anew: Option<bool>,
     /// Beside open WebSockets (`--streams`).
     pub streams: bool,
-    path: &'static str,
-    tokens: Tokens,
+    /// Every connection comes from an address of its own.
+    pub from_everywhere: bool,
+    pub path: &'static str,
+    pub tokens: Tokens,
 }
 
-#[derive(Clone, Copy)]
-enum Tokens {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Over {
+    Plain,
+    Tls,
+    /// HTTP/2 over TLS
+    H2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tokens {
     None,
-    One,
-    Many,
-    BadSignature,
+    One(Algorithm),
+    /// So many in turn.
+    Many(usize),
+    /// Each one once.
+    New,
+    /// One, with a bad signature.
+    Forged,
+    /// Many, each once, each with a bad signature.
+    ForgedAnew,
 }
 
 /// `plain` is what a proxy costs without tokens; the others differ from it, or from `es256`, in one thing each.
-pub const SCENARIOS: [Scenario; 8] = [
+pub const SCENARIOS: [Scenario; 18] = [
     Scenario { path: "/public/1k", tokens: Tokens::None, ..ES256.named("plain") },
     ES256,
-    Scenario { tokens: Tokens::Many, ..ES256.named("es256-1000") },
+    Scenario { tokens: Tokens::One(Algorithm::RS256), ..ES256.named("rs256") },
+    Scenario { tokens: Tokens::One(Algorithm::EdDSA), ..ES256.named("eddsa") },
+    Scenario { tokens: Tokens::One(Algorithm::HS256), ..ES256.named("hs256") },
+    Scenario { tokens: Tokens::Many(1_000), ..ES256.named("es256-1000") },
+    Scenario { tokens: Tokens::Many(10_000), ..ES256.named("es256-10k") },
     Scenario { streams: true, ..ES256.named("streams") },
-    Scenario { expected_status: 401, tokens: Tokens::BadSignature, ..ES256.named("bad") },
-    Scenario { tls: true, path: "/public/1k", tokens: Tokens::None, ..ES256.named("tls-plain") },
-    Scenario { tls: true, ..ES256.named("tls-es256") },
-    Scenario { tls: true, path: "/public/1k", tokens: Tokens::None, anew: true, ..ES256.named("handshake") },
+    Scenario { expected_status: &[401], tokens: Tokens::Forged, ..ES256.named("bad") },
+    Scenario { expected_status: &[401], tokens: Tokens::ForgedAnew, from_everywhere: true, ..ES256.named("bad-each") },
+    Scenario { expected_status: &[401, 429], tokens: Tokens::ForgedAnew, ..ES256.named("bad-flood") },
+    Scenario { over: Over::Tls, path: "/public/1k", tokens: Tokens::None, ..ES256.named("tls-plain") },
+    Scenario { over: Over::Tls, ..ES256.named("tls-es256") },
+    Scenario { over: Over::H2, ..ES256.named("h2-es256") },
+    Scenario { anew: Some(false), ..TLS_PLAIN.named("handshake") },
+    Scenario { anew: Some(true), ..TLS_PLAIN.named("handshake-resumed") },
+    Scenario { path: "/public/1m", ..TLS_PLAIN.named("big-tls") },
+    // Last: it fills caches with what is never asked for again.
+    Scenario { tokens: Tokens::New, ..ES256.named("es256-new") },
 ];
 
 const ES256: Scenario = Scenario {
     name: "es256",
-    tls: false,
-    expected_status: 200,
-    anew: false,
+    over: Over::Plain,
+    expected_status: &[200],
+    anew: None,
     streams: false,
+    from_everywhere: false,
     path: "/1k",
-    tokens: Tokens::One,
+    tokens: Tokens::One(Algorithm::ES256),
 };
+
+const TLS_PLAIN: Scenario = Scenario { over: Over::Tls, path: "/public/1k", tokens: Tokens::None, ..ES256 };
+
+/// The most that anybody could answer in a second of tokens that are each looked at for the first time.
+const MOST_NEW: f64 = 30_000.0;
 
 /// For the command line.
 pub fn names() -> Vec<&'static str> {
@@ -55,35 +97,75 @@ impl Scenario {
         Scenario { name, ..self }
     }
 
-    /// Requests a second of the open loop. A handshake costs about ten requests.
+    pub fn called(name: &str) -> Outcome<&'static Scenario> {
+        let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+        Ok(found.ok_or_else(|| format!("there is no scenario {name}"))?)
+    }
+
+    /// Requests a second of the open loop. A handshake costs about ten requests, a MiB twenty.
     pub fn rate(&self, rate: u64) -> u64 {
-        if self.anew { rate / 10 } else { rate }
+        match self.path {
+            "/public/1m" => rate / 20,
+            _ if self.anew.is_some() => rate / 10,
+            _ => rate,
+        }
     }
 
-    /// Is no token asked for?
-    pub fn is_public(&self) -> bool {
-        matches!(self.tokens, Tokens::None)
+    /// Does it ask for something that bad signatures are counted for, and has it all of them checked?
+    pub fn is_beyond_limits(&self) -> bool {
+        self.from_everywhere
     }
 
-    /// The requests, ready to be sent; `many` is the number of tokens where there are many.
-    pub fn requests(&self, gateway: &Gateway, many: usize) -> Outcome<Vec<Vec<u8>>> {
-        let tokens = match self.tokens {
-            Tokens::None => return Ok(vec![request(self.path, "")]),
-            Tokens::One => vec![gateway.issue_by_command()?],
-            Tokens::Many => gateway.issue_many(many)?,
-            Tokens::BadSignature => vec![with_bad_signature(&gateway.issue_by_command()?)],
+    pub fn is_once(&self) -> bool {
+        matches!(self.tokens, Tokens::New | Tokens::ForgedAnew)
+    }
+}
+
+/// Requests that are ready to be sent. Those that may come again are made once.
+pub struct Stock<'k> {
+    keys: &'k Keys,
+    /// Fewer tokens where there are many.
+    brief: bool,
+    made: RefCell<HashMap<&'static str, Arc<Vec<Vec<u8>>>>>,
+}
+
+impl<'k> Stock<'k> {
+    pub fn new(keys: &'k Keys, brief: bool) -> Stock<'k> {
+        Stock { keys, brief, made: RefCell::default() }
+    }
+
+    /// Enough for so long at this pace.
+    pub fn requests(&self, scenario: &Scenario, pace: Pace, length: Duration) -> Outcome<Arc<Vec<Vec<u8>>>> {
+        if let Some(made) = self.made.borrow().get(scenario.name) {
+            return Ok(made.clone());
+        }
+        let per_second = match pace {
+            Pace::PerSecond(rate) => rate as f64,
+            Pace::AsFastAsItAnswers if self.brief => MOST_NEW / 10.0,
+            Pace::AsFastAsItAnswers => MOST_NEW,
         };
-        Ok(tokens.iter().map(|token| request(self.path, &format!("Authorization: Bearer {token}\r\n"))).collect())
+        let enough = (per_second * length.as_secs_f64()) as usize + 1;
+        let tokens = match scenario.tokens {
+            Tokens::None => vec![],
+            Tokens::One(algorithm) => self.keys.tokens(algorithm, 1)?,
+            Tokens::Many(count) => self.keys.tokens(Algorithm::ES256, if self.brief { 50 } else { count })?,
+            Tokens::New => self.keys.tokens(Algorithm::ES256, enough)?,
+            Tokens::Forged => self.keys.forgeries(1)?,
+            Tokens::ForgedAnew => self.keys.forgeries(enough)?,
+        };
+        let with = |token: &String| request(scenario.path, &format!("Authorization: Bearer {token}\r\n"));
+        let requests = match tokens.as_slice() {
+            [] => vec![request(scenario.path, "")],
+            tokens => tokens.iter().map(with).collect(),
+        };
+        let requests = Arc::new(requests);
+        if !scenario.is_once() {
+            self.made.borrow_mut().insert(scenario.name, requests.clone());
+        }
+        Ok(requests)
     }
 }
 
 fn request(path: &str, authorization: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n{authorization}\r\n").into_bytes()
-}
-
-/// Changes a character inside the signature; its last one carries bits that some readers ignore.
-fn with_bad_signature(token: &str) -> String {
-    let (kept, end) = token.split_at(token.len().saturating_sub(10));
-    let other = if end.starts_with('A') { 'B' } else { 'A' };
-    format!("{kept}{other}{}", end.get(1..).unwrap_or_default())
 }

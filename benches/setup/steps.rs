@@ -23,7 +23,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use super::{Door, Mint, NOW, authenticator, settled};
 
 pub struct Steps {
-    pub judge: Judge,
+    /// What all workers share.
+    pub judge: Arc<Judge>,
     pub hygiene: Arc<Hygiene>,
     pub origin: Origin,
     pub door: Door,
@@ -35,12 +36,24 @@ impl Steps {
     pub fn new(mint: &Mint) -> Steps {
         let (authenticator, hygiene) = authenticator(mint);
         Steps {
-            judge: Judge { routes: RouteTable::new(&routes(10)), authenticator, uri_size: 8 << 10 },
+            judge: Arc::new(Judge { routes: RouteTable::new(&routes(10)), authenticator, uri_size: 8 << 10 }),
             hygiene,
             origin: Origin::new([192, 0, 2, 7].into(), true),
             door: Door::new(),
             request_ids: RequestIds::new(),
             upstream: ("orders".into(), HeaderValue::from_static("10.0.0.1:3000")),
+        }
+    }
+
+    /// Of another worker, which has its own door and shares the rest.
+    pub fn beside(&self) -> Steps {
+        Steps {
+            judge: self.judge.clone(),
+            hygiene: self.hygiene.clone(),
+            origin: Origin::new([192, 0, 2, 7].into(), true),
+            door: Door::new(),
+            request_ids: RequestIds::new(),
+            upstream: self.upstream.clone(),
         }
     }
 

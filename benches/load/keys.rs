@@ -1,0 +1,160 @@
+//! The certificate and the keys that the gateway and its peers share, and tokens that are signed with them.
+//!
+//! They are signed here, in threads and before any clock starts, so that nobody who is measured pays for it.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bearward::clock::{Clock, SystemClock};
+use bearward::ids::to_base62;
+use bearward::token::sign::{SigningKey, generate_pem};
+use bearward::token::{Algorithm, algorithm_name};
+use jsonwebtoken::EncodingKey;
+use rustls::RootCertStore;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::Outcome;
+
+pub const AUDIENCE: &str = "https://api.example";
+/// Its own text is read by HAProxy as well, so it has no character that a quoted string would need to escape.
+pub const SHARED_SECRET: &str = "not-a-secret-at-all-but-long-enough-for-one";
+
+/// Removed when dropped.
+pub struct Keys {
+    folder: TempDir,
+    pub roots: RootCertStore,
+    signers: Vec<Signer>,
+    /// Of the next token: no two are alike.
+    next: Cell<u128>,
+}
+
+struct Signer {
+    algorithm: Algorithm,
+    key: EncodingKey,
+    kid: Value,
+}
+
+impl Keys {
+    pub fn make() -> Outcome<Keys> {
+        let folder = tempfile::tempdir()?;
+        let roots = write_certificate(folder.path())?;
+        let mut signers = Vec::new();
+        for algorithm in [Algorithm::ES256, Algorithm::RS256, Algorithm::EdDSA] {
+            signers.push(Signer::make(algorithm, folder.path())?);
+        }
+        fs::write(folder.path().join("hs256.secret"), SHARED_SECRET)?;
+        let key = EncodingKey::from_secret(SHARED_SECRET.as_bytes());
+        signers.push(Signer { algorithm: Algorithm::HS256, key, kid: Value::Null });
+        // Of the second half, as the numbers of logins begin at 1.
+        Ok(Keys { folder, roots, signers, next: Cell::new(1 << 64) })
+    }
+
+    /// `certificate.pem`, `key.pem` and `both.pem`; `es256.pem` and so on, private; `es256.json` and so on, as JWKS.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// So many, each of another login of another user.
+    pub fn tokens(&self, algorithm: Algorithm, count: usize) -> Outcome<Vec<String>> {
+        let signer = self.signers.iter().find(|signer| signer.algorithm == algorithm).ok_or("no key for it")?;
+        let first = self.next.get();
+        self.next.set(first + count as u128);
+        in_threads(count, |number| signer.sign(first + number as u128))
+    }
+
+    /// So many whose signature is nobody's: well formed, so that it takes a whole check to find out.
+    pub fn forgeries(&self, count: usize) -> Outcome<Vec<String>> {
+        let good = self.tokens(Algorithm::ES256, 1)?.remove(0);
+        let message = good.rsplit_once('.').ok_or("a token without a signature")?.0;
+        in_threads(count, |_| {
+            let mut signature = [0; 64];
+            aws_lc_rs::rand::fill(&mut signature)?;
+            Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
+        })
+    }
+}
+
+impl Signer {
+    fn make(algorithm: Algorithm, folder: &Path) -> Outcome<Signer> {
+        let pem = generate_pem(algorithm)?;
+        let jwk = SigningKey::from_pem(pem.expose(), algorithm)?.public_jwk();
+        let name = algorithm_name(algorithm).to_lowercase();
+        fs::write(folder.join(format!("{name}.pem")), pem.expose())?;
+        fs::write(folder.join(format!("{name}.json")), json!({ "keys": [jwk] }).to_string())?;
+        let key = match algorithm {
+            Algorithm::EdDSA => EncodingKey::from_ed_pem(pem.expose()),
+            Algorithm::ES256 => EncodingKey::from_ec_pem(pem.expose()),
+            _ => EncodingKey::from_rsa_pem(pem.expose()),
+        };
+        Ok(Signer { algorithm, key: key?, kid: jwk["kid"].clone() })
+    }
+
+    /// The claims that the gateway gives its own tokens, and two that a login brought.
+    fn sign(&self, number: u128) -> Outcome<String> {
+        let now = SystemClock.now().as_secs();
+        let mut header = json!({ "typ": "at+jwt", "alg": algorithm_name(self.algorithm) });
+        if self.kid.is_string() {
+            header["kid"] = self.kid.clone();
+        }
+        let claims = json!({
+            "iss": issuer(self.algorithm),
+            "sub": format!("user-{number:020x}@example.com"),
+            "aud": AUDIENCE,
+            "client_id": "web",
+            "iat": now,
+            "exp": now + 3600,
+            "jti": to_base62(&number.to_be_bytes(), 22),
+            "scope": "openid profile orders:read orders:write",
+            "sid": to_base62(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes(), 22),
+            "rgn": 7,
+            "name": "A User of the Example",
+            "tenant": "c5d9e0a4-6f7b-4f0e-9a39-0f6cf3f2b1de",
+        });
+        let segment = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", segment(&header), segment(&claims));
+        let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm)?;
+        Ok(format!("{message}.{signature}"))
+    }
+}
+
+/// Each algorithm has an issuer; that of ES256 is the gateway itself.
+pub fn issuer(algorithm: Algorithm) -> String {
+    match algorithm {
+        Algorithm::ES256 => "https://gateway.example".into(),
+        other => format!("https://{}.example", algorithm_name(other).to_lowercase()),
+    }
+}
+
+/// The answers for the numbers below `count`, in their order.
+fn in_threads(count: usize, one: impl Fn(usize) -> Outcome<String> + Sync) -> Outcome<Vec<String>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(count.max(1));
+    let (one, share) = (&one, count.div_ceil(threads).max(1));
+    thread::scope(|scope| {
+        let spawn =
+            |first| scope.spawn(move || (first..count.min(first + share)).map(one).collect::<Outcome<Vec<_>>>());
+        let running: Vec<_> = (0..count).step_by(share).map(spawn).collect();
+        let mut all = Vec::with_capacity(count);
+        for thread in running {
+            all.extend(thread.join().map_err(|_| "a signing thread panicked")??);
+        }
+        Ok(all)
+    })
+}
+
+/// A certificate for `localhost`, and who trusts it.
+fn write_certificate(folder: &Path) -> Outcome<RootCertStore> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    fs::write(folder.join("certificate.pem"), &certificate)?;
+    fs::write(folder.join("key.pem"), &key)?;
+    // As HAProxy reads them.
+    fs::write(folder.join("both.pem"), certificate + &key)?;
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone())?;
+    Ok(roots)
+}

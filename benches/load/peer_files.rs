@@ -1,0 +1,113 @@
+//! The peers' configuration files.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use bearward::token::{Algorithm, algorithm_name};
+
+use crate::Outcome;
+use crate::keys::{AUDIENCE, SHARED_SECRET, issuer};
+use crate::peers::{Ports, Setup};
+
+pub fn haproxy(folder: &Path, ports: &Ports, setup: &Setup<'_>) -> Outcome<String> {
+    let keys = setup.keys.folder();
+    for name in ["es256", "rs256"] {
+        // The public half of a signing key, as HAProxy reads keys.
+        let mut openssl = Command::new("openssl");
+        openssl.args(["pkey", "-pubout", "-in"]).arg(keys.join(name).with_extension("pem"));
+        let output = openssl.output().map_err(|error| format!("openssl, which reads its keys: {error}"))?;
+        fs::write(folder.join(name).with_extension("pub"), output.stdout)?;
+    }
+    let public = |name: &str| folder.join(name).with_extension("pub").display().to_string();
+    let frontends = [
+        (Algorithm::ES256, ports.plain, public("es256")),
+        (Algorithm::RS256, ports.rs256, public("rs256")),
+        (Algorithm::HS256, ports.hs256, SHARED_SECRET.to_owned()),
+    ];
+    let frontends = frontends.map(|(algorithm, address, key)| frontend(algorithm, address, &key));
+    let (encrypted, keys) = (ports.encrypted, keys.display());
+    let [es256, others @ ..] = frontends;
+    Ok(format!(
+        r#"
+global
+    nbthread 1
+    maxconn {connections}
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    http-reuse always
+{es256}    bind {encrypted} ssl crt {keys}/both.pem alpn h2,http/1.1
+{others}backend origin
+    server origin {origin}
+"#,
+        connections = setup.connections + 1_000,
+        others = others.concat(),
+        origin = setup.origin,
+    ))
+}
+
+/// Where tokens of this algorithm arrive.
+fn frontend(algorithm: Algorithm, address: SocketAddr, key: &str) -> String {
+    let (name, issuer) = (algorithm_name(algorithm), issuer(algorithm));
+    format!(
+        r#"frontend {name}
+    bind {address}
+    acl public path_beg /public/
+    http-request set-var(txn.bearer) http_auth_bearer unless public
+    http-request set-var(txn.alg) var(txn.bearer),jwt_header_query('$.alg') unless public
+    http-request set-var(txn.iss) var(txn.bearer),jwt_payload_query('$.iss') unless public
+    http-request set-var(txn.aud) var(txn.bearer),jwt_payload_query('$.aud') unless public
+    http-request set-var(txn.exp) var(txn.bearer),jwt_payload_query('$.exp','int') unless public
+    http-request set-var(txn.now) date() unless public
+    http-request deny deny_status 401 unless public || {{ var(txn.alg) -m str {name} }}
+    http-request deny deny_status 401 unless public || {{ var(txn.iss) -m str {issuer} }}
+    http-request deny deny_status 401 unless public || {{ var(txn.aud) -m str {AUDIENCE} }}
+    http-request deny deny_status 401 unless public || {{ var(txn.exp),sub(txn.now) -m int gt 0 }}
+    http-request deny deny_status 401 unless public || {{ var(txn.bearer),jwt_verify(txn.alg,"{key}") 1 }}
+    default_backend origin
+"#
+    )
+}
+
+pub fn nginx(folder: &Path, ports: &Ports, setup: &Setup<'_>) -> String {
+    let Ports { plain, encrypted, .. } = ports;
+    let (folder, keys) = (folder.display(), setup.keys.folder().display());
+    let (connections, origin) = (setup.connections + 1_000, setup.origin);
+    format!(
+        r#"
+daemon off;
+master_process off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{ worker_connections {connections}; }}
+http {{
+    access_log off;
+    keepalive_requests 1000000000;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    upstream origin {{ server {origin}; keepalive 256; keepalive_requests 1000000000; }}
+    server {{
+        listen {plain};
+        listen {encrypted} ssl http2;
+        ssl_certificate {keys}/certificate.pem;
+        ssl_certificate_key {keys}/key.pem;
+        ssl_protocols TLSv1.2 TLSv1.3;
+        location / {{
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $host;
+        }}
+    }}
+}}
+"#
+    )
+}

@@ -1,0 +1,180 @@
+//! The rows in which the gateway stands beside its peers: the same load on each of them in turn.
+
+use super::{Figure, Line, is_at_most, median};
+use crate::Outcome;
+use crate::bench::{Answers, Bench};
+use crate::drive::{Measured, Pace};
+use crate::gateway::{Gateway, Setup};
+use crate::peers::{Kind, Peer};
+use crate::scenario::Scenario;
+
+/// Live ones in each gateway that is compared.
+pub const REVOCATIONS: u32 = 1_000;
+
+/// One run, and what is read off it.
+struct Run {
+    row: &'static str,
+    scenario: &'static str,
+    /// At the fixed rate of `--rate`.
+    is_open: bool,
+    lines: &'static [Read],
+}
+
+struct Read {
+    name: &'static str,
+    unit: &'static str,
+    figure: fn(&Measured) -> f64,
+    /// At most this ratio to the best peer.
+    goal: Option<f64>,
+}
+
+macro_rules! cpu {
+    ($row:literal, $name:literal, $goal:expr) => {
+        Run {
+            row: $row,
+            scenario: $row,
+            is_open: false,
+            lines: &[Read { name: $name, unit: "CPU us/req", figure: Measured::cpu_micros_per_request, goal: $goal }],
+        }
+    };
+}
+
+const RUNS: [Run; 16] = [
+    cpu!("plain", "plain", Some(1.00)),
+    cpu!("es256", "es256, one token", Some(0.45)),
+    cpu!("rs256", "rs256, one token", Some(0.45)),
+    cpu!("eddsa", "eddsa, one token", Some(0.45)),
+    cpu!("es256-10k", "es256, 10,000 tokens", Some(0.45)),
+    cpu!("hs256", "hs256, one token", Some(0.70)),
+    cpu!("es256-new", "es256, every token new", Some(0.80)),
+    cpu!("bad", "a bad token, repeated", Some(0.20)),
+    cpu!("bad-each", "bad tokens, each different", Some(0.90)),
+    cpu!("bad-flood", "the same, over the limit of one address", None),
+    cpu!("tls-es256", "TLS 1.3, h1, es256", Some(0.45)),
+    cpu!("h2-es256", "TLS 1.3, h2, es256", Some(0.60)),
+    cpu!("handshake", "new TLS connection a request, full", Some(0.75)),
+    cpu!("handshake-resumed", "new TLS connection a request, resumed", Some(0.75)),
+    cpu!("big-tls", "1 MiB bodies over TLS, per MiB", Some(0.80)),
+    Run {
+        row: "latency",
+        scenario: "es256",
+        is_open: true,
+        lines: &[
+            Read { name: "es256 at --rate, p50", unit: "us", figure: |run| run.latency_micros(0.5), goal: Some(0.70) },
+            Read { name: "es256 at --rate, p99", unit: "us", figure: |run| run.latency_micros(0.99), goal: Some(0.50) },
+        ],
+    },
+];
+
+/// What is held against the gateway's own `plain`, and the most that it may be of it.
+const OVER_PLAIN: ([&str; 5], f64) = (["es256", "rs256", "eddsa", "hs256", "es256-10k"], 1.06);
+
+pub fn names() -> Vec<&'static str> {
+    RUNS.iter().map(|run| run.row).collect()
+}
+
+/// Whoever runs, in the order of the columns.
+struct Field {
+    shipped: Gateway,
+    /// Checks bad signatures without end.
+    tireless: Gateway,
+    peers: Vec<(Kind, Result<Peer, String>)>,
+}
+
+pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
+    let runs: Vec<&Run> = RUNS.iter().filter(|run| bench.flags.wants(run.row)).collect();
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let field = Field::start(bench, kinds)?;
+    let mut seen: Vec<Vec<Result<Vec<Measured>, String>>> = Vec::new();
+    seen.resize_with(runs.len(), || (0..=kinds.len()).map(|_| Ok(Vec::new())).collect());
+    for round in 1..=bench.flags.rounds {
+        for (run, seen) in runs.iter().zip(&mut seen) {
+            eprintln!("round {round} of {}: {}", bench.flags.rounds, run.row);
+            for (place, seen) in seen.iter_mut().enumerate() {
+                // Who could not once is not asked again.
+                let Ok(rounds) = seen else { continue };
+                match field.measure(bench, run, place) {
+                    Ok(measured) => rounds.push(measured),
+                    Err(error) => *seen = Err(error.to_string()),
+                }
+            }
+        }
+    }
+    let read = |(run, seen): (&&Run, &Vec<_>)| run.lines.iter().map(|read| read.line(seen)).collect::<Vec<_>>();
+    let mut lines: Vec<Line> = runs.iter().zip(&seen).flat_map(read).collect();
+    lines.extend(over_plain(&runs, &seen, kinds.len()));
+    Ok(lines)
+}
+
+impl Field {
+    fn start(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Field> {
+        // Every peer has one worker.
+        let setup = Setup { workers: 1, revocations: REVOCATIONS, ..bench.gateway() };
+        let start = |kind: &Kind| (*kind, Peer::start(*kind, &bench.peer()).map_err(|error| error.to_string()));
+        Ok(Field {
+            shipped: Gateway::start(&setup)?,
+            tireless: Gateway::start(&Setup { bad_signatures: 10_000, ..setup })?,
+            peers: kinds.iter().map(start).collect(),
+        })
+    }
+
+    /// The gateway is at place 0.
+    fn measure(&self, bench: &Bench<'_>, run: &Run, place: usize) -> Outcome<Measured> {
+        let scenario = Scenario::called(run.scenario)?;
+        let who = match place.checked_sub(1).map(|place| &self.peers[place]) {
+            None if scenario.is_beyond_limits() => Answers::gateway(&self.tireless, scenario),
+            None => Answers::gateway(&self.shipped, scenario),
+            Some((kind, peer)) => {
+                if let Some(why) = kind.lacks(scenario) {
+                    return Err(why.into());
+                }
+                Answers::peer(peer.as_ref().map_err(String::as_str)?, scenario)
+            }
+        };
+        bench.warm_up(scenario, who)?;
+        let rate = scenario.rate(bench.flags.rate);
+        let pace = if run.is_open { Pace::PerSecond(rate) } else { Pace::AsFastAsItAnswers };
+        let measured = bench.run(scenario, who, pace, bench.flags.length())?;
+        if measured.answered == 0 {
+            return Err("nothing was answered in time".into());
+        }
+        Ok(measured)
+    }
+}
+
+impl Read {
+    fn line(&self, seen: &[Result<Vec<Measured>, String>]) -> Line {
+        let of = |rounds: &Vec<Measured>| rounds.iter().map(self.figure).collect();
+        let figures: Vec<Figure> = seen.iter().map(|seen| seen.as_ref().map(of).map_err(Clone::clone)).collect();
+        let medians =
+            |figures: &[Figure]| -> Vec<f64> { figures.iter().flatten().map(|rounds| median(rounds)).collect() };
+        let ratio = match (medians(&figures[..1]).first(), medians(&figures[1..]).into_iter().reduce(f64::min)) {
+            (Some(ours), Some(best)) => Some(ours / best),
+            _ => None,
+        };
+        let goal = self.goal.map_or("-".into(), |goal| format!("{goal:.2}"));
+        let is_met = ratio.zip(self.goal).map(|(ratio, goal)| is_at_most(ratio, goal));
+        Line { name: self.name.into(), unit: self.unit, figures, ratio, goal, is_met }
+    }
+}
+
+/// The dearest kind of token beside a request without: round by round, as both are of the same round.
+fn over_plain(runs: &[&Run], seen: &[Vec<Result<Vec<Measured>, String>>], peers: usize) -> Option<Line> {
+    let of = |row: &str| {
+        let place = runs.iter().position(|run| run.row == row)?;
+        let rounds = seen[place][0].as_ref().ok()?;
+        Some(rounds.iter().map(Measured::cpu_micros_per_request).collect::<Vec<_>>())
+    };
+    let (plain, (rows, goal)) = (of("plain")?, OVER_PLAIN);
+    let over = |row: &'static str| {
+        let ratios: Vec<f64> = of(row)?.iter().zip(&plain).map(|(one, plain)| one / plain).collect();
+        Some((row, ratios))
+    };
+    let dearest = rows.into_iter().filter_map(over).max_by(|(_, a), (_, b)| median(a).total_cmp(&median(b)));
+    let (row, ratios) = dearest?;
+    let ratio = median(&ratios);
+    let line = Line::alone(&format!("any token over own plain (dearest: {row})"), "x", ratios, peers);
+    Some(line.goal(ratio, format!("{goal:.2}"), is_at_most(ratio, goal)))
+}

@@ -1,0 +1,114 @@
+//! What workers cost each other: a request through the pipeline on one core, and on two at once that share nothing, the
+//! gateway, or the gateway and the token.
+//!
+//! What two of them take longer for sharing is the part of a request that more cores do not make faster. Both run at full
+//! speed, with nothing of HTTP between two requests: in the gateway that runs they meet a fiftieth as often.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bearward::token::Algorithm;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+use setup::Mint;
+use setup::steps::{Sent, Steps};
+
+mod setup;
+
+/// What a request holds of all workers outside of these steps, each counted by how many hold it: the gateway itself, the name
+/// of the upstream, and its server.
+#[derive(Clone)]
+struct Held {
+    _gateway: Arc<u8>,
+    _upstream: Arc<str>,
+    _server: Arc<u8>,
+}
+
+struct Worker {
+    steps: Steps,
+    shared: Arc<Held>,
+    requests: Vec<Sent>,
+}
+
+impl Worker {
+    fn new(mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
+        let held = Held { _gateway: Arc::new(1), _upstream: "orders".into(), _server: Arc::new(2) };
+        Worker::with(Steps::new(mint), Arc::new(held), mint, tokens)
+    }
+
+    fn beside(&self, mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
+        Worker::with(self.steps.beside(), self.shared.clone(), mint, tokens)
+    }
+
+    fn with(steps: Steps, shared: Arc<Held>, mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
+        let requests: Vec<_> = tokens.map(|number| Sent::plain(&mint.token(number))).collect();
+        for sent in &requests {
+            assert!(steps.run(&mut sent.arrives()).is_ok(), "it is let through");
+        }
+        Worker { steps, shared, requests }
+    }
+
+    /// So many requests, one after the other.
+    fn work(&self, count: u64) {
+        for (sent, _) in self.requests.iter().cycle().zip(0..count) {
+            let held = Held::clone(&self.shared);
+            let mut request = sent.arrives();
+            black_box((self.steps.run(&mut request).is_ok(), held));
+        }
+    }
+}
+
+/// The time until each of them has done so many.
+fn together(workers: &[Worker], count: u64) -> Duration {
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for worker in workers {
+            scope.spawn(move || worker.work(count));
+        }
+    });
+    start.elapsed()
+}
+
+fn scaling(c: &mut Criterion) {
+    let mut group = c.benchmark_group("scaling");
+    group.throughput(Throughput::Elements(1));
+    let mint = Mint::new(Algorithm::ES256);
+    // Few enough for the processor's own cache, so that only sharing makes a difference.
+    let alone = || Worker::new(&mint, 0..100);
+    let gateway = alone();
+    let sharing_gateway = [gateway.beside(&mint, 100..200), gateway.beside(&mint, 200..300)];
+    let sharing_token = [gateway.beside(&mint, 0..1), gateway.beside(&mint, 0..1)];
+    let cases: [(&str, &[Worker]); 4] = [
+        ("1 worker", &[gateway]),
+        ("2 workers, nothing shared", &[alone(), alone()]),
+        ("2 workers, one gateway and route", &sharing_gateway),
+        ("2 workers, one gateway, route and token", &sharing_token),
+    ];
+    for (name, workers) in cases {
+        group.bench_function(name, |b| b.iter_custom(|count| together(workers, count)));
+    }
+}
+
+/// One count that two cores write to in turn: a reference taken and given back.
+fn one_count(c: &mut Criterion) {
+    let mut group = c.benchmark_group("count");
+    let one: Arc<u8> = Arc::new(1);
+    for (name, counts) in [("1 thread", vec![one.clone()]), ("2 threads", vec![one.clone(), one.clone()])] {
+        group.bench_function(format!("a reference taken and given back, {name}"), |b| {
+            b.iter_custom(|count| {
+                let start = Instant::now();
+                thread::scope(|scope| {
+                    for shared in &counts {
+                        scope.spawn(move || (0..count).for_each(|_| drop(black_box(shared.clone()))));
+                    }
+                });
+                start.elapsed()
+            });
+        });
+    }
+}
+
+criterion_group!(benches, scaling, one_count);
+criterion_main!(benches);
