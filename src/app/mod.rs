@@ -39,7 +39,8 @@ use crate::hand_over;
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
-use crate::server::{self, Shared};
+use crate::paused::Paused;
+use crate::server::{self, HeldBack, Shared};
 use crate::share::Share;
 use crate::streams::Streams;
 use crate::turns::Turns;
@@ -148,6 +149,8 @@ pub fn start_with(
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(config.connections.connections.min(Semaphore::MAX_PERMITS))),
         crowd: Arc::new(Crowd::of_at_most(config.connections.connections_per_address)),
+        paused: Paused::for_a(config.connections.flood_pause),
+        held_back: HeldBack::new(&config.connections),
         settings: config.connections.clone(),
         draining: drains,
     });
