@@ -3,13 +3,14 @@
 //! It blocks, and has a thread to itself. A timer of the operating system then wakes it to the microsecond for a request that
 //! is due; an asynchronous runtime counts in milliseconds.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use socket2::{Domain, Socket, Type};
 
 use crate::Outcome;
 
@@ -17,11 +18,13 @@ use crate::Outcome;
 pub struct Target {
     pub address: SocketAddr,
     pub tls: Option<Arc<ClientConfig>>,
+    /// One of this machine's addresses to come from; `None` for any.
+    pub from: Option<IpAddr>,
 }
 
 impl Target {
     pub fn plain(address: SocketAddr) -> Target {
-        Target { address, tls: None }
+        Target { address, tls: None, from: None }
     }
 }
 
@@ -78,7 +81,7 @@ impl Connection {
 }
 
 fn connect(target: &Target) -> Outcome<Stream> {
-    let tcp = TcpStream::connect(target.address)?;
+    let tcp = connect_from(target.from, target.address)?;
     tcp.set_nodelay(true)?;
     // A gateway that never answers must end the bench, not hang it.
     tcp.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -89,15 +92,23 @@ fn connect(target: &Target) -> Outcome<Stream> {
     Ok(Stream::Tls(Box::new(stream)))
 }
 
+fn connect_from(from: Option<IpAddr>, address: SocketAddr) -> io::Result<TcpStream> {
+    let Some(from) = from else { return TcpStream::connect(address) };
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
+}
+
 impl Stream {
-    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Stream::Plain(stream) => stream.write_all(bytes),
             Stream::Tls(stream) => stream.write_all(bytes),
         }
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(stream) => stream.read(buffer),
             Stream::Tls(stream) => stream.read(buffer),

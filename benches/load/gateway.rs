@@ -40,6 +40,8 @@ pub struct Setup<'f> {
     pub workers: usize,
     /// `limits.connections_per_address`: every client here has the same.
     pub connections: usize,
+    /// More tables of its configuration.
+    pub more: &'f str,
 }
 
 impl Gateway {
@@ -74,7 +76,7 @@ impl Gateway {
 
     pub fn target(&self, tls: bool) -> Target {
         if tls {
-            Target { address: self.encrypted, tls: Some(Arc::clone(&self.trusts_us)) }
+            Target { address: self.encrypted, tls: Some(Arc::clone(&self.trusts_us)), from: None }
         } else {
             Target::plain(self.plain)
         }
@@ -159,7 +161,7 @@ pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
 }
 
 fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
-    let Setup { origin, workers, connections, .. } = setup;
+    let Setup { origin, workers, connections, more, .. } = setup;
     format!(
         r#"
 workers = {workers}
@@ -206,6 +208,8 @@ public = true
 [[route]]
 path = "/"
 upstream = "origin"
+
+{more}
 "#
     )
 }

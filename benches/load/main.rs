@@ -105,7 +105,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     let cpus = flags.gateway_cpus.as_deref();
     // Every peer has one worker.
     let workers = if flags.peers.is_empty() { 0 } else { 1 };
-    let gateway = Gateway::start(&Setup { program: &flags.gateway, cpus, origin, workers, connections: 0 })?;
+    let gateway = Gateway::start(&Setup { program: &flags.gateway, cpus, origin, workers, connections: 0, more: "" })?;
     let peers = flags.peers.iter().map(|kind| Peer::start(*kind, &gateway, cpus, origin));
     let peers = peers.collect::<Outcome<Vec<_>>>()?;
 
