@@ -83,7 +83,11 @@ fn main() -> ExitCode {
 
 fn run(flags: &Flags) -> Outcome<()> {
     println!("an honest client over TLS, {} requests a second, {} s a run; microseconds", flags.rate, flags.seconds);
-    println!("[[rate]] of the gateway: {} requests a second for each address", flags.quota());
+    println!(
+        "[[rate]] of the gateway: {} requests a second for each address, {} at once",
+        flags.quota(),
+        flags.burst()
+    );
     println!(
         "{:14}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}{:>14}{:>8}{:>10}",
         "attack", "p50", "p99", "p50 then", "p99 then", "ratio", "failed", "attacks/s", "CPU %", "RSS MiB"
@@ -94,7 +98,11 @@ fn run(flags: &Flags) -> Outcome<()> {
         // Each has a gateway of its own: nothing of one attack is left for the next.
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_bearward"));
         let cpus = flags.gateway_cpus.as_deref();
-        let more = format!("[[rate]]\nper = \"address\"\nrequests = {}\nwindow = \"1s\"\n", flags.quota());
+        let more = format!(
+            "[[rate]]\nper = \"address\"\nrequests = {}\nwindow = \"1s\"\nburst = {}\n",
+            flags.quota(),
+            flags.burst()
+        );
         let gateway = Gateway::start(&Setup {
             program,
             cpus,
@@ -131,6 +139,11 @@ impl Flags {
     /// Requests a second that an address may make.
     fn quota(&self) -> u64 {
         2 * self.rate
+    }
+
+    /// Of these, at once.
+    fn burst(&self) -> u64 {
+        (self.rate / 4).max(1)
     }
 
     fn length(&self) -> Duration {

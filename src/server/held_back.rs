@@ -3,6 +3,7 @@
 //! To refuse is cheap, and not free: a client with a hundred connections that asks as fast as it is refused keeps a worker busy.
 //! Who waits for an answer asks nothing on HTTP/1.1, and on HTTP/2 only as long as it has streams.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::Response;
@@ -22,15 +23,23 @@ const PART: usize = 4;
 /// Where any number may be under way.
 const MANY: usize = 10_000;
 
+/// Those who began to wait together do not end together, in so many steps.
+const STEPS: u32 = 16;
+
 pub struct HeldBack {
     time: Duration,
     room: Semaphore,
+    step: AtomicU32,
 }
 
 impl HeldBack {
     pub fn new(settings: &ConnectionSettings) -> Self {
         let room = if settings.requests == 0 { MANY } else { settings.requests / PART };
-        HeldBack { time: settings.retry_delay, room: Semaphore::new(room.min(Semaphore::MAX_PERMITS)) }
+        HeldBack {
+            time: settings.retry_delay,
+            room: Semaphore::new(room.min(Semaphore::MAX_PERMITS)),
+            step: AtomicU32::new(0),
+        }
     }
 
     /// What an answer waits for that tells a client once more that it asks too often. `brings_many`: does its connection bring
@@ -46,8 +55,9 @@ impl HeldBack {
             return None;
         }
         let place = self.room.try_acquire().ok()?;
+        let step = self.step.fetch_add(1, Ordering::Relaxed) % STEPS;
         Some(async move {
-            tokio::time::sleep(self.time).await;
+            tokio::time::sleep(self.time + self.time * step / STEPS).await;
             drop(place);
         })
     }
