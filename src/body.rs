@@ -19,7 +19,7 @@ use crate::silence::{Least, Meter, Silence};
 use crate::waiting;
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
-pub trait Watch: Send {
+pub trait Watch: Send + Sync {
     /// This data is about to go by. What is cut off its end does not.
     fn data(&mut self, data: &mut Bytes);
     /// The next bytes are not there yet.
@@ -77,6 +77,12 @@ pub struct Body {
     frames: u8,
     /// The watch is to be asked for an ending.
     lasts: bool,
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Body::empty()
+    }
 }
 
 enum Inner {

@@ -161,13 +161,13 @@ where
     let (asking, by, serving) = (peer.clone(), worker.clone(), Arc::new((shared.clone(), stream.exchange())));
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.0.gateway.load_full(), asking.clone(), by.clone());
-        let serving = serving.clone();
+        let (serving, mut request) = (serving.clone(), request.map(Body::incoming));
         async move {
             let (shared, exchange) = &*serving;
             if let Some(fault) = exchange.refused_after(peer.requests.get()) {
                 return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
             }
-            let mut handling = pin!(gateway.handle(request, &peer, &worker));
+            let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
             let response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
             if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
                 let mut wait = Box::pin(wait);
