@@ -57,6 +57,7 @@ pub struct WorkerMetrics {
     pub connections_closed: Count,
     pub connections_refused: Count,
     pub address_connections_refused: Count,
+    pub paused_connections_refused: Count,
     pub handshakes_failed: Count,
     pub proxy_protocol_failed: Count,
     pub slow_readers: Count,
@@ -86,6 +87,7 @@ impl Default for WorkerMetrics {
             connections_closed: Count::default(),
             connections_refused: Count::default(),
             address_connections_refused: Count::default(),
+            paused_connections_refused: Count::default(),
             handshakes_failed: Count::default(),
             proxy_protocol_failed: Count::default(),
             slow_readers: Count::default(),
@@ -312,6 +314,11 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("address_connections_refused", "Client connections over the limit of their address", |worker| {
         &worker.address_connections_refused
     }),
+    (
+        "paused_connections_refused",
+        "Client connections of an address that flooded the gateway a moment ago",
+        |worker| &worker.paused_connections_refused,
+    ),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     (
         "proxy_protocol_failed",

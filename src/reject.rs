@@ -146,6 +146,11 @@ impl Reason {
         self as usize
     }
 
+    /// Does it say that the client asks too often?
+    pub fn is_limit(self) -> bool {
+        self.status() == StatusCode::TOO_MANY_REQUESTS
+    }
+
     /// Does RFC 6750 ask for `WWW-Authenticate` here?
     pub fn challenges(self) -> bool {
         matches!(self.status(), StatusCode::UNAUTHORIZED) || self == Reason::InsufficientScope

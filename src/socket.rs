@@ -71,6 +71,12 @@ pub fn into_tokio_stream(stream: std::net::TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(stream)
 }
 
+/// Closes at once, without a word, and with nothing for the kernel to remember.
+pub fn reset(stream: TcpStream) {
+    // Where it fails, the connection is gone already.
+    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+}
+
 /// Small writes go out at once; each is a whole message or record. A peer that vanished without a word is noticed after a
 /// minute or two: nothing else ends a WebSocket on which nobody speaks.
 pub fn tune(stream: &TcpStream) {

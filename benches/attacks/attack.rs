@@ -37,7 +37,7 @@ pub struct Attack {
 }
 
 enum Then {
-    /// A byte of this every 100 ms.
+    /// A byte of this every 100 ms, each connection at a time of its own.
     Drip(u8),
     /// This, by its number, as fast as it is taken.
     Flood(Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>),
@@ -108,16 +108,25 @@ impl Attack {
         let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::default()).collect();
         let mut attacks = 0;
         while !over.load(Ordering::Relaxed) {
-            let said: u64 = attackers.iter_mut().map(|attacker| attacker.turn(self)).sum();
+            if matches!(self.then, Then::Drip(_)) {
+                for some in attackers.chunks_mut(self.connections.div_ceil(100)) {
+                    attacks += said(some, self);
+                    thread::sleep(Duration::from_millis(1));
+                }
+                continue;
+            }
+            let said = said(&mut attackers, self);
             attacks += said;
-            match self.then {
-                Then::Drip(_) => thread::sleep(Duration::from_millis(100)),
-                _ if said == 0 => thread::sleep(Duration::from_millis(1)),
-                _ => {}
+            if said == 0 {
+                thread::sleep(Duration::from_millis(1));
             }
         }
         attacks
     }
+}
+
+fn said(attackers: &mut [Attacker], attack: &Attack) -> u64 {
+    attackers.iter_mut().map(|attacker| attacker.turn(attack)).sum()
 }
 
 #[derive(Default)]

@@ -48,6 +48,8 @@ pub struct Setup<'f> {
     pub throttled: bool,
     /// Live ones, which its store holds when it starts.
     pub revocations: u32,
+    /// More tables of its configuration.
+    pub more: &'f str,
 }
 
 /// One login, as `POST /admin/v1/tokens` answers it.
@@ -69,6 +71,7 @@ impl<'f> Setup<'f> {
             bad_signatures: 100,
             throttled: true,
             revocations: 0,
+            more: "",
         }
     }
 }
@@ -195,7 +198,7 @@ pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
 }
 
 fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
-    let Setup { origin, workers, connections, bad_signatures, .. } = setup;
+    let Setup { origin, workers, connections, bad_signatures, more, .. } = setup;
     let keys = setup.keys.folder().display();
     let throttle = if setup.throttled { "" } else { "[throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0" };
     let own = issuer(Algorithm::ES256);
@@ -262,6 +265,8 @@ path = "/"
 upstream = "origin"
 
 {throttle}
+
+{more}
 "#
     )
 }

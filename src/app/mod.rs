@@ -40,7 +40,8 @@ use crate::hand_over;
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
-use crate::server::{self, Listener, Shared};
+use crate::paused::Paused;
+use crate::server::{self, HeldBack, Listener, Shared};
 use crate::share::Share;
 use crate::streams::Streams;
 use crate::turns::Turns;
@@ -178,6 +179,8 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         crowd: Arc::new(Crowd::of_at_most(settings.connections_per_address)),
+        paused: Paused::for_a(config.connections.flood_pause),
+        held_back: HeldBack::new(&config.connections),
         settings,
         draining,
     }

@@ -22,6 +22,7 @@ use super::stream::{ClientStream, Corked, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
 use crate::framing::Limits;
+use crate::gateway::Gateway;
 use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::peer::Peer;
@@ -58,6 +59,10 @@ pub(super) async fn serve(
         },
     };
     let Client { address, speaks_for_others } = client;
+    if shared.paused.has(address.ip(), shared.gateway.load().clock.now()) {
+        worker.metrics.paused_connections_refused.one();
+        return socket::reset(stream);
+    }
     // A proxy that is trusted brings the connections of many.
     let member = shared.crowd.join(address.ip());
     if member.is_none() && !(speaks_for_others && shared.gateway.load().forwarding.trusts(address.ip())) {
@@ -153,16 +158,21 @@ where
     let limits = Limits { head_size: shared.settings.head_size, headers: shared.settings.headers };
     let mut stream =
         ClientStream::new(stream, shared.settings.write, shared.settings.download, (!http2).then_some(limits));
-    let (serving, asking, by, exchange) = (shared.clone(), peer.clone(), worker.clone(), stream.exchange());
+    let (asking, by, serving) = (peer.clone(), worker.clone(), Arc::new((shared.clone(), stream.exchange())));
     let service = service_fn(move |request: Request<Incoming>| {
-        let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), by.clone());
-        let (exchange, mut request) = (exchange.clone(), request.map(Body::incoming));
+        let (gateway, peer, worker) = (serving.0.gateway.load_full(), asking.clone(), by.clone());
+        let (serving, mut request) = (serving.clone(), request.map(Body::incoming));
         async move {
+            let (shared, exchange) = &*serving;
             if let Some(fault) = exchange.refused_after(peer.requests.get()) {
                 return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
             }
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
             let response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
+            if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
+                let mut wait = Box::pin(wait);
+                poll_fn(|context| waiting::noted(wait.as_mut().poll(context))).await;
+            }
             exchange.answers(peer.requests.get(), response.status());
             Ok::<Response<Body>, Infallible>(response)
         }
@@ -182,12 +192,24 @@ where
             shared.gateway.load().note_unreadable(&peer, worker, &error);
         }
         match verdict.get().copied().or_else(|| Cut::by_h2(&error)) {
-            Some(Cut::Flood) => shared.gateway.load().note_flood(&peer, worker, &error),
+            Some(Cut::Flood) => {
+                let gateway = shared.gateway.load();
+                gateway.note_flood(&peer, worker, &error);
+                // Whoever brings the connections of others must not be kept from it by one of them.
+                if !brings_many(&peer, &gateway) {
+                    shared.paused.pause(peer.address.ip(), gateway.clock.now());
+                }
+            }
             Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
             None => {}
         }
         io::Error::other(error)
     })
+}
+
+/// Is it a proxy's, that is trusted, or a balancer's that does not say whose it is?
+fn brings_many(peer: &Peer, gateway: &Gateway) -> bool {
+    !peer.speaks_for_others || gateway.forwarding.trusts(peer.address.ip())
 }
 
 /// Counts a connection's end, however it comes.

@@ -26,6 +26,12 @@ const RESETS_WITHIN: Duration = Duration::from_secs(10);
 /// the least, for the stream and for the connection.
 const EARNS_ONE: usize = 1024;
 
+/// What a client may give us to do before others have their turn, in bytes to be read. A frame costs something however small
+/// it is; a request costs what some thousand bytes do, and eight of them are half a millisecond.
+pub(super) const TURN: usize = 256 * 1024;
+const OF_A_FRAME: usize = TURN / 512;
+const OF_A_REQUEST: usize = TURN / 8;
+
 /// RFC 9113 section 3.4
 const PREFACE: usize = 24;
 /// RFC 9113 section 4.1
@@ -102,22 +108,30 @@ impl Guard {
         }
     }
 
-    /// The client said this.
-    pub(super) fn heard(&mut self, mut bytes: &[u8]) -> Result<(), Flood> {
-        while !bytes.is_empty() {
-            let skipped = self.skip.min(bytes.len());
+    /// The client said this. Answers how much of it may be acted on in this turn, of which `left` is left: a byte at the least.
+    pub(super) fn heard(&mut self, bytes: &[u8], left: &mut usize) -> Result<usize, Flood> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let skipped = self.skip.min(rest.len());
             self.skip -= skipped;
-            bytes = &bytes[skipped..];
-            let taken = (HEAD - self.read).min(bytes.len());
-            self.head[self.read..self.read + taken].copy_from_slice(&bytes[..taken]);
+            rest = &rest[skipped..];
+            let taken = (HEAD - self.read).min(rest.len());
+            self.head[self.read..self.read + taken].copy_from_slice(&rest[..taken]);
             self.read += taken;
-            bytes = &bytes[taken..];
+            rest = &rest[taken..];
             if self.read == HEAD {
                 self.read = 0;
-                self.frame()?;
+                let is_over = *left == 0;
+                *left = left.saturating_sub(self.frame()?);
+                // What is acted on now is the frame before this one.
+                if is_over {
+                    break;
+                }
             }
         }
-        Ok(())
+        let passed = bytes.len() - rest.len();
+        *left = left.saturating_sub(passed);
+        Ok(passed)
     }
 
     /// The client took so many bytes.
@@ -129,7 +143,8 @@ impl Guard {
         }
     }
 
-    fn frame(&mut self) -> Result<(), Flood> {
+    /// Answers what it costs.
+    fn frame(&mut self) -> Result<usize, Flood> {
         let [high, middle, low, kind, _, stream @ ..] = self.head;
         self.skip = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         match kind {
@@ -137,17 +152,15 @@ impl Guard {
                 self.newest = stream;
                 self.control.earn(1);
                 self.resets.earn(1);
-                Ok(())
+                return Ok(OF_A_REQUEST);
             }
             // How many of these may be empty is h2's to count.
-            DATA => {
-                self.control.earn(1);
-                Ok(())
-            }
-            CONTINUATION => Ok(()),
-            RST_STREAM => self.resets.spend(2),
-            _ => self.control.spend(1),
+            DATA => self.control.earn(1),
+            CONTINUATION => {}
+            RST_STREAM => self.resets.spend(2)?,
+            _ => self.control.spend(1)?,
         }
+        Ok(OF_A_FRAME)
     }
 
     /// GOAWAY, up to the newest request, with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
@@ -168,12 +181,18 @@ mod tests {
         [&[0, length[0], length[1], kind, 0, 0, 0, 0, stream], vec![kind; payload].as_slice()].concat()
     }
 
+    impl Guard {
+        fn hear(&mut self, bytes: &[u8]) -> Result<(), Flood> {
+            self.heard(bytes, &mut usize::MAX.clone()).map(|passed| assert_eq!(passed, bytes.len()))
+        }
+    }
+
     fn guard(control: u32, resets: u32) -> Guard {
         let mut guard = Guard::new(Settings { control, resets });
         // However long a test takes, no second passes in it but by its own doing.
         guard.control.back_within = Duration::MAX;
         guard.resets.back_within = Duration::MAX;
-        assert_eq!(guard.heard(&[b'P'; PREFACE]), Ok(()));
+        assert_eq!(guard.hear(&[b'P'; PREFACE]), Ok(()));
         guard
     }
 
@@ -183,7 +202,7 @@ mod tests {
         for piece in 1..40 {
             let mut guard = guard(10, 10);
             for bytes in said.chunks(piece) {
-                assert_eq!(guard.heard(bytes), Ok(()));
+                assert_eq!(guard.hear(bytes), Ok(()));
             }
             assert_eq!((guard.control.left, guard.skip, guard.read), (9, 0, 0), "in pieces of {piece}");
             assert_eq!(guard.goodbye()[9..13], [0, 0, 0, 3]);
@@ -194,29 +213,50 @@ mod tests {
     fn what_is_asked_for_sent_and_taken_earns_more() {
         let mut guard = guard(3, 0);
         let ping = frame(PING, 0, 8);
-        assert_eq!(guard.heard(&ping.repeat(3)), Ok(()));
+        assert_eq!(guard.hear(&ping.repeat(3)), Ok(()));
         assert_eq!(guard.control.spend(1), Err(Flood));
         guard.said(EARNS_ONE - 1);
         assert_eq!(guard.control.spend(1), Err(Flood));
         guard.said(1);
         assert_eq!(guard.control.spend(1), Ok(()));
         let with_something = [frame(DATA, 1, 1), ping.clone(), frame(HEADERS, 1, 1), ping.clone()].concat();
-        assert_eq!(guard.heard(&with_something), Ok(()));
+        assert_eq!(guard.hear(&with_something), Ok(()));
         guard.said(1_000_000);
         assert_eq!(guard.control.left, 3, "nobody saves up more than a second's");
-        assert_eq!(guard.heard(&ping.repeat(3)), Ok(()));
+        assert_eq!(guard.hear(&ping.repeat(3)), Ok(()));
         guard.control.back_within = Duration::ZERO;
-        assert_eq!(guard.heard(&ping.repeat(3)), Ok(()), "the next second has its own");
+        assert_eq!(guard.hear(&ping.repeat(3)), Ok(()), "the next second has its own");
     }
 
     #[test]
     fn half_of_all_requests_may_be_cancelled_for_ever_and_no_more() {
         let (ask, cancel) = (frame(HEADERS, 1, 1), frame(RST_STREAM, 1, 4));
         let mut honest = guard(0, 10);
-        assert_eq!(honest.heard(&[ask.clone(), ask.clone(), cancel.clone()].concat().repeat(1000)), Ok(()));
+        assert_eq!(honest.hear(&[ask.clone(), ask.clone(), cancel.clone()].concat().repeat(1000)), Ok(()));
         let mut attacker = guard(0, 10);
-        let ended = (1..1000).find(|_| attacker.heard(&[ask.clone(), cancel.clone()].concat()).is_err());
+        let ended = (1..1000).find(|_| attacker.hear(&[ask.clone(), cancel.clone()].concat()).is_err());
         assert_eq!(ended, Some(20));
-        assert_eq!(guard(0, 0).heard(&cancel.repeat(1000)), Ok(()), "no limit");
+        assert_eq!(guard(0, 0).hear(&cancel.repeat(1000)), Ok(()), "no limit");
+    }
+
+    #[test]
+    fn a_turn_is_so_many_frames_and_fewer_requests() {
+        for (kind, payload, at_least, at_most) in [(PING, 8, 400, 512), (HEADERS, 30, 7, 9), (DATA, 4_000, 50, 60)] {
+            let frame = frame(kind, 1, payload);
+            let said = frame.repeat(5000);
+            let (mut guard, mut passed, mut turns) = (guard(0, 0), 0, 0);
+            while passed < said.len() {
+                let mut left = TURN;
+                while left > 0 && passed < said.len() {
+                    // As they are read: some KiB at once.
+                    let read = &said[passed..said.len().min(passed + 8192)];
+                    passed += guard.heard(read, &mut left).expect("no limit");
+                }
+                turns += 1;
+            }
+            let in_one = 5000 / turns;
+            assert!((at_least..=at_most).contains(&in_one), "{kind}: {in_one} frames in a turn");
+            assert_eq!((guard.skip, guard.read), (0, 0));
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -28,12 +28,24 @@ pub(super) struct Exchange {
     tunnel: AtomicBool,
     /// What was wrong with the head that comes after so many good ones.
     refused: OnceLock<(u64, Fault)>,
+    /// So many answers in a row were 429.
+    limited: AtomicU32,
 }
 
 impl Exchange {
     /// Is the request after so many others the one that stands for a refused head?
     pub(super) fn refused_after(&self, requests: u64) -> Option<Fault> {
         self.refused.get().filter(|(heads, _)| *heads == requests).map(|(_, fault)| *fault)
+    }
+
+    /// Counts an answer that says 429, or one that does not, and tells how many were before it in a row.
+    pub(super) fn limited(&self, is_limited: bool) -> u32 {
+        let before = self.limited.load(Ordering::Relaxed);
+        let now = if is_limited { before.saturating_add(1) } else { 0 };
+        if now != before {
+            self.limited.store(now, Ordering::Relaxed);
+        }
+        if is_limited { before } else { 0 }
     }
 
     /// Before the answer is written: what follows a 101 is no HTTP.

@@ -7,8 +7,10 @@ mod connection;
 mod cut;
 mod drive;
 mod executor;
+mod farewell;
 mod flood;
 mod heads;
+mod held_back;
 mod passed_on;
 mod stream;
 mod worker;
@@ -22,10 +24,12 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::crowd::Crowd;
 use crate::gateway::Gateway;
+use crate::paused::Paused;
 use crate::silence::Least;
 use crate::tls::{self, ServerSide};
 
 pub use flood::Settings as FloodSettings;
+pub use held_back::HeldBack;
 pub use worker::spawn;
 
 /// `[[listener]]`.
@@ -80,6 +84,10 @@ pub struct ConnectionSettings {
     pub streams: u32,
     /// Of HTTP/2 frames that ask for nothing.
     pub flood: FloodSettings,
+    /// `limits.flood_pause`: an address that sent too many of them is not let in for so long; zero: it is.
+    pub flood_pause: Duration,
+    /// `limits.retry_delay`: so long waits an answer 429 to a client that has had many in a row; zero: it does not.
+    pub retry_delay: Duration,
 }
 
 /// A bound listener of one worker.
@@ -98,6 +106,10 @@ pub struct Shared {
     pub places: Arc<Semaphore>,
     /// Who has them.
     pub crowd: Arc<Crowd>,
+    /// Who may have none for a while.
+    pub paused: Paused,
+    /// Answers that wait.
+    pub held_back: HeldBack,
     /// `true` from the moment that the process drains.
     pub draining: watch::Receiver<bool>,
 }

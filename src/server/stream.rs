@@ -6,21 +6,21 @@
 //! in a way that it hears the answer.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::FloodSettings;
 use super::cut::Cut;
-use super::flood::Guard;
+use super::farewell::{Farewell, after_others};
+use super::flood::{Guard, TURN};
 use super::heads::{Exchange, Heads, Next};
 use crate::framing::Limits;
 use crate::silence::{Least, Meter, Silence};
@@ -144,9 +144,11 @@ impl AsyncWrite for Corked {
 /// A client's stream as hyper sees it.
 pub(super) struct ClientStream<S> {
     stream: S,
-    /// Bytes that go on before anything is read, and were looked at: an earlier hyper connection had read them already, or
-    /// they were held until a head was whole.
+    /// Bytes that go on before anything is read. Of HTTP/1, they were looked at: an earlier hyper connection had read them
+    /// already, or they were held until a head was whole. Of HTTP/2, they wait for the next turn.
     unread: Bytes,
+    /// What is left of the client's turn. A new one begins whenever it is waited for.
+    turn: usize,
     /// HTTP/1 only, until it is a tunnel.
     heads: Option<Box<Heads>>,
     exchange: Arc<Exchange>,
@@ -170,6 +172,7 @@ impl<S> ClientStream<S> {
         ClientStream {
             stream,
             unread: Bytes::new(),
+            turn: TURN,
             heads: heads.map(|limits| Box::new(Heads::new(limits))),
             exchange: Arc::default(),
             stall,
@@ -251,9 +254,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
             return farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)));
         }
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let Some(guard) = &mut self.guard else { return Poll::Ready(Ok(())) };
-        if guard.heard(&buffer.filled()[before..]).is_ok() {
+        if self.unread.is_empty() {
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        } else {
+            buffer.put_slice(&self.unread.split_to(self.unread.len().min(buffer.remaining())));
+        }
+        let read = &buffer.filled()[before..];
+        let Some(guard) = &mut self.guard else {
+            self.turn = self.turn.saturating_sub(read.len());
+            return Poll::Ready(Ok(()));
+        };
+        if let Ok(passed) = guard.heard(read, &mut self.turn) {
+            if passed < read.len() {
+                self.unread = [&read[passed..], &self.unread].concat().into();
+                buffer.set_filled(before + passed);
+            }
             return Poll::Ready(Ok(()));
         }
         // Whoever has left no room for it does not hear it, and the connection ends all the same.
@@ -263,8 +278,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);
         buffer.set_filled(before);
-        let farewell = self.farewell.insert(Box::new(Farewell::of_at_most(Farewell::FLOOD)));
+        let farewell = self.farewell.insert(Box::new(Farewell::to_a_flood()));
         farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)))
+    }
+
+    /// Reads, and gives whole heads on.
+    fn poll_heads(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let Some(heads) = &mut self.heads else { return self.poll_guarded(context, buffer) };
+            if !self.unread.is_empty() {
+                buffer.put_slice(&self.unread.split_to(self.unread.len().min(buffer.remaining())));
+                return Poll::Ready(Ok(()));
+            }
+            match heads.next(&self.exchange)? {
+                Next::Read => {}
+                // Whoever asks will have an answer to write before it can go on, and asks again then.
+                Next::Wait => return Poll::Pending,
+                Next::Give(bytes) => {
+                    self.unread = bytes;
+                    continue;
+                }
+                Next::Open(bytes) => {
+                    (self.unread, self.heads) = (bytes, None);
+                    continue;
+                }
+            }
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            let read = buffer.filled().len() - before;
+            if read == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            self.turn = self.turn.saturating_sub(read);
+            self.unread = heads.inspect(buffer, before, &self.exchange);
+            if buffer.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 
     /// Of a connection that has said goodbye, nothing leaves any more.
@@ -276,37 +326,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        loop {
-            if !this.unread.is_empty() {
-                let len = this.unread.len().min(buffer.remaining());
-                buffer.put_slice(&this.unread[..len]);
-                this.unread.advance(len);
-                return Poll::Ready(Ok(()));
-            }
-            let Some(heads) = &mut this.heads else { return this.poll_guarded(context, buffer) };
-            match heads.next(&this.exchange)? {
-                Next::Read => {}
-                // Whoever asks will have an answer to write before it can go on, and asks again then.
-                Next::Wait => return Poll::Pending,
-                Next::Give(bytes) => {
-                    this.unread = bytes;
-                    continue;
-                }
-                Next::Open(bytes) => {
-                    (this.unread, this.heads) = (bytes, None);
-                    continue;
-                }
-            }
-            let before = buffer.filled().len();
-            ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-            if buffer.filled().len() == before {
-                return Poll::Ready(Ok(()));
-            }
-            this.unread = heads.inspect(buffer, before, &this.exchange);
-            if buffer.filled().len() > before {
-                return Poll::Ready(Ok(()));
-            }
+        if this.turn == 0 {
+            this.turn = TURN;
+            return after_others(context);
         }
+        let polled = this.poll_heads(context, buffer);
+        if polled.is_pending() {
+            this.turn = TURN;
+        }
+        polled
     }
 }
 
@@ -356,44 +384,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.in_time(context, polled))?;
-                this.farewell.insert(Box::new(Farewell::of_at_most(Farewell::LONGEST)))
+                this.farewell.insert(Box::new(Farewell::to_a_client(this.guard.is_some())))
             }
         };
         farewell.poll(&mut this.stream, context).map(Ok)
-    }
-}
-
-/// Reads what a client still sends, and throws it away.
-struct Farewell {
-    quiet: Silence,
-    end: Instant,
-}
-
-impl Farewell {
-    /// A client that sends nothing for so long has stopped.
-    const QUIET: Duration = Duration::from_millis(500);
-    /// Nobody is listened to for longer.
-    const LONGEST: Duration = Duration::from_secs(10);
-
-    /// Nor somebody who floods us: just long enough to hear why.
-    const FLOOD: Duration = Duration::from_secs(1);
-
-    fn of_at_most(longest: Duration) -> Self {
-        Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + longest }
-    }
-
-    fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
-        let mut space = [MaybeUninit::uninit(); 4096];
-        let mut buffer = ReadBuf::uninit(&mut space);
-        match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
-            Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => {
-                // One piece at a time: whoever goes on and on takes no more than a turn from others.
-                self.quiet.broken();
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => self.quiet.poll(context).map(drop),
-        }
     }
 }

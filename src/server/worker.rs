@@ -15,6 +15,9 @@ use crate::worker::Worker;
 /// After the process ran out of file descriptors or memory, accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// So many connections are accepted at one go: each may have a handshake waiting, and others wait for them all.
+const AT_ONE_GO: u32 = 8;
+
 /// Starts a worker. Its thread ends when the process has drained, or the drain's deadline has passed.
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -52,7 +55,13 @@ async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, al
             (tls.as_ref().map(|tls| tls.load_full()), shared.clone(), worker.clone(), alive.clone());
         tokio::spawn(connection::serve(stream, address, proxy_protocol, tls, shared, worker, alive));
     };
+    let mut left = AT_ONE_GO;
     loop {
+        if left == 0 {
+            tokio::task::yield_now().await;
+            left = AT_ONE_GO;
+        }
+        left -= 1;
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             () = shared.drains() => break,

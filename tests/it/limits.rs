@@ -5,5 +5,6 @@ mod floods;
 mod life;
 mod load;
 mod pace;
+mod pauses;
 mod rates;
 mod silence;

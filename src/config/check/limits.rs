@@ -69,6 +69,8 @@ pub(super) struct Limits {
     body_size: Option<u64>,
     streams: u32,
     flood: FloodSettings,
+    flood_pause: Duration,
+    retry_delay: Duration,
     pub(super) families: usize,
     pub(super) others: config::Limits,
 }
@@ -90,6 +92,12 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         download_rate: table.size("download_rate", 240, 0..=MIB),
         streams: u32::try_from(table.whole("streams", 200, 1..=10_000)).unwrap_or(u32::MAX),
         flood: FloodSettings { control: count(table, "control_frames", 1_000), resets: count(table, "resets", 200) },
+        retry_delay: table.duration(
+            "retry_delay",
+            Duration::from_millis(100),
+            Duration::ZERO..=Duration::from_secs(10),
+        ),
+        flood_pause: table.duration("flood_pause", Duration::from_secs(10), Duration::ZERO..=Duration::from_hours(1)),
         families: table.whole("families", 100, 1..=10_000),
         others: config::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
@@ -161,5 +169,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         body_size: limits.body_size,
         streams: limits.streams,
         flood: limits.flood,
+        flood_pause: limits.flood_pause,
+        retry_delay: limits.retry_delay,
     }
 }

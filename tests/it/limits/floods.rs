@@ -1,7 +1,13 @@
 //! HTTP/2 frames that ask for nothing, in floods; and requests that are cancelled as soon as they have begun.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use http::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 
 use crate::support::client::tls_connect;
 use crate::support::frames::{
@@ -12,6 +18,8 @@ use crate::support::wire::PATIENCE;
 use crate::support::{Gateway, Upstream, Wire};
 
 const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 11];
+/// One attack after the other from the same address: `pauses` has the stories about that.
+const NO_PAUSE: &str = "[limits]\nflood_pause = \"0s\"";
 const FLOOD: &str = "refusals_total{reason=\"http2_flood\"}";
 
 /// Frames that are right, each of them, and go to a connection on which `/hang` is asked for as stream 1.
@@ -42,7 +50,7 @@ async fn is_told_to_calm_down(attacker: &mut Wire, attack: &str) {
 #[tokio::test]
 async fn a_flood_of_frames_ends_its_connection_and_nobody_elses() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::open(upstream.address, NO_PAUSE);
     let mut neighbour = Session::http2(gateway.address()).await;
     for (count, (attack, frame)) in (1..).zip(floods()) {
         let said = [frames::hello(), frames::get(1, "/hang")];
@@ -79,7 +87,7 @@ async fn a_flood_over_tls_is_no_other() {
 #[tokio::test]
 async fn whoever_cancels_most_of_what_is_asked_loses_the_connection() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nresets = 20");
+    let gateway = Gateway::open(upstream.address, &format!("{NO_PAUSE}\nresets = 20"));
     let mut neighbour = Session::http2(gateway.address()).await;
     let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
     let cancel = |stream| frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
@@ -115,7 +123,7 @@ async fn whoever_cancels_most_of_what_is_asked_loses_the_connection() {
 #[tokio::test]
 async fn empty_data_and_empty_header_blocks_are_floods_as_well() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::open(upstream.address, NO_PAUSE);
     let mut neighbour = Session::http2(gateway.address()).await;
     let begun = frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/swallow"));
     let empty_data = frames::frame(DATA, 0, 1, b"");
@@ -151,4 +159,89 @@ async fn frames_that_come_with_something_are_no_flood() {
         client.say([widen(0), widen(1), frames::frame(PING, 0, 0, &[1; 8])].concat()).await;
     }
     assert!(3 * pieces > 500, "{pieces} pieces would be a flood by themselves");
+}
+
+/// Whoever is cut off goes on sending, and finds that nobody takes it: to read a flood and throw it away is work, too.
+#[tokio::test]
+async fn a_flood_is_not_read_to_its_end() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_send_buffer_size(64 * 1024).expect("a small buffer");
+    let mut attacker = Wire::of(socket.connect(gateway.address()).await.expect("connected"));
+    let pings = frames::frame(PING, 0, 0, &[7; 8]).repeat(1000);
+    let mut sent = 0;
+    attacker.say(frames::hello()).await;
+    while attacker.try_say(&pings).await.is_ok() {
+        sent += pings.len();
+        assert!(sent < 8_000_000, "the gateway goes on reading");
+    }
+    gateway.counts(FLOOD, 1).await;
+}
+
+/// As fast as they can, without a limit: it is by turns alone that an honest client is heard, on the one worker that there is.
+/// How long that takes is the machine's affair. What counts is how much the gateway does for the attackers meanwhile.
+#[tokio::test]
+async fn whoever_floods_on_many_connections_has_a_turn_on_each_and_no_more() {
+    const REQUESTS: usize = 10;
+    /// Some twenty turns on four connections for each request, and what may lie between the gateway and the attackers.
+    const AT_MOST: usize = 64 << 20;
+    let upstream = Upstream::start();
+    let text = Gateway::open_text(upstream.address, "[limits]\ncontrol_frames = 0");
+    let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
+    let mut honest = Session::http2(gateway.address()).await;
+    is_served(&mut honest).await;
+    let attackers: Vec<_> = (0..4).map(|_| Flooder::start(gateway.address())).collect();
+    eventually("all flood", || attackers.iter().all(|attacker| attacker.heard() > 0)).await;
+    let heard = || attackers.iter().map(Flooder::heard).sum::<usize>();
+    let before = heard();
+    for _ in 0..REQUESTS {
+        is_served(&mut honest).await;
+    }
+    let meanwhile = heard() - before;
+    assert!(meanwhile < AT_MOST, "the attackers were answered {meanwhile} bytes during {REQUESTS} requests");
+    assert!(!attackers.iter().any(Flooder::has_ended), "they flood to the end");
+}
+
+/// Sends PING after PING and reads the answers, each on a thread of its own, until it is dropped.
+struct Flooder {
+    socket: TcpStream,
+    heard: Arc<AtomicUsize>,
+    threads: [std::thread::JoinHandle<()>; 2],
+}
+
+impl Flooder {
+    fn start(address: SocketAddr) -> Flooder {
+        let socket = TcpStream::connect(address).expect("the gateway listens");
+        let (mut says, mut hears) = (socket.try_clone().expect("a socket"), socket.try_clone().expect("a socket"));
+        let heard = Arc::new(AtomicUsize::new(0));
+        let counted = heard.clone();
+        let saying = std::thread::spawn(move || {
+            let pings = frames::frame(PING, 0, 0, &[7; 8]).repeat(1000);
+            says.write_all(&frames::hello()).expect("written");
+            while says.write_all(&pings).is_ok() {}
+        });
+        let hearing = std::thread::spawn(move || {
+            let mut space = vec![0; 64 * 1024];
+            while let Ok(read @ 1..) = hears.read(&mut space) {
+                counted.fetch_add(read, Ordering::Relaxed);
+            }
+        });
+        Flooder { socket, heard, threads: [saying, hearing] }
+    }
+
+    fn heard(&self) -> usize {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.threads.iter().any(std::thread::JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Flooder {
+    fn drop(&mut self) {
+        // Fails where the gateway has closed already. Both threads end by it.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
 }

@@ -1,8 +1,9 @@
 //! How often a client may ask, and how it is told.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::{Answer, Gateway, Upstream};
+use crate::support::frames::{self, GOAWAY, HEADERS};
+use crate::support::{Answer, Gateway, Upstream, Wire};
 
 #[track_caller]
 fn told(answer: &Answer, policy: &str, left: &str) {
@@ -81,6 +82,74 @@ async fn several_limits_hold_at_once_and_an_upstreams_own_stay() {
     refused.refused(429, "rate_limited");
     assert_eq!(refused.header("retry-after"), Some("1800"));
     told(&refused, policies, "\"address\";r=97;t=2, \"route\";r=0;t=3600");
+}
+
+/// Who asks as fast as it is refused, on HTTP/1.1 and HTTP/2 alike, is refused ever more slowly; nobody else is.
+#[tokio::test]
+async fn whoever_asks_on_after_many_429_waits_for_the_next() {
+    const MANY: u32 = 15;
+    let upstream = Upstream::start();
+    let rate =
+        "[limits]\nretry_delay = \"50ms\"\n[[rate]]\nper = \"address\"\nrequests = 60\nwindow = \"1h\"\nburst = 1\n";
+    let gateway = Gateway::open(upstream.address, rate);
+    let (attacker, honest) = ([127, 0, 0, 66].into(), [127, 0, 0, 7].into());
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut first = Wire::connect_from(attacker, gateway.address()).await;
+    first.say(get).await;
+    assert_eq!(first.answer().await.status, 200);
+
+    let mut held = Wire::connect_from(attacker, gateway.address()).await;
+    let began = Instant::now();
+    held.say(get.repeat(10 + MANY as usize)).await;
+    let flood = async {
+        for _ in 0..10 + MANY {
+            assert_eq!(held.answer().await.status, 429);
+        }
+    };
+    let neighbour = async {
+        let mut neighbour = Wire::connect_from(honest, gateway.address()).await;
+        neighbour.say(get).await;
+        assert_eq!(neighbour.answer().await.status, 200);
+    };
+    tokio::join!(flood, neighbour);
+    assert!(began.elapsed() >= MANY * Duration::from_millis(50), "{:?}", began.elapsed());
+    // Another connection of that address begins anew, and so does this one with a success.
+    first.say(get).await;
+    assert_eq!(first.answer().await.status, 429);
+    gateway.advance(Duration::from_mins(1));
+    held.say(get).await;
+    assert_eq!(held.answer().await.status, 200);
+
+    let mut session = Wire::connect_from(attacker, gateway.address()).await;
+    let began = Instant::now();
+    session.say(frames::hello()).await;
+    for number in 0..11 {
+        session.say(frames::get(2 * number + 1, "/")).await;
+        let answer = frames::next(&mut session, &[HEADERS, GOAWAY]).await;
+        assert_eq!((answer.kind, answer.stream), (HEADERS, 2 * number + 1));
+    }
+    assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
+}
+
+/// What a backend says of limits of its own is its own affair, and a proxy's connection has the requests of many.
+#[tokio::test]
+async fn nobody_waits_for_a_backends_429_or_behind_a_trusted_proxy() {
+    let upstream = Upstream::start();
+    let delay = "[limits]\nretry_delay = \"10s\"\n";
+    let gateway = Gateway::open(upstream.address, delay);
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say("GET /status/429 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20)).await;
+    for _ in 0..20 {
+        assert_eq!(client.answer().await.status, 429);
+    }
+    let rate = "[forwarding]\ntrusted = [\"127.0.0.1\"]\n[[rate]]\nper = \"address\"\nrequests = 1\nwindow = \"1h\"\n";
+    let gateway = Gateway::open(upstream.address, &format!("{delay}{rate}"));
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.66\r\n\r\n".repeat(21)).await;
+    assert_eq!(client.answer().await.status, 200);
+    for _ in 0..20 {
+        assert_eq!(client.answer().await.status, 429);
+    }
 }
 
 #[tokio::test]

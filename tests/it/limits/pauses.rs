@@ -1,0 +1,105 @@
+//! Whoever flooded the gateway comes again, and is not let in for a while.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::net::TcpSocket;
+
+use crate::support::frames::{self, GOAWAY, PING};
+use crate::support::{Gateway, Upstream, Wire};
+
+const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66));
+const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 7));
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const REFUSED: &str = "paused_connections_refused_total";
+
+/// After `opening`, more than a second's worth of PING, until the gateway ends it.
+async fn flood(mut attacker: Wire, opening: &str) {
+    attacker.say(opening).await;
+    attacker.say(frames::hello()).await;
+    let _ = attacker.try_say(frames::frame(PING, 0, 0, &[7; 8]).repeat(2000)).await;
+    let ended = frames::next(&mut attacker, &[GOAWAY]).await;
+    assert_eq!(ended.payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
+    attacker.hear_to_the_end().await;
+}
+
+/// It is so early that connecting itself may fail.
+async fn is_refused(address: SocketAddr) {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::new(ATTACKER, 0)).expect("an address of this machine");
+    if let Ok(stream) = socket.connect(address).await {
+        Wire::of(stream).is_closed().await;
+    }
+}
+
+async fn is_served(client: &mut Wire) {
+    client.say(GET).await;
+    assert_eq!(client.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn an_address_that_floods_is_not_let_in_for_a_while_and_others_are() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut neighbour = Wire::connect_from(ATTACKER, gateway.address()).await;
+    is_served(&mut neighbour).await;
+    flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
+    gateway.counts("refusals_total{reason=\"http2_flood\"}", 1).await;
+    for address in [gateway.address(), gateway.tls_address()] {
+        for _ in 0..5 {
+            is_refused(address).await;
+        }
+    }
+    gateway.counts(REFUSED, 10).await;
+    is_served(&mut Wire::connect_from(HONEST, gateway.address()).await).await;
+    is_served(&mut neighbour).await;
+    gateway.advance(Duration::from_secs(10));
+    is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
+    gateway.counts(REFUSED, 10).await;
+}
+
+#[tokio::test]
+async fn nobody_is_paused_where_that_is_turned_off() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[limits]\nflood_pause = \"0s\"");
+    for _ in 0..2 {
+        flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
+    }
+    is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
+    gateway.counts(REFUSED, 0).await;
+}
+
+/// It brings the requests of many, and one of them must not keep it from that.
+#[tokio::test]
+async fn a_trusted_proxy_is_never_paused() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.66\"]");
+    flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
+    gateway.counts("refusals_total{reason=\"http2_flood\"}", 1).await;
+    is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
+    gateway.counts(REFUSED, 0).await;
+}
+
+/// A balancer says whose each connection is. Where it does not, it is its own.
+#[tokio::test]
+async fn behind_a_balancer_the_client_is_paused() {
+    let upstream = Upstream::start();
+    let text = Gateway::open_text(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.1\"]");
+    let gateway = Gateway::from_text(text.replace("\ntls = ", "\nproxy_protocol = true\ntls = "));
+    let (attacker, other) =
+        ("PROXY TCP4 198.51.100.66 192.0.2.1 51234 443\r\n", "PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n");
+    for opening in ["PROXY UNKNOWN\r\n", attacker] {
+        flood(Wire::connect(gateway.address()).await, opening).await;
+    }
+    gateway.counts("refusals_total{reason=\"http2_flood\"}", 2).await;
+    let mut again = Wire::connect(gateway.address()).await;
+    again.say(attacker).await;
+    again.is_closed().await;
+    gateway.counts(REFUSED, 1).await;
+    for opening in [other, "PROXY UNKNOWN\r\n"] {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.say(opening).await;
+        is_served(&mut client).await;
+    }
+    gateway.counts(REFUSED, 1).await;
+}
