@@ -31,6 +31,15 @@ impl Ended {
         }
     }
 
+    /// `grpc-status`: UNAUTHENTICATED, DEADLINE_EXCEEDED, UNAVAILABLE.
+    pub const fn grpc_status(self) -> &'static str {
+        match self {
+            Ended::Token(_) => "16",
+            Ended::OutOfTime => "4",
+            Ended::Draining => "14",
+        }
+    }
+
     /// RFC 6455 section 7.4.1: a policy was violated, or the server goes down.
     pub const fn close_code(self) -> u16 {
         match self {

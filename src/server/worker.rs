@@ -15,6 +15,9 @@ use crate::worker::Worker;
 /// After the process ran out of file descriptors or memory, accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// For what is told only when the time of the drain is up.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Starts a worker. Its thread ends when the process has drained, or the drain's deadline has passed.
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -36,7 +39,12 @@ async fn run(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
     shared.drains().await;
     // At once: their clients can connect elsewhere, and have all of the time that there is.
     worker.streams.drain();
-    if tokio::time::timeout(shared.settings.drain, all_gone.recv()).await.is_err() {
+    let time = shared.settings.drain;
+    if tokio::time::timeout(time, all_gone.recv()).await.is_ok() {
+        return;
+    }
+    worker.streams.end_drain();
+    if tokio::time::timeout(LAST_WORDS.min(time), all_gone.recv()).await.is_err() {
         tracing::warn!(worker = worker.number, "the drain's deadline passed; remaining connections are cut");
     }
 }

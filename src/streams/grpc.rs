@@ -6,10 +6,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::reject::Reason;
+use crate::ended::Ended;
 
-/// UNAUTHENTICATED
-const STATUS: HeaderValue = HeaderValue::from_static("16");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
@@ -17,18 +15,19 @@ const PREFIX: usize = 5;
 /// The flag of a message of trailers.
 const TRAILERS: u8 = 0x80;
 
-pub(super) fn trailers(reason: Reason) -> HeaderMap {
+pub(super) fn trailers(ended: Ended) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    trailers.insert(GRPC_STATUS, STATUS);
+    trailers.insert(GRPC_STATUS, HeaderValue::from_static(ended.grpc_status()));
     // Percent-encoded text is always a header value.
-    if let Ok(message) = HeaderValue::from_str(&percent_encoded(reason.message())) {
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(ended.message())) {
         trailers.insert(GRPC_MESSAGE, message);
     }
     trailers
 }
 
-pub(super) fn trailers_in_body(reason: Reason) -> Bytes {
-    let text = format!("grpc-status:16\r\ngrpc-message:{}\r\n", percent_encoded(reason.message()));
+pub(super) fn trailers_in_body(ended: Ended) -> Bytes {
+    let (status, message) = (ended.grpc_status(), percent_encoded(ended.message()));
+    let text = format!("grpc-status:{status}\r\ngrpc-message:{message}\r\n");
     let mut message = BytesMut::with_capacity(PREFIX + text.len());
     message.put_u8(TRAILERS);
     message.put_u32(text.len() as u32);

@@ -62,9 +62,17 @@ struct Idle {
 /// The one HTTP/2 connection.
 #[derive(Default)]
 struct Shared {
-    open: Option<(http2::SendRequest<Body>, Instant, SocketAddr)>,
+    open: Option<Joint>,
     /// Why it could not be opened, the last time.
     failure: Option<(Instant, Failure)>,
+}
+
+struct Joint {
+    sender: http2::SendRequest<Body>,
+    born: Instant,
+    /// When a request last went over it, or was seen under way.
+    used: Instant,
+    address: SocketAddr,
 }
 
 /// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
@@ -236,8 +244,9 @@ impl Server {
         let asked = Instant::now();
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut shared = self.workers[worker].shared.lock().await;
-        if let Some((sender, ..)) = shared.open.as_ref().filter(|(sender, ..)| !sender.is_closed()) {
-            return Ok(sender.clone());
+        if let Some(joint) = shared.open.as_mut().filter(|joint| !joint.sender.is_closed()) {
+            joint.used = asked;
+            return Ok(joint.sender.clone());
         }
         if let Some((_, failure)) = shared.failure.as_ref().filter(|(when, _)| *when > asked) {
             return Err(failure.clone());
@@ -245,7 +254,8 @@ impl Server {
         match self.dialer.dial_http2().await {
             Ok((sender, address)) => {
                 metrics.upstream_connects.one();
-                shared.open = Some((sender.clone(), Instant::now(), address));
+                let now = Instant::now();
+                shared.open = Some(Joint { sender: sender.clone(), born: now, used: now, address });
                 Ok(sender)
             }
             Err(failure) => {
@@ -299,10 +309,14 @@ impl Server {
             });
             // Whoever holds the lock is about to use it, or to open another one: then the next time.
             let Ok(mut shared) = pool.shared.try_lock() else { continue };
-            let is_over = |(_, born, address): &(_, Instant, SocketAddr)| {
-                now.saturating_duration_since(*born) > self.max_age || !self.dialer.addresses.known().contains(address)
-            };
-            if shared.open.as_ref().is_some_and(is_over) {
+            let Some(joint) = &mut shared.open else { continue };
+            if pool.places.available_permits() < self.connections {
+                joint.used = now;
+            }
+            if now.saturating_duration_since(joint.born) > self.max_age
+                || now.saturating_duration_since(joint.used) > self.idle_timeout
+                || !self.dialer.addresses.known().contains(&joint.address)
+            {
                 shared.open = None;
             }
         }
