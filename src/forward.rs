@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
@@ -112,6 +112,10 @@ impl Forwarder {
         // Before the rest: a backend may well name them in `Connection`, as they go no further than this.
         let said = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
+        if response.status() == StatusCode::NO_CONTENT {
+            // RFC 9110 section 8.6. HTTP/2 clients take a length for a body that is missing.
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
         if let Some(tunnel) = &tunnel {
             tunnel.announce(&mut response);
             if asked_as_bearer && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {

@@ -1,6 +1,7 @@
 //! One server and the connections to it. Each worker has its own, so no two cores meet here.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,9 @@ use crate::metrics::WorkerMetrics;
 /// a copy of the request's head, to send it again if that happens.
 const FRESH: Duration = Duration::from_millis(500);
 
+/// A server that closed a fresh one under a request is expected to do so again for so many seconds.
+const WARY: u32 = 60;
+
 pub(super) struct Server {
     pub(super) dialer: Dialer,
     pub(super) protocol: Protocol,
@@ -31,6 +35,8 @@ pub(super) struct Server {
     connect_timeout: Duration,
     connections: usize,
     workers: Box<[WorkerPool]>,
+    /// Seconds for which fresh connections are not trusted either.
+    wary: AtomicU32,
     pub(super) name: String,
     is_tls: bool,
 }
@@ -129,6 +135,7 @@ impl Server {
             connect_timeout: settings.connect_timeout,
             connections: settings.connections,
             workers: (0..workers).map(pool).collect(),
+            wary: AtomicU32::new(0),
             name: server.authority(),
             is_tls: server.tls,
         })
@@ -177,7 +184,7 @@ impl Server {
     ) -> Result<Answer, Unanswered> {
         // What is sent a second time is not sent over what may be just being closed.
         while let Some((mut channel, age)) = self.take_idle(worker, client).filter(|_| attempt != Attempt::Second) {
-            let is_worth_a_copy = attempt == Attempt::OfSeveral || age > FRESH;
+            let is_worth_a_copy = attempt == Attempt::OfSeveral || age > FRESH || self.wary.load(Ordering::Relaxed) > 0;
             let copy = is_worth_a_copy.then(|| copy_if_repeatable(&request)).flatten();
             let mut error = match channel.sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, self.lease(worker, Some(channel), place))),
@@ -187,7 +194,10 @@ impl Server {
             // be repeated.
             request = match error.take_message() {
                 Some(unsent) => unsent,
-                None => return Err(Unanswered::sent(error.into_error(), copy, self.protocol)),
+                None => {
+                    self.wary.store(WARY, Ordering::Relaxed);
+                    return Err(Unanswered::sent(error.into_error(), copy, self.protocol));
+                }
             };
             metrics.upstream_retries.one();
         }
@@ -297,9 +307,10 @@ impl Server {
         None
     }
 
-    /// Closes what nobody needs any more, what has served its time, and what leads to an address that has vanished.
+    /// Once a second. Closes what nobody needs any more, what has served its time, and what leads to an address that has vanished.
     /// Requests under way end as they began.
     pub(super) fn retire(&self, now: Instant) {
+        let _ = self.wary.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         for (worker, pool) in self.workers.iter().enumerate() {
             self.idle(worker).retain_mut(|idle| {
                 now.saturating_duration_since(idle.since) <= self.idle_timeout
