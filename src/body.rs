@@ -19,7 +19,7 @@ use crate::silence::{Least, Meter, Silence};
 use crate::waiting;
 
 /// Sees a body go by. Dropping it without [`Watch::end`] means that the body was cut short.
-pub trait Watch: Send {
+pub trait Watch: Send + Sync {
     /// This data is about to go by. What is cut off its end does not.
     fn data(&mut self, data: &mut Bytes);
     /// The next bytes are not there yet.
@@ -79,6 +79,12 @@ pub struct Body {
     lasts: bool,
     /// What it broke off with before its first frame, to be told at the next poll.
     broken: Option<Box<BodyError>>,
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Body::empty()
+    }
 }
 
 enum Inner {

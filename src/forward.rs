@@ -1,5 +1,6 @@
 //! Step 3: a permitted request to its upstream, and the answer back. Streams both ways.
 
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
-use hyper::body::Incoming;
 
 use crate::access_log::Record;
 use crate::authorize::Permit;
@@ -61,7 +61,7 @@ impl Forwarder {
     pub async fn forward(
         &self,
         permit: Permit,
-        mut request: Request<Incoming>,
+        request: &mut Request<Body>,
         host: HeaderValue,
         origin: &Origin,
         record: &mut Record,
@@ -69,26 +69,26 @@ impl Forwarder {
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         record.upstream = Some(upstream.name.clone());
-        let asked_as_bearer = self.set_token(&mut request, &permit, record.time)?;
+        let asked_as_bearer = self.set_token(request, &permit, record.time)?;
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
-            Protocol::Http1 => tunnel::asked_for(&mut request),
-            Protocol::Http2 if record.method == Method::CONNECT || tunnel::is_asked_for(&request) => {
+            Protocol::Http1 => tunnel::asked_for(request),
+            Protocol::Http2 if record.method == Method::CONNECT || tunnel::is_asked_for(request) => {
                 return Err(Reject::new(Reason::ProtocolRefused, "a WebSocket, and its upstream speaks HTTP/2"));
             }
             Protocol::Http2 => None,
         };
         self.hygiene.clean_request(request.headers_mut());
         headers::set_origin(request.headers_mut(), origin, Some(&host));
-        self.set_identity(&mut request, &permit, record);
+        self.set_identity(request, &permit, record);
         if websocket.is_some() {
             tunnel::ask(request.headers_mut());
         }
-        address(&mut request, upstream, host);
+        address(request, upstream, host);
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
 
         let mut held = Some(Held::by(permit.holder(), streams));
-        let (request, progress) = self.limit_body(request, record.version, held.as_ref())?;
+        let progress = self.limit_body(request, record.version, held.as_ref())?;
         let whereabouts = Whereabouts::default();
         let sending = pin!(upstream.send(worker, metrics, origin.address, key, &whereabouts, request));
         let limit = upstream.settings.response_timeout;
@@ -136,7 +136,7 @@ impl Forwarder {
     }
 
     /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].
-    fn set_token(&self, request: &mut Request<Incoming>, permit: &Permit, now: UnixTime) -> Result<bool, Reject> {
+    fn set_token(&self, request: &mut Request<Body>, permit: &Permit, now: UnixTime) -> Result<bool, Reject> {
         let route = permit.route();
         let asked_as_bearer = route.places.take_out(request, route.onward != Onward::Pass)?;
         if let (Onward::Replace(audience), Some(caller)) = (&route.onward, permit.caller()) {
@@ -149,7 +149,7 @@ impl Forwarder {
     }
 
     /// Who is asking, and which request this is. What the client said under these names is gone by now.
-    fn set_identity(&self, request: &mut Request<Incoming>, permit: &Permit, record: &Record) {
+    fn set_identity(&self, request: &mut Request<Body>, permit: &Permit, record: &Record) {
         let headers = request.headers_mut();
         if let Some(caller) = permit.caller() {
             for (name, value) in &caller.known().identity {
@@ -171,34 +171,33 @@ impl Forwarder {
     /// `came_over`: the request's own version is the upstream's by now.
     fn limit_body(
         &self,
-        request: Request<Incoming>,
+        request: &mut Request<Body>,
         came_over: Version,
         held: Option<&Held>,
-    ) -> Result<(Request<Body>, Option<Arc<Progress>>), Reject> {
-        if request.body().size_hint().lower() > self.body_size {
+    ) -> Result<Option<Arc<Progress>>, Reject> {
+        if request.body().is_known_to_exceed(self.body_size) {
             return Err(Reject::new(
                 Reason::BodyTooLarge,
                 format!("over {} bytes by its Content-Length", self.body_size),
             ));
         }
         if request.body().is_end_stream() {
-            return Ok((request.map(|_| Body::empty()), None));
+            return Ok(None);
         }
         let progress = Arc::new(Progress::begin());
         let (hygiene, held) = (self.hygiene.clone(), held.map(Held::another));
         let watch = Box::new(Upload { progress: progress.clone(), hygiene, held });
         // Streams of messages: how fast they come is the backend's business, and `body_idle` bounds their silence.
         let least = if grpc::is_grpc(request.headers()) { Least { rate: 0, ..self.upload } } else { self.upload };
-        let limit = |body| {
-            let body = Body::incoming(body).that_must_end(came_over == Version::HTTP_2);
-            body.at_most(self.body_size).silent_for_at_most(self.body_idle).at_least(least)
-        };
-        Ok((request.map(|body| limit(body).watched_by(watch)), Some(progress)))
+        let body = mem::take(request.body_mut()).that_must_end(came_over == Version::HTTP_2);
+        let limited = body.at_most(self.body_size).silent_for_at_most(self.body_idle).at_least(least);
+        *request.body_mut() = limited.watched_by(watch);
+        Ok(Some(progress))
     }
 }
 
 /// Where the request goes, in the form that the upstream's protocol wants.
-fn address(request: &mut Request<Incoming>, upstream: &Upstream, host: HeaderValue) {
+fn address(request: &mut Request<Body>, upstream: &Upstream, host: HeaderValue) {
     let host = if upstream.settings.preserve_host { host } else { upstream.host.clone() };
     match upstream.settings.protocol {
         Protocol::Http1 => {

@@ -4,14 +4,15 @@
 //! to it that the record is closed when the last byte is out or the client has gone. `answer` is the pipeline, one line a
 //! step, and only uses `?`. The clock is read once, here.
 
+use std::mem;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
-use hyper::body::Incoming;
 
 use crate::access_log::Record;
 use crate::audit::Occasion;
@@ -64,10 +65,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub async fn handle(&self, request: Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Response<Body> {
+    /// The request stays where it is until it is sent on: handed down by value, it would lie in every step's future, twice in each.
+    pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Response<Body> {
         let now = self.clock.now();
-        let form = Form::wanted_by(&request);
-        let mut delivery = Box::new(Delivery::open(&request, peer, worker, now));
+        let form = Form::wanted_by(request);
+        let mut delivery = Box::new(Delivery::open(request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         let mut answered = {
             // Pinned: it would lie here twice, with and without a limit.
@@ -168,13 +170,13 @@ impl Gateway {
 
     async fn answer(
         &self,
-        mut request: Request<Incoming>,
+        request: &mut Request<Body>,
         peer: &Peer,
         worker: &Worker,
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        tunnel::http2::translate(&mut request)?;
+        tunnel::http2::translate(request)?;
         let believed = peer.speaks_for_others.then_some(&self.forwarding);
         let spoken_for = believed.and_then(|forwarding| forwarding.origin(&peer.origin, request.headers()));
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
@@ -184,14 +186,14 @@ impl Gateway {
         // A proxy that is trusted brings the requests of many hosts over one connection.
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
-        let verdict = self.judge.judge(&request, arrival, record, now).await;
+        let verdict = self.judge.judge(request, arrival, record, now).await;
         if !self.rates.are_off() {
             self.take_from_rates(&verdict, record, origin.address, now)?;
         }
         match verdict? {
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
             Verdict::Forward { permit, host } => {
-                let captured = capture::begin(&permit, &mut request, &self.broker.throttle, origin.address, now)?;
+                let captured = capture::begin(&permit, request, &self.broker.throttle, origin.address, now)?;
                 let on = (worker.number, &*worker.metrics, &worker.streams);
                 let forwarded = self.forwarder.forward(permit, request, host, origin, record, on).await?;
                 match captured {
@@ -255,18 +257,18 @@ impl Gateway {
     /// `POST /user/refresh`
     async fn refresh(
         &self,
-        request: Request<Incoming>,
+        request: &mut Request<Body>,
         asker: Asker<'_>,
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
-        let (head, incoming) = request.into_parts();
-        let content = body::read(self.paced(incoming), BODY_LIMIT).await?;
-        let request = RefreshRequest::read(&head.headers, &content)?;
+        let content = self.read(request).await?;
+        let refresh = RefreshRequest::read(request.headers(), &content)?;
         let idle = self.broker.settings.lifetimes.idle;
-        let bearer = Arc::new(self.judge.authenticator.authenticate_refresh(&head.headers, idle, asker, now).await?);
+        let bearer = self.judge.authenticator.authenticate_refresh(request.headers(), idle, asker, now).await?;
+        let bearer = Arc::new(bearer);
         record.caller = Some(bearer.clone());
-        let pair = self.broker.refresh(request, &bearer, Occasion::new(now, asker.address, record.request_id)).await?;
+        let pair = self.broker.refresh(refresh, &bearer, Occasion::new(now, asker.address, record.request_id)).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -292,7 +294,7 @@ impl Gateway {
     async fn endpoint(
         &self,
         endpoint: Endpoint,
-        request: Request<Incoming>,
+        request: &mut Request<Body>,
         asker: Asker<'_>,
         record: &mut Record,
         now: UnixTime,
@@ -306,18 +308,18 @@ impl Gateway {
             throttle.guess(asker.address, now)?;
             throttle.call(asker.address, now)?;
         }
-        let (head, incoming) = request.into_parts();
-        let content = body::read(self.paced(incoming), BODY_LIMIT).await?;
+        let content = self.read(request).await?;
         let (broker, authenticator) = (&self.broker, &self.judge.authenticator);
-        let call = oauth::Call { broker, authenticator, asker, headers: &head.headers, now };
+        let call = oauth::Call { broker, authenticator, asker, headers: request.headers(), now };
         let answer = call.answer(endpoint, &content, record).await;
         throttle.answered(&answer, asker.address, now);
         answer
     }
 
     /// The body of a call that is answered here.
-    fn paced(&self, incoming: Incoming) -> Body {
-        Body::incoming(incoming).silent_for_at_most(self.body_idle).at_least(self.upload)
+    async fn read(&self, request: &mut Request<Body>) -> Result<Bytes, Reject> {
+        let paced = mem::take(request.body_mut()).silent_for_at_most(self.body_idle).at_least(self.upload);
+        body::read(paced, BODY_LIMIT).await
     }
 
     /// What `WWW-Authenticate` begins with.

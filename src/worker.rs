@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{Request, header};
-use hyper::body::Incoming;
 
 use crate::access_log::{Buffer, Record};
 use crate::body::{BodyError, Ending, Watch};
@@ -68,7 +67,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub fn open(request: &Request<Incoming>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
+    pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
         peer.requests.one();
         worker.metrics.begun.one();
         let record = Record {

@@ -156,12 +156,12 @@ where
     let (serving, asking, by, exchange) = (shared.clone(), peer.clone(), worker.clone(), stream.exchange());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.gateway.load_full(), asking.clone(), by.clone());
-        let exchange = exchange.clone();
+        let (exchange, mut request) = (exchange.clone(), request.map(Body::incoming));
         async move {
             if let Some(fault) = exchange.refused_after(peer.requests.get()) {
                 return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
             }
-            let mut handling = pin!(gateway.handle(request, &peer, &worker));
+            let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
             let response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
             exchange.answers(peer.requests.get(), response.status());
             Ok::<Response<Body>, Infallible>(response)

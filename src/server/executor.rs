@@ -3,7 +3,6 @@
 //! One connection can hold many answers back without ever stopping to read: by windows that it never widens. Each would keep
 //! a connection to a backend.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -26,6 +25,8 @@ where
     F: Future + Send + 'static,
 {
     fn execute(&self, request: F) {
+        // Boxed: taken into its task by value, it would lie there twice, before and after pinning.
+        let mut request = Box::pin(request);
         // What a request starts is its WebSocket's way out. That has nothing to send most of the time, and a limit of its own.
         if waiting::is_watched() {
             tokio::spawn(async move { drop(request.await) });
@@ -34,7 +35,6 @@ where
         let (mut stall, mut meter) = (Silence::of_at_most(self.write), Meter::of(self.least));
         let metrics = self.metrics.clone();
         tokio::spawn(async move {
-            let mut request = pin!(request);
             std::future::poll_fn(|context| {
                 let (polled, noted) = waiting::watched(|| request.as_mut().poll(context));
                 if polled.is_ready() {

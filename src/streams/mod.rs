@@ -84,7 +84,7 @@ struct Entry {
 }
 
 /// What the epoch and the generation were when all streams were looked at last.
-#[derive(Default, PartialEq)]
+#[derive(PartialEq)]
 struct Seen {
     epoch: u64,
     generation: u64,
@@ -132,7 +132,8 @@ impl Streams {
 
     /// Ends what has to end, for as long as it is polled.
     pub async fn look_after(self: Arc<Self>) {
-        let mut seen = Seen::default();
+        // Each stream is looked at as it is entered: nothing of before has to be noticed.
+        let mut seen = self.now_seen();
         loop {
             while self.lock().streams.is_empty() {
                 self.begun.notified().await;
@@ -142,9 +143,13 @@ impl Streams {
         }
     }
 
+    fn now_seen(&self) -> Seen {
+        Seen { epoch: self.grounds.revocations.epoch(), generation: self.grounds.keyring.generation() }
+    }
+
     async fn look(&self, seen: &mut Seen) {
         // Before the look: what moves meanwhile is looked at the next time.
-        let moved = Seen { epoch: self.grounds.revocations.epoch(), generation: self.grounds.keyring.generation() };
+        let moved = self.now_seen();
         let now = self.grounds.clock.now();
         {
             let mut open = self.lock();

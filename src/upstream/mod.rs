@@ -116,7 +116,8 @@ impl Upstream {
     }
 
     /// Sends a client's request to one server; if it could not be connected to, or broke off under a request that may be
-    /// repeated, to another.
+    /// repeated, to another. The request is taken from where it stands when it is sent, and not before: were it handed down by
+    /// value, it would lie in the future of every function on the way, twice in each.
     pub async fn send(
         &self,
         worker: usize,
@@ -124,7 +125,7 @@ impl Upstream {
         client: IpAddr,
         key: Option<u64>,
         whereabouts: &Whereabouts,
-        mut request: Request<Body>,
+        request: &mut Request<Body>,
     ) -> Result<Answer, Failure> {
         let client = self.settings.proxy_protocol.map(|_| client.to_canonical());
         let turn = &self.turns[worker].0;
@@ -149,15 +150,14 @@ impl Upstream {
                 Err(unanswered) => unanswered,
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
-            request = match again {
-                Some(Again::Unsent(request)) if has_others => *request,
-                Some(Again::Repeatable(request)) if self.may_repeat(has_others) => {
+            match again {
+                Some(Again::Unsent) if has_others => {}
+                Some(Again::Repeatable) if self.may_repeat(has_others) => {
                     metrics.upstream_retries.one();
                     attempt = Attempt::Second;
-                    *request
                 }
                 _ => return Err(failure),
-            };
+            }
             server.standing.retries.fetch_add(1, Ordering::Relaxed);
             if !matches!(failure, Failure::Busy(_)) {
                 self.count_failure(whereabouts, &failure.to_string());

@@ -18,7 +18,7 @@ pub(super) enum Attempt {
     Second,
 }
 
-/// A failure, and the request if it may be sent again.
+/// A failure. If it may be sent again, the request is back where it was taken from.
 pub(super) struct Unanswered {
     pub(super) failure: Failure,
     pub(super) again: Option<Again>,
@@ -26,23 +26,34 @@ pub(super) struct Unanswered {
 
 pub(super) enum Again {
     /// Certainly never sent.
-    Unsent(Box<Request<Body>>),
+    Unsent,
     /// Perhaps seen, perhaps not; nobody minds getting it twice.
-    Repeatable(Box<Request<Body>>),
+    Repeatable,
 }
 
 impl Unanswered {
-    pub(super) fn unsent(failure: Failure, request: Request<Body>) -> Self {
-        Unanswered { failure, again: Some(Again::Unsent(Box::new(request))) }
+    /// Of a request that nobody took.
+    pub(super) fn unsent(failure: Failure) -> Self {
+        Unanswered { failure, again: Some(Again::Unsent) }
     }
 
-    pub(super) fn sent(error: hyper::Error, copy: Option<Box<Request<Body>>>, protocol: Protocol) -> Self {
+    /// Puts the copy into the place of the request that was sent.
+    pub(super) fn sent(
+        error: hyper::Error,
+        copy: Option<Box<Request<Body>>>,
+        request: &mut Request<Body>,
+        protocol: Protocol,
+    ) -> Self {
         let broke_off = match protocol {
             Protocol::Http1 => broke_off(&error),
             // The stream or its connection was reset.
             Protocol::Http2 => !error.is_user(),
         };
-        Unanswered { failure: Failure::broken(error), again: copy.filter(|_| broke_off).map(Again::Repeatable) }
+        let again = copy.filter(|_| broke_off).map(|copy| {
+            *request = *copy;
+            Again::Repeatable
+        });
+        Unanswered { failure: Failure::broken(error), again }
     }
 }
 

@@ -73,12 +73,14 @@ fn settings(hosts: &[&str]) -> Settings {
     }
 }
 
+async fn send(upstream: &Upstream) -> Result<Answer, Failure> {
+    let mut request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
+    let (metrics, whereabouts) = (WorkerMetrics::default(), Whereabouts::default());
+    upstream.send(0, &metrics, Ipv4Addr::LOCALHOST.into(), None, &whereabouts, &mut request).await
+}
+
 async fn ask(upstream: &Upstream) -> String {
-    let request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
-    let sent = upstream
-        .send(0, &WorkerMetrics::default(), Ipv4Addr::LOCALHOST.into(), None, &Whereabouts::default(), request)
-        .await;
-    let (response, lease) = sent.expect("an answer");
+    let (response, lease) = send(upstream).await.expect("an answer");
     let body = response.into_body().collect().await.expect("a body").to_bytes();
     lease.give_back();
     String::from_utf8_lossy(&body).into_owned()
@@ -111,11 +113,7 @@ async fn a_connection_that_is_in_use_while_its_address_vanishes_is_not_used_agai
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let addresses = &upstream.servers[0].dialer.addresses;
     addresses.follow(vec![old.address]);
-    let request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
-    let sent = upstream
-        .send(0, &WorkerMetrics::default(), Ipv4Addr::LOCALHOST.into(), None, &Whereabouts::default(), request)
-        .await;
-    let (response, lease) = sent.expect("an answer");
+    let (response, lease) = send(&upstream).await.expect("an answer");
     addresses.follow(vec![new.address]);
     assert_eq!(&response.into_body().collect().await.expect("a body").to_bytes()[..], b"1");
     lease.give_back();
