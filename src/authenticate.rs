@@ -19,7 +19,7 @@ use crate::story::{Step, Story};
 use crate::streams::Renewals;
 use crate::token::verify::{named_issuer, verify};
 use crate::token::{Validity, VerifiedToken};
-use crate::turns::Turns;
+use crate::turns::{Turn, Turns};
 use crate::verified::{Known, VerifiedTokens};
 
 /// Who is asking: a token that is verified, in its time, and not revoked as of this request. Only this module makes one.
@@ -104,22 +104,33 @@ impl Authenticator {
         asker: Asker<'_>,
         now: UnixTime,
     ) -> Result<Arc<Known>, Reject> {
+        let (turn, generation) = self.take_turn(bearer, asker, now).await?;
+        if turn.has_waited
+            && let Some(known) = self.verified.find(bearer, generation)
+        {
+            known.check_time(now)?;
+            return Ok(known);
+        }
+        let known = self.remember(bearer, generation, asker, now);
+        end(turn, &known).await;
+        known
+    }
+
+    /// The turn to check a signature, and of which generation the keys are that it is checked by.
+    async fn take_turn<'w>(
+        &self,
+        bearer: BearerToken<'_>,
+        asker: Asker<'w>,
+        now: UnixTime,
+    ) -> Result<(Turn<'w>, u64), Reject> {
         self.check_cheaply(bearer, self.keyring.generation(), asker, now)?;
         let turn = asker.turns.next().await;
         // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
         let generation = self.keyring.generation();
         if turn.has_waited {
             self.check_cheaply(bearer, generation, asker, now)?;
-            if let Some(known) = self.verified.find(bearer, generation) {
-                known.check_time(now)?;
-                return Ok(known);
-            }
         }
-        let verified = self.remember(bearer, generation, asker, now);
-        if verified.as_ref().err().is_none_or(cost_a_signature) {
-            turn.end().await;
-        }
-        verified
+        Ok((turn, generation))
     }
 
     fn remember(
@@ -221,17 +232,21 @@ impl Authenticator {
         now: UnixTime,
     ) -> Result<VerifiedToken, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
-        self.check_cheaply(bearer, self.keyring.generation(), asker, now)?;
-        let turn = asker.turns.next().await;
-        let generation = self.keyring.generation();
-        self.check_cheaply(bearer, generation, asker, now)?;
+        let (turn, generation) = self.take_turn(bearer, asker, now).await?;
         let checked = self.check_signature(bearer, generation, asker, now, Validity::ExpiredUpTo(idle));
-        turn.end().await;
+        end(turn, &checked).await;
         let token = checked?;
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
             return Err(Reason::Revoked.into());
         }
         Ok(token)
+    }
+}
+
+/// What cost no signature keeps nobody waiting: the next has its turn at once.
+async fn end<T>(turn: Turn<'_>, checked: &Result<T, Reject>) {
+    if checked.as_ref().err().is_none_or(cost_a_signature) {
+        turn.end().await;
     }
 }
 

@@ -7,6 +7,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixTime(u64);
@@ -87,6 +89,14 @@ impl Clock for SystemClock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         UnixTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
+}
+
+/// A tick each period, the first at once, for what goes on beside requests. After one that came late there is a whole period to
+/// the next: nothing is made up for.
+pub fn every(period: Duration) -> Interval {
+    let mut interval = interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Why a stream was ended before its end.
 
+use http::StatusCode;
+
 use crate::reject::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +33,12 @@ impl Ended {
         }
     }
 
-    /// `grpc-status`: UNAUTHENTICATED, DEADLINE_EXCEEDED, UNAVAILABLE.
-    pub const fn grpc_status(self) -> &'static str {
+    /// That of a refusal for the same cause.
+    pub const fn status(self) -> StatusCode {
         match self {
-            Ended::Token(_) => "16",
-            Ended::OutOfTime => "4",
-            Ended::Draining => "14",
+            Ended::Token(reason) => reason.status(),
+            Ended::OutOfTime => Reason::RequestTimeout.status(),
+            Ended::Draining => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

@@ -1,4 +1,4 @@
-//! gRPC calls, and what they are refused with.
+//! gRPC calls, and what they are refused and ended with.
 //!
 //! A call is forwarded as any other request: its status is a trailer, and trailers pass. Only what the gateway says itself
 //! needs a form of its own. A refusal is HTTP 200 with `grpc-status` and `grpc-message` in its head and no body, which gRPC
@@ -9,6 +9,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
 use crate::body::Body;
+use crate::ended::Ended;
 use crate::ids::RequestId;
 use crate::reject::Reason;
 
@@ -50,13 +51,23 @@ pub fn refused(reason: Reason, request_id: RequestId) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, GRPC);
-    headers.insert(STATUS, HeaderValue::from(code(reason.status())));
+    set_status(headers, reason.status(), &format!("{} (request {request_id})", reason.message()));
+    response
+}
+
+/// What ends a call that is under way: a status in its trailers.
+pub fn trailers(ended: Ended) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    set_status(&mut trailers, ended.status(), ended.message());
+    trailers
+}
+
+fn set_status(headers: &mut HeaderMap, status: StatusCode, message: &str) {
+    headers.insert(STATUS, HeaderValue::from(code(status)));
     // Clients decode percent signs in it, and our sentences have none.
-    let message = format!("{} (request {request_id})", reason.message());
-    if let Ok(message) = HeaderValue::from_str(&message) {
+    if let Ok(message) = HeaderValue::from_str(message) {
         headers.insert(MESSAGE, message);
     }
-    response
 }
 
 /// As a gRPC client reads an HTTP status that comes without a code (`http-grpc-status-mapping.md` of gRPC): it must make no

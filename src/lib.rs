@@ -5,9 +5,10 @@
 //!
 //! # The way of a request
 //!
-//! `server` accepts, decrypts, holds each head to one reading (`framing`), reads one request → `gateway` { `judge` { `route` → `authenticate` → `authorize` } → `broker` or
-//! `forward` → `respond` } → `access_log` when the last byte is out. Nothing flows back up: lower floors return values, and tasks that
-//! change what is shared (keys, certificates, revocations) swap a snapshot.
+//! `server` accepts, decrypts, holds each head to one reading (`framing`), reads one request → `gateway` { `judge` { `route` →
+//! `authenticate` → `authorize` } → `broker` or `forward` → `respond` } → `access_log` when the last byte is out. Nothing flows
+//! back up: lower floors return values, and tasks that change what is shared (keys, certificates, revocations) swap a
+//! snapshot.
 //!
 //! # Floors
 //!
@@ -24,8 +25,8 @@
 //! | 5 | `authenticate`, `worker` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` → `streams/` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `hand_over`, `limiter`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
+//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `hand_over`, `limiter`, `media_type`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 1 | `boundaries`, `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -97,6 +98,7 @@ pub mod authenticate;
 pub mod authorize;
 pub mod bearer;
 pub mod body;
+pub mod boundaries;
 pub mod broker;
 pub mod capture;
 pub mod cli;
@@ -122,6 +124,7 @@ pub mod judge;
 pub mod keyring;
 pub mod limiter;
 pub mod login;
+pub mod media_type;
 pub mod metrics;
 pub mod oauth;
 pub mod path;

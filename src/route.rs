@@ -118,8 +118,14 @@ pub enum Action<'p> {
 pub const REFRESH_PATH: &str = "/user/refresh";
 pub const REVOKE_PREFIX: &str = "/token/";
 pub const KEYS_PATH: &str = "/.well-known/jwks.json";
-/// RFC 8414 section 3. The path of an issuer that has one follows it: see [`RouteTable::described_by`].
-pub const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
+/// RFC 8414 section 3. The path of an issuer that has one follows it: see [`metadata_path`].
+const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
+
+/// Where those who know this issuer look for what it has on offer.
+pub fn metadata_path(issuer: &str) -> String {
+    let path = issuer.parse::<http::Uri>().map(|uri| uri.path().trim_end_matches('/').to_owned());
+    format!("{METADATA_PATH}{}", path.unwrap_or_default())
+}
 
 /// All routes. A look-up costs one hash a path segment, however many routes there are.
 pub struct RouteTable {
@@ -158,8 +164,7 @@ impl RouteTable {
 
     /// Puts the metadata where those who know this issuer look for it.
     pub fn described_by(mut self, issuer: &str) -> Self {
-        let path = issuer.parse::<http::Uri>().map(|uri| uri.path().trim_end_matches('/').to_owned());
-        self.metadata_path = format!("{METADATA_PATH}{}", path.unwrap_or_default()).into();
+        self.metadata_path = metadata_path(issuer).into();
         self
     }
 

@@ -155,8 +155,8 @@ impl Admin {
                 self.check_token(request.headers())?;
                 match request.uri().path() {
                     upstreams::PATH => upstreams::answer(self, request.method()),
+                    reload::PATH => reload::answer(self, &request).await,
                     path if keys::is_here(path) => keys::answer(self, request, occasion).await,
-                    path if reload::is_here(path) => reload::answer(self, &request).await,
                     _ => tokens::answer(self, request, occasion).await,
                 }
             }

@@ -1,4 +1,4 @@
-//! `/admin/v1/reload`: the configuration file is read again, as after SIGHUP, and the caller hears what became of it.
+//! `POST /admin/v1/reload`: the configuration file is read again, as after SIGHUP, and the caller hears what became of it.
 //!
 //! | request | answer |
 //! |---|---|
@@ -15,6 +15,8 @@ use super::Admin;
 use crate::body::Body;
 use crate::reject::{Reason, Reject};
 use crate::respond;
+
+pub(super) const PATH: &str = "/admin/v1/reload";
 
 /// Parts of the configuration, by the names of their tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +38,6 @@ pub struct NotReloaded {
 
 /// Who waits for the outcome.
 pub type Asking = oneshot::Sender<Result<Reloaded, NotReloaded>>;
-
-/// Is this path the one?
-pub(super) fn is_here(path: &str) -> bool {
-    path == "/admin/v1/reload"
-}
 
 pub(super) async fn answer<B>(admin: &Admin, request: &Request<B>) -> Result<Response<Body>, Reject> {
     if request.method() != Method::POST {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 
+use super::thread;
 use crate::delivery::{Delivery, Target};
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -43,15 +44,8 @@ pub(super) fn prepare(
 }
 
 pub(super) fn start(delivery: Delivery) -> Result<AuditThread, String> {
-    let fault = |error: std::io::Error| format!("the audit thread cannot start: {error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
     let (stop, stopped) = watch::channel(false);
-    let run = move || {
-        runtime.block_on(delivery.run(stopped));
-        // A look-up of a name that hangs must not hold up the end.
-        runtime.shutdown_background();
-    };
-    let thread = std::thread::Builder::new().name("audit".into()).spawn(run).map_err(fault)?;
+    let thread = thread::start("audit", thread::runtime()?, || delivery.run(stopped))?;
     Ok(AuditThread { stop, thread: Some(thread) })
 }
 

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::prepare::Foundation;
 use super::sockets::AdminSocket;
 use crate::admin::{self, Admin};
-use crate::clock::Clock;
+use crate::clock::{Clock, every};
 use crate::socket;
 use crate::store::sweep::sweep;
 
@@ -47,7 +46,7 @@ pub(super) async fn run(
     loop {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
-            _ = confirm.tick() => flush_confirmations(&foundation).await,
+            _ = confirm.tick(), if !*replaced.borrow() => flush_confirmations(&foundation).await,
             _ = tidy.tick() => foundation.revocations.tidy(),
             () = &mut handing_over, if !*replaced.borrow() => {
                 // The store and the sockets are another's from here on. Admin connections that are open are served.
@@ -60,14 +59,10 @@ pub(super) async fn run(
     }
     sweeping.abort();
     keys.abort();
-    // What was seen in use is worth a last write.
-    flush_confirmations(&foundation).await;
-}
-
-fn every(period: Duration) -> tokio::time::Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
+    // What was seen in use is worth a last write, unless the store is another's.
+    if !*replaced.borrow() {
+        flush_confirmations(&foundation).await;
+    }
 }
 
 pub(super) async fn flush_confirmations(foundation: &Foundation) {

@@ -11,8 +11,9 @@ use http::Request;
 
 use super::keys::KeyWatch;
 use super::own_keys::{self, own_policy};
+use super::prepare::judge;
 use crate::access_log::Record;
-use crate::authenticate::{Asker, Authenticator};
+use crate::authenticate::Asker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::headers::Origin;
@@ -21,13 +22,10 @@ use crate::keyring::Keyring;
 use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::reject::Reject;
-use crate::revocations::Revocations;
-use crate::route::RouteTable;
 use crate::story::{Step, Story};
 use crate::token::Issuer;
 use crate::token::sign::SIGNING;
 use crate::turns::Turns;
-use crate::verified::VerifiedTokens;
 
 /// A known token would hide the steps that it once took: the cache here is as good as none.
 const CACHE: usize = 1 << 10;
@@ -70,19 +68,7 @@ impl Explainer {
         let keyring = Arc::new(Keyring::new(own_keys::as_they_are(config, clock.now())?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
-        let judge = Judge {
-            routes: RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer),
-            authenticator: Authenticator {
-                keyring,
-                revocations: Arc::new(Revocations::new()),
-                verified: Arc::new(VerifiedTokens::new(CACHE)),
-                confirmations: Arc::default(),
-                renewals: Arc::default(),
-                identity: config.identity.clone(),
-                token_size: config.limits.token_size,
-            },
-            uri_size: config.connections.uri_size,
-        };
+        let judge = judge(config, (keyring, Arc::default()), Default::default(), CACHE);
         let failures = Limiter::new(config.limits.bad_signatures);
         Ok(Explainer { judge, clock, metrics: WorkerMetrics::default(), failures, turns: Turns::new(), _keys: keys })
     }

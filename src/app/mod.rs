@@ -12,47 +12,48 @@ mod prepare;
 mod reload;
 mod reloading;
 mod replaced;
+mod running;
 mod secrets;
 mod sockets;
+mod thread;
 mod upstreams;
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use sd_notify::NotifyState;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessLog;
-use crate::admin::{Admin, Reloaded};
-use crate::broker::Broker;
+use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{Config, StoreSettings};
 use crate::crowd::Crowd;
+use crate::gateway::Gateway;
 use crate::hand_over;
 use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
-use crate::server::{self, Shared};
+use crate::server::{self, Listener, Shared};
 use crate::share::Share;
 use crate::streams::Streams;
 use crate::turns::Turns;
 use crate::worker::Worker;
 
+pub use running::Running;
 pub use secrets::add_root;
 pub use sockets::Inherited;
 
-use audit::AuditThread;
 use prepare::Foundation;
 use reload::{Live, Outcomes};
 use reloading::Reloading;
-use replaced::Copies;
+use replaced::{Copies, Offer};
 use sockets::Sockets;
 
 /// Why the gateway did not start. Nothing of it is left running.
@@ -71,29 +72,6 @@ impl From<String> for StartError {
     fn from(fault: String) -> Self {
         StartError(fault)
     }
-}
-
-/// A gateway that is running. [`Running::drain`] ends it in order; so does dropping it.
-pub struct Running {
-    /// Where the listeners are, in the order of the configuration; port 0 has become a real one.
-    pub addresses: Vec<SocketAddr>,
-    pub admin_address: SocketAddr,
-    pub broker: Arc<Broker>,
-    pub metrics: Arc<Metrics>,
-    serving: Arc<AtomicBool>,
-    live: Arc<Live>,
-    reloading: Option<Reloading>,
-    copies: Copies,
-    /// `true` once another gateway has the sockets.
-    replaced: watch::Receiver<bool>,
-    draining: watch::Sender<bool>,
-    workers: Vec<JoinHandle<()>>,
-    stop_control: watch::Sender<bool>,
-    control: Option<JoinHandle<()>>,
-    /// After all who make events.
-    audit: Option<AuditThread>,
-    /// Last: it writes the lines of the requests that the workers ended with.
-    log: Option<AccessLog>,
 }
 
 /// Starts everything that `config` describes.
@@ -125,10 +103,7 @@ pub fn start_with(
     // Before anything is made.
     secrets::check_root_is_not_lost(&config.store)?;
     let admin_token = secrets::read_admin_token(&config.admin.token)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("no runtime can be made: {error}"))?;
+    let runtime = thread::runtime()?;
     let patience = if matches!(inherited, Inherited::Gateway(_)) { replaced::PATIENCE } else { Duration::ZERO };
     let foundation = Arc::new(runtime.block_on(Foundation::lay(&config, clock.clone(), patience))?);
     let gateway = foundation.gateway(&config, clock.clone())?;
@@ -142,31 +117,10 @@ pub fn start_with(
 
     // From here on the outside sees us: at all addresses, or at none.
     let sockets = Sockets::open(&config, inherited)?;
-    foundation.upstreams.put_in_force(&gateway.forwarder.upstreams);
+    foundation.put_in_force(&gateway);
     let (draining, drains) = watch::channel(false);
-    let shared = Arc::new(Shared {
-        gateway: ArcSwap::from_pointee(gateway),
-        places: Arc::new(Semaphore::new(config.connections.connections.min(Semaphore::MAX_PERMITS))),
-        crowd: Arc::new(Crowd::of_at_most(config.connections.connections_per_address)),
-        settings: config.connections.clone(),
-        draining: drains,
-    });
-    let mut workers = Vec::with_capacity(config.workers);
-    for (number, listeners) in sockets.listeners.into_iter().enumerate() {
-        let worker = Arc::new(Worker {
-            number,
-            request_ids: RequestIds::new(),
-            metrics: metrics.worker(number),
-            streams: Streams::new(foundation.grounds(), metrics.worker(number)),
-            failures: Limiter::new(config.limits.bad_signatures),
-            turns: Turns::new(),
-            log: log.as_ref().map(|log| log.buffer(number)),
-            share: Share::of(config.connections.requests, config.workers),
-        });
-        let spawned = server::spawn(worker, listeners, shared.clone());
-        workers.push(spawned.map_err(|error| format!("worker {number} cannot start: {error}"))?);
-    }
-
+    let shared = Arc::new(share(&config, gateway, drains));
+    let workers = start_workers(&config, sockets.listeners, (&foundation, &metrics, log.as_ref()), &shared)?;
     let live = Arc::new(Live {
         foundation: foundation.clone(),
         shared: shared.clone(),
@@ -193,14 +147,9 @@ pub fn start_with(
     let copies: Copies = Arc::new(Mutex::new(Some(sockets.copies)));
     let handing_over = offer_sockets(&live.config().store, copies.clone());
     let (kept, admin_socket, ticking) = (foundation.clone(), sockets.admin, clock.clone());
-    let control = std::thread::Builder::new()
-        .name("control".into())
-        .spawn(move || {
-            runtime.block_on(chores::run(kept, ticking, admin, admin_socket, (stopped, replacing), handing_over));
-            // A look-up of a name that hangs must not hold up the end.
-            runtime.shutdown_background();
-        })
-        .map_err(|error| format!("the control thread cannot start: {error}"))?;
+    let control = thread::start("control", runtime, move || {
+        chores::run(kept, ticking, admin, admin_socket, (stopped, replacing), handing_over)
+    })?;
     let audit = delivery.map(audit::start).transpose()?;
     let reloading = reloads.map(|(file, asking)| Reloading::start(live.clone(), file, asking)).transpose()?;
     Ok(Running {
@@ -222,6 +171,41 @@ pub fn start_with(
     })
 }
 
+/// What the connections of all workers share.
+fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> Shared {
+    let settings = config.connections.clone();
+    Shared {
+        gateway: ArcSwap::from_pointee(gateway),
+        places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
+        crowd: Arc::new(Crowd::of_at_most(settings.connections_per_address)),
+        settings,
+        draining,
+    }
+}
+
+fn start_workers(
+    config: &Config,
+    listeners: Vec<Vec<Listener>>,
+    (foundation, metrics, log): (&Foundation, &Metrics, Option<&AccessLog>),
+    shared: &Arc<Shared>,
+) -> Result<Vec<JoinHandle<()>>, String> {
+    let start = |(number, listeners)| {
+        let worker = Worker {
+            number,
+            request_ids: RequestIds::new(),
+            metrics: metrics.worker(number),
+            streams: Streams::new(foundation.grounds(), metrics.worker(number)),
+            failures: Limiter::new(config.limits.bad_signatures),
+            turns: Turns::new(),
+            log: log.map(|log| log.buffer(number)),
+            share: Share::of(config.connections.requests, config.workers),
+        };
+        let spawned = server::spawn(Arc::new(worker), listeners, shared.clone());
+        spawned.map_err(|error| format!("worker {number} cannot start: {error}"))
+    };
+    listeners.into_iter().enumerate().map(start).collect()
+}
+
 fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, String> {
     let workers: Vec<_> = (0..config.workers).map(|number| metrics.worker(number)).collect();
     AccessLog::open(&config.access_log, &workers).map_err(|error| format!("the access log cannot be opened: {error}"))
@@ -237,101 +221,14 @@ pub fn tell_systemd(states: &[NotifyState<'_>]) {
 /// Without a place to ask at, a gateway serves as well; it is replaced by ending it first.
 fn offer_sockets(store: &StoreSettings, copies: Copies) -> impl Future<Output = ()> + use<> {
     let path = replaced::path(store);
-    let offering = replaced::listen(&path);
+    let offer = Offer::at(path.clone());
     async move {
-        match offering {
-            Ok(offering) => replaced::hand_over_when_asked(offering, copies).await,
+        match offer {
+            Ok(offer) => replaced::hand_over_when_asked(offer, copies).await,
             Err(error) => {
                 tracing::warn!(file = %path.display(), %error, "no other gateway can take over from this one");
                 std::future::pending().await
             }
         }
-    }
-}
-
-impl Running {
-    /// Puts another configuration in force. Answers the parts that changed.
-    pub fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
-        self.live.reload(config)
-    }
-
-    /// Has the file read again that it was started from. What comes of it is logged.
-    pub fn reload_from_file(&self) {
-        if let Some(reloading) = &self.reloading {
-            reloading.ask();
-        }
-    }
-
-    /// Turns `true` when another gateway has taken over. Then it is time to [`Running::drain`].
-    pub fn replaced(&self) -> watch::Receiver<bool> {
-        self.replaced.clone()
-    }
-
-    /// Lets the next gateway have the store, when the requests under way have ended, or soon.
-    fn let_go_of_store(&mut self) {
-        let deadline = Instant::now() + replaced::LAST_CALLS;
-        while Instant::now() < deadline && self.workers.iter().any(|worker| !worker.is_finished()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // Delivers what is left.
-        self.audit = None;
-        let foundation = &self.live.foundation;
-        if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            runtime.block_on(chores::flush_confirmations(foundation));
-        }
-        foundation.store.close();
-        tracing::info!("the next gateway has the store");
-    }
-
-    /// What is still running stands on tokens that the next gateway may revoke. Returns when nothing is; `false` if it cannot be
-    /// known what was revoked.
-    fn follow_store(&self) -> bool {
-        let mut known_at = Instant::now();
-        while self.workers.iter().any(|worker| !worker.is_finished()) {
-            match self.live.foundation.follow_store(&self.live.config()) {
-                Ok(()) => known_at = Instant::now(),
-                Err(error) if known_at.elapsed() > replaced::BLINDNESS => {
-                    tracing::error!(error, "what the next gateway revokes cannot be read; what still runs is cut off");
-                    return false;
-                }
-                // It may be busy.
-                Err(_) => {}
-            }
-            std::thread::sleep(replaced::FOLLOW);
-        }
-        true
-    }
-
-    /// Says "not ready", stops accepting, lets every request end within `timeouts.drain`, and then everything else.
-    pub fn drain(self) {
-        drop(self);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.serving.store(false, Ordering::Release);
-        // Before the workers close theirs: the last one closes the queue.
-        *self.copies.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let _ = self.draining.send(true);
-        if *self.replaced.borrow() {
-            self.let_go_of_store();
-            if !self.follow_store() {
-                // They end with the process.
-                self.workers.clear();
-            }
-        }
-        for worker in self.workers.drain(..) {
-            // A worker that panicked has ended, too.
-            let _ = worker.join();
-        }
-        self.reloading = None;
-        // The admin listener stays to the end: whoever watches the drain asks it.
-        let _ = self.stop_control.send(true);
-        if let Some(control) = self.control.take() {
-            let _ = control.join();
-        }
-        self.audit = None;
-        self.log = None;
     }
 }

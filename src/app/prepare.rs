@@ -99,6 +99,7 @@ impl Foundation {
         }
     }
 
+    /// One for this configuration, which is in force when [`Foundation::put_in_force`] has been called and requests come to it.
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
@@ -106,25 +107,14 @@ impl Foundation {
         let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
         let login = captures_logins.then(|| config.login.headers.clone());
         let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
-        let verified = Arc::new(VerifiedTokens::new(config.limits.token_cache));
-        self.verified.store(verified.clone());
         Ok(Gateway {
             clock,
-            judge: Judge {
-                routes: RouteTable::new(&config.routes)
-                    .with_endpoints(&config.oauth)
-                    .described_by(&config.tokens.issuer),
-                authenticator: Authenticator {
-                    keyring: self.keyring.clone(),
-                    revocations: self.revocations.clone(),
-                    verified,
-                    confirmations: self.confirmations.clone(),
-                    renewals: self.renewals.clone(),
-                    identity: config.identity.clone(),
-                    token_size: config.limits.token_size,
-                },
-                uri_size: config.connections.uri_size,
-            },
+            judge: judge(
+                config,
+                (self.keyring.clone(), self.revocations.clone()),
+                (self.confirmations.clone(), self.renewals.clone()),
+                config.limits.token_cache,
+            ),
             forwarding: config.forwarding.clone(),
             endpoints: config.oauth.clone(),
             broker: self.broker.clone(),
@@ -167,6 +157,12 @@ impl Foundation {
         Ok(())
     }
 
+    /// From now on, what belongs to this gateway is looked after and shown.
+    pub(super) fn put_in_force(&self, gateway: &Gateway) {
+        self.upstreams.put_in_force(&gateway.forwarder.upstreams);
+        self.verified.store(gateway.judge.authenticator.verified.clone());
+    }
+
     /// Reads the keys of other issuers again and puts them in force. Nothing changes if one of them is unfit.
     pub(super) fn reload_keys(&self, config: &Config) -> Result<(), String> {
         if longest_life(config) > self.longest_life {
@@ -190,6 +186,26 @@ impl Foundation {
         let verified = self.verified.clone();
         metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.load().len() as f64);
     }
+}
+
+/// Who may do what by this configuration. `cache`: bytes for known tokens.
+pub(super) fn judge(
+    config: &Config,
+    (keyring, revocations): (Arc<Keyring>, Arc<Revocations>),
+    (confirmations, renewals): (Arc<Confirmations>, Arc<Renewals>),
+    cache: usize,
+) -> Judge {
+    let authenticator = Authenticator {
+        keyring,
+        revocations,
+        verified: Arc::new(VerifiedTokens::new(cache)),
+        confirmations,
+        renewals,
+        identity: config.identity.clone(),
+        token_size: config.limits.token_size,
+    };
+    let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
+    Judge { routes, authenticator, uri_size: config.connections.uri_size }
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

@@ -1,8 +1,9 @@
 //! Another configuration for a gateway that is running.
 //!
-//! Routes, rates, upstreams, identity and login headers, OAuth endpoints, other issuers with their keys, and certificates are swapped; requests under way end
-//! as they began, and how the servers of upstreams stand is not forgotten. All that is read is read before anything is swapped, so a bad file changes nothing. The rest (addresses,
-//! the store, the gateway's own tokens, limits and timeouts of connections) takes a restart, and a reload says so.
+//! Routes, rates, upstreams, identity and login headers, OAuth endpoints, other issuers with their keys, and certificates are
+//! swapped; requests under way end as they began, and how the servers of upstreams stand is not forgotten. All that is read
+//! is read before anything is swapped, so a bad file changes nothing. The rest (addresses, the store, the gateway's own
+//! tokens, limits and timeouts of connections) takes a restart, and a reload says so.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +54,7 @@ impl Live {
         let certificates = read_certificates(&next)?;
         let gateway = self.foundation.gateway(&next, self.clock.clone())?;
         self.foundation.reload_keys(&next)?;
-        self.foundation.upstreams.put_in_force(&gateway.forwarder.upstreams);
+        self.foundation.put_in_force(&gateway);
         let in_force = changed(&current, &next);
         self.shared.gateway.store(Arc::new(gateway));
         self.swap(certificates);
@@ -89,7 +90,7 @@ fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerSide>>>, St
 }
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
-    let parts = [
+    those_that_changed(&[
         ("watch", current.watch != next.watch),
         ("listener", current.listeners != next.listeners),
         ("issuer", current.issuers != next.issuers),
@@ -100,8 +101,7 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
         ("login", current.login != next.login),
         ("oauth", current.oauth != next.oauth),
         ("forwarding", current.forwarding != next.forwarding),
-    ];
-    parts.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| part).collect()
+    ])
 }
 
 fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
@@ -112,7 +112,7 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };
-    let parts = [
+    those_that_changed(&[
         ("workers", current.workers != next.workers),
         ("listener", sockets(current) != sockets(next)),
         ("admin", current.admin != next.admin),
@@ -122,8 +122,11 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
         ("audit", current.audit != next.audit),
         ("access_log", current.access_log != next.access_log),
         ("timeouts and limits", current.connections != next.connections || current.limits != next.limits),
-    ];
-    parts.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| part).collect()
+    ])
+}
+
+fn those_that_changed(parts: &[(&'static str, bool)]) -> Vec<&'static str> {
+    parts.iter().filter(|(_, has_changed)| *has_changed).map(|(part, _)| *part).collect()
 }
 
 /// How reloads went, for `/metrics`. A start counts as one that succeeded.

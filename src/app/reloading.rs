@@ -92,9 +92,13 @@ impl Reloader {
         tell_systemd(reloading.as_ref().map_or(&[NotifyState::Reloading], |both| both.as_slice()));
         let done = self.load();
         tell_systemd(&[NotifyState::Ready]);
-        // What was not looked at before counts as it is now.
         self.seen = self.look();
-        self.seen.extend(before);
+        for (path, content) in &mut self.seen {
+            // As it was read, or earlier. What nobody looked at before counts as it is now.
+            if let Some(before) = before.get(path) {
+                content.clone_from(before);
+            }
+        }
         self.live.outcomes.note(done.is_ok(), &*self.live.clock);
         match &done {
             Ok(done) if done.takes_restart.is_empty() => {
@@ -131,7 +135,8 @@ impl Reloader {
         }
         let watch = self.live.config().watch;
         match watch {
-            Watch::All => drop(self.reload()),
+            // What is watched from then on may be other files.
+            Watch::All => return drop(self.reload()),
             Watch::Certificates => {
                 let done = self.live.reload_certificates();
                 self.live.outcomes.note(done.is_ok(), &*self.live.clock);

@@ -2,16 +2,16 @@
 //!
 //! 1. The new one reads its configuration and secrets, and asks at a socket beside the store (`bearward.db.take-over`).
 //! 2. This one hands over its listening sockets. From then on nothing of this process accepts.
-//! 3. Requests under way have [`LAST_CALLS`] to end, and audit events that wait get a last delivery; then the store is let go of. What is still running goes on without it, for
-//!    `timeouts.drain`: it is served, and a refresh that comes so late gets 503. What the new one revokes is read from the store
-//!    ([`FOLLOW`]), so that streams end here as well.
+//! 3. Requests under way have [`LAST_CALLS`] to end, and audit events that wait get a last delivery; then the store is let
+//!    go of. What is still running goes on without it, for `timeouts.drain`: it is served, and a refresh that comes so late
+//!    gets 503. What the new one revokes is read from the store ([`FOLLOW`]), so that streams end here as well.
 //! 4. The new one has waited for the store, and accepts. Whoever connected meanwhile waited in the sockets' queues.
 
 use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,22 +43,39 @@ pub(super) fn path(store: &StoreSettings) -> PathBuf {
     path.into()
 }
 
-/// Listens there. To be called with the store open: then no other gateway does.
-pub(super) fn listen(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+/// Where the next gateway is waited for. Dropping it takes it away, which has to be done while the store is open: from then on
+/// the place is another gateway's.
+pub(super) struct Offer {
+    listener: std::os::unix::net::UnixListener,
+    path: PathBuf,
+}
+
+impl Offer {
+    /// To be made with the store open: then no other gateway has one.
+    pub(super) fn at(path: PathBuf) -> io::Result<Self> {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // Of a gateway that was killed.
+            _ => {}
+        }
+        let offer = Offer { listener: std::os::unix::net::UnixListener::bind(&path)?, path };
+        // Who asks is looked at as well.
+        fs::set_permissions(&offer.path, fs::Permissions::from_mode(0o600))?;
+        offer.listener.set_nonblocking(true)?;
+        Ok(offer)
     }
-    let listener = std::os::unix::net::UnixListener::bind(path)?;
-    // Who asks is looked at as well.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // One that is left behind does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// Returns when the sockets have been handed over.
-pub(super) async fn hand_over_when_asked(offering: std::os::unix::net::UnixListener, copies: Copies) {
-    let offering = match UnixListener::from_std(offering) {
+pub(super) async fn hand_over_when_asked(offer: Offer, copies: Copies) {
+    let offering = match offer.listener.try_clone().and_then(UnixListener::from_std) {
         Ok(offering) => offering,
         Err(error) => {
             tracing::error!(%error, "no other gateway can take over from this one");

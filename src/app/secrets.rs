@@ -11,6 +11,7 @@ use crate::config::{Config, StoreSettings};
 use crate::family::refresh_token::Roots;
 use crate::ids::{from_base62, to_base62};
 use crate::secret::{self, Secret};
+use crate::store::sqlite;
 
 /// The root secrets: lines of a number and 43 base62 characters, the newest last.
 pub(super) fn read_roots(source: &SecretSource) -> Result<Roots, String> {
@@ -20,8 +21,11 @@ pub(super) fn read_roots(source: &SecretSource) -> Result<Roots, String> {
 /// A store without its root secret is of no use, and a new one beside it would hide that: nothing is made.
 pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String> {
     let SecretSource::File(secret) = &store.secret else { return Ok(()) };
-    let begun = fs::metadata(&store.sqlite).is_ok_and(|database| database.len() > 0);
-    if !begun || !matches!(secret.try_exists(), Ok(false)) {
+    if !matches!(secret.try_exists(), Ok(false)) {
+        return Ok(());
+    }
+    // Of a file that cannot be read, that is the news, and not which secret it lacks.
+    if !is_begun(store)? {
         return Ok(());
     }
     let (secret, database) = (secret.display(), store.sqlite.display());
@@ -32,8 +36,14 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String
     ))
 }
 
-/// Everything that a start reads here is good, or missing and to be made.
+fn is_begun(store: &StoreSettings) -> Result<bool, String> {
+    sqlite::is_begun(&store.sqlite).map_err(|error| format!("store.sqlite: {error}"))
+}
+
+/// Everything that a start reads here is good, or missing and to be made; and so is the store, which a newer program may have
+/// written.
 pub(super) fn check(config: &Config) -> Result<(), String> {
+    is_begun(&config.store)?;
     check_root_is_not_lost(&config.store)?;
     let exists = |source: &SecretSource| !matches!(source, SecretSource::File(path) if !path.exists());
     if exists(&config.store.secret) {

@@ -7,13 +7,15 @@ mod places;
 mod query;
 mod subprotocol;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 
 use crate::reject::{Reason, Reject};
 use crate::token::decode_segment;
 
 pub use places::{Found, Place, Places};
 pub use subprotocol::MARKER;
+
+const SCHEME: &[u8] = b"Bearer ";
 
 /// A token as the client sent it. It has no `Display` and no `Debug`: it must not reach a log.
 #[derive(Clone, Copy)]
@@ -52,12 +54,18 @@ pub fn find(headers: &HeaderMap, max_size: usize) -> Result<BearerToken<'_>, Rej
     if values.next().is_some() {
         return Err(Reject::new(Reason::SeveralTokens, "several Authorization headers"));
     }
-    let value = value.as_bytes();
-    let (scheme, token) = value.split_at_checked(7).ok_or(Reason::NoToken)?;
-    if !scheme.eq_ignore_ascii_case(b"bearer ") {
-        return Err(Reject::new(Reason::NoToken, "the Authorization scheme is not Bearer"));
-    }
+    let token = bearer(value).ok_or_else(|| Reject::new(Reason::NoToken, "the Authorization scheme is not Bearer"))?;
     admitted(token, max_size).map(BearerToken)
+}
+
+/// Is this value of `Authorization` of the Bearer scheme, whatever it holds?
+pub fn is_bearer(value: &HeaderValue) -> bool {
+    bearer(value).is_some()
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = value.as_bytes().split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
 }
 
 /// What is too large, or no text, does not get further. The rest is looked at when it is not known: [`BearerToken::check_shape`].

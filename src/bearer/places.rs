@@ -8,7 +8,7 @@ use std::fmt;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, header};
 
-use super::{BearerToken, admitted, cookie, decoded, query, subprotocol};
+use super::{BearerToken, admitted, cookie, decoded, is_bearer, query, subprotocol};
 use crate::reject::{Reason, Reject};
 use crate::tunnel;
 
@@ -181,10 +181,6 @@ impl Places {
 fn find_in_header(headers: &HeaderMap, max_size: usize) -> Result<Found<'_>, Reject> {
     let token = super::find(headers, max_size)?;
     Ok(Found { token: Cow::Borrowed(token.as_str()), place: Place::Header })
-}
-
-fn is_bearer(value: &HeaderValue) -> bool {
-    value.as_bytes().get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
 }
 
 fn set_query<B>(request: &mut Request<B>, query: &str) -> Result<(), Reject> {

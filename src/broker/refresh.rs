@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 
 use super::{Broker, TokenPair};
 use crate::audit::{Event, Occasion};
@@ -15,6 +15,7 @@ use crate::family::Family;
 use crate::family::refresh_token::PresentedToken;
 use crate::family::rotation::{Rotation, rotate};
 use crate::ids::TokenId;
+use crate::media_type;
 use crate::reject::Reason::{GrantForged, GrantMismatch, GrantUnknown};
 use crate::reject::{Reason, Reject};
 use crate::token::{VerifiedToken, json};
@@ -135,10 +136,9 @@ fn used_from(client: Option<IpAddr>, rotation: Rotation) -> Rotation {
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Reject> {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = value.split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("application/json") {
-        return Ok(());
+    let kind = media_type::of(headers).unwrap_or_default();
+    match kind.eq_ignore_ascii_case("application/json") {
+        true => Ok(()),
+        false => Err(Reject::new(Reason::UnsupportedMediaType, format!("Content-Type is {kind:?}"))),
     }
-    Err(Reject::new(Reason::UnsupportedMediaType, format!("Content-Type is {value:?}")))
 }

@@ -3,8 +3,8 @@
 //! Login: an answer that names a subject becomes a token pair. The family is durable before the answer is sent, the pair's
 //! members stand in the backend's JSON beside its own, and an answer that cannot carry them is a 503: it never goes out bare,
 //! as a client that gets "welcome" and no token is logged in nowhere. So it is for a login that a mass revocation overtakes.
-//! Logout: after a 2xx the caller's family is ended,
-//! durably, before that answer is sent.
+//!
+//! Logout: after a 2xx the caller's family is ended, durably, before that answer is sent.
 
 mod merge;
 
@@ -22,6 +22,7 @@ use crate::broker::{Broker, TokenPair};
 use crate::clock::UnixTime;
 use crate::forward::Forwarded;
 use crate::login::Login;
+use crate::media_type;
 use crate::reject::{Reason, Reject};
 use crate::route::Capture;
 use crate::throttle::Throttle;
@@ -138,10 +139,8 @@ fn check_head(head: &Parts) -> Result<(), Reject> {
 
 /// `application/json`, or a type that is written in JSON (RFC 6839 section 3.1).
 fn is_json(headers: &HeaderMap) -> bool {
-    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
-    let (Some(value), None) = (types.next().and_then(|value| value.to_str().ok()), types.next()) else { return false };
-    let media = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    media == "application/json" || media.strip_prefix("application/").is_some_and(|kind| kind.ends_with("+json"))
+    let kind = media_type::of(headers).unwrap_or_default().to_ascii_lowercase();
+    kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json")
 }
 
 /// What described the body as it was, or let somebody keep it.

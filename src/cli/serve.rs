@@ -67,25 +67,28 @@ impl Signals {
         Ok(Signals { terminate, interrupt, hang_up: hang_up.map_err(fault)?, runtime })
     }
 
+    /// Waits for one of them. Answers its name.
+    pub(super) fn next(&mut self) -> &'static str {
+        self.next_or(std::future::pending())
+    }
+
     /// As [`Signals::next`], but answers "take-over" when another gateway has taken over.
     pub(super) fn next_or_replaced(&mut self, mut replaced: watch::Receiver<bool>) -> &'static str {
-        self.runtime.block_on(async {
-            tokio::select! {
-                _ = self.terminate.recv() => "SIGTERM",
-                _ = self.interrupt.recv() => "SIGINT",
-                _ = self.hang_up.recv() => "SIGHUP",
-                Ok(_) = replaced.wait_for(|replaced| *replaced) => "take-over",
+        self.next_or(async move {
+            match replaced.wait_for(|replaced| *replaced).await {
+                Ok(_) => "take-over",
+                Err(_) => std::future::pending().await,
             }
         })
     }
 
-    /// Waits for one of them. Answers its name.
-    pub(super) fn next(&mut self) -> &'static str {
+    fn next_or(&mut self, other: impl Future<Output = &'static str>) -> &'static str {
         self.runtime.block_on(async {
             tokio::select! {
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.interrupt.recv() => "SIGINT",
                 _ = self.hang_up.recv() => "SIGHUP",
+                other = other => other,
             }
         })
     }

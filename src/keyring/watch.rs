@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::Keyring;
 use super::refetch::Refetch;
@@ -12,7 +12,7 @@ use super::remote::Visitor;
 use super::schedule::{next_refresh, next_try};
 use super::settings::{KeyFile, KeySource, Remote};
 use super::source::Source;
-use crate::clock::Clock;
+use crate::clock::{Clock, every};
 use crate::secret;
 
 /// How often a file is looked at. Its content decides, not its time: Kubernetes swaps links, and copies keep old times.
@@ -113,12 +113,6 @@ async fn read(path: &Path) -> Result<Vec<u8>, String> {
     let path = path.to_owned();
     let read = tokio::task::spawn_blocking(move || std::fs::read(path).map_err(|error| error.to_string()));
     read.await.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-fn every(period: Duration) -> tokio::time::Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }
 
 /// From 0 to 1.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 
+use crate::media_type;
 use crate::path;
 use crate::reject::{Reason, Reject};
 
@@ -13,7 +14,7 @@ pub(super) struct Form(BTreeMap<String, String>);
 impl Form {
     pub(super) fn read(headers: &HeaderMap, content: &[u8]) -> Result<Form, Reject> {
         let bad = |fault: &'static str| Reject::new(Reason::BadForm, fault);
-        if !is_form(headers) {
+        if !media_type::of(headers).is_some_and(|kind| kind.eq_ignore_ascii_case("application/x-www-form-urlencoded")) {
             return Err(bad("Content-Type is not application/x-www-form-urlencoded"));
         }
         let text = str::from_utf8(content).map_err(|_| bad("not UTF-8"))?;
@@ -41,13 +42,6 @@ impl Form {
     }
 }
 
-fn is_form(headers: &HeaderMap) -> bool {
-    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
-    let (Some(value), None) = (types.next().and_then(|value| value.to_str().ok()), types.next()) else { return false };
-    let media = value.split(';').next().unwrap_or_default().trim();
-    media.eq_ignore_ascii_case("application/x-www-form-urlencoded")
-}
-
 fn decode(text: &str) -> Option<String> {
     let is_encoding = |rest: &str| rest.get(..2).is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
     if !text.split('%').skip(1).all(is_encoding) {
@@ -63,7 +57,7 @@ mod tests {
 
     fn read(text: &str) -> Option<Vec<(String, String)>> {
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/x-www-form-urlencoded"));
+        headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/x-www-form-urlencoded"));
         Form::read(&headers, text.as_bytes()).ok().map(|form| form.0.into_iter().collect())
     }
 

@@ -13,7 +13,7 @@ use http::{HeaderMap, Response, header};
 use crate::access_log::Record;
 use crate::audit::Occasion;
 use crate::authenticate::{Asker, Authenticator, Caller};
-use crate::bearer::BearerToken;
+use crate::bearer::{self, BearerToken};
 use crate::body::Body;
 use crate::broker::Broker;
 use crate::clock::UnixTime;
@@ -65,8 +65,7 @@ impl Call<'_> {
         if secrets.iter().any(|name| form.get(name).is_some()) {
             return Err(Reject::new(Reason::ClientAuthentication, "a secret in the form"));
         }
-        let is_bearer = |value: &[u8]| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
-        match self.headers.get_all(header::AUTHORIZATION).iter().all(|value| is_bearer(value.as_bytes())) {
+        match self.headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
             true => Ok(()),
             false => Err(Reject::new(Reason::ClientAuthentication, "credentials in Authorization")),
         }

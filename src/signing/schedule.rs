@@ -84,7 +84,8 @@ pub fn wants_key(keys: &[StoredKey], terms: &Terms, now: UnixTime) -> bool {
     signing.algorithm != terms.algorithm_name() || now >= since + terms.lifetime - terms.ahead
 }
 
-/// Everything that is due, done, in keys that stand newest first. `made` is a new key, not yet in the store; it is used only if [`wants_key`].
+/// Everything that is due, done, in keys that stand newest first. `made` is a new key, not yet in the store; it is used only
+/// if [`wants_key`].
 pub fn advance(mut keys: Vec<StoredKey>, terms: &Terms, made: Option<&StoredKey>, now: UnixTime) -> Vec<StoredKey> {
     // One that nobody was told to sign with, of an algorithm that is no longer wanted: nothing is lost with it.
     keys.retain(|key| !key.is(KeyState::Pending) || key.algorithm == terms.algorithm_name());

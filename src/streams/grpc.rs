@@ -1,47 +1,29 @@
-//! gRPC messages, as far as their boundaries, and what ends a call: a status in trailers.
+//! gRPC messages, as far as their boundaries, and the trailers that gRPC-Web has behind them.
 //!
 //! Each message has a prefix of five bytes: a flag, and its length. gRPC-Web puts the trailers into the body as one message
 //! more, whose flag has the highest bit.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 
-use crate::ended::Ended;
-
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+use crate::boundaries::Boundaries;
 
 const PREFIX: usize = 5;
 /// The flag of a message of trailers.
 const TRAILERS: u8 = 0x80;
 
-pub(super) fn trailers(ended: Ended) -> HeaderMap {
-    let mut trailers = HeaderMap::new();
-    trailers.insert(GRPC_STATUS, HeaderValue::from_static(ended.grpc_status()));
-    // Percent-encoded text is always a header value.
-    if let Ok(message) = HeaderValue::from_str(&percent_encoded(ended.message())) {
-        trailers.insert(GRPC_MESSAGE, message);
+/// Trailers as gRPC-Web has them: in the body.
+pub(super) fn in_body(trailers: &HeaderMap) -> Bytes {
+    let mut text = Vec::new();
+    for (name, value) in trailers {
+        text.extend([name.as_str().as_bytes(), b":", value.as_bytes(), b"\r\n"].concat());
     }
-    trailers
-}
-
-pub(super) fn trailers_in_body(ended: Ended) -> Bytes {
-    let (status, message) = (ended.grpc_status(), percent_encoded(ended.message()));
-    let text = format!("grpc-status:{status}\r\ngrpc-message:{message}\r\n");
     let mut message = BytesMut::with_capacity(PREFIX + text.len());
     message.put_u8(TRAILERS);
-    message.put_u32(text.len() as u32);
-    message.put_slice(text.as_bytes());
+    // Our own, and short.
+    message.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
+    message.put_slice(&text);
     message.freeze()
-}
-
-/// As the protocol has it: what is neither printable ASCII nor a percent sign stays.
-fn percent_encoded(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b' '..=b'~' if byte != b'%' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
 }
 
 /// Where in its messages a body is.
@@ -54,29 +36,11 @@ pub(super) struct Messages {
     left: usize,
 }
 
-impl Messages {
-    /// All of these bytes go by.
-    pub(super) fn follow(&mut self, bytes: &[u8]) {
-        let mut at = 0;
-        while at < bytes.len() {
-            at += self.advance(&bytes[at..]);
-        }
-    }
-
-    /// Of these bytes, only those go by that belong to the message under way. Answers how many.
-    pub(super) fn rest_of_message(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while at < bytes.len() && !self.is_between() {
-            at += self.advance(&bytes[at..]);
-        }
-        at
-    }
-
-    pub(super) fn is_between(&self) -> bool {
+impl Boundaries for Messages {
+    fn is_between(&self) -> bool {
         self.seen == 0 && self.left == 0
     }
 
-    /// Takes bytes of a message or of its prefix. `bytes` is not empty.
     fn advance(&mut self, bytes: &[u8]) -> usize {
         if self.left > 0 {
             let taken = self.left.min(bytes.len());
@@ -111,12 +75,16 @@ mod tests {
         }
         let mut messages = Messages::default();
         messages.follow(&all[..7]);
-        assert_eq!(messages.rest_of_message(&all[7..]), 6, "the rest of the second, nothing of the third");
-        assert_eq!(messages.rest_of_message(&all[13..]), 0);
+        assert_eq!(messages.rest_of_unit(&all[7..]), 6, "the rest of the second, nothing of the third");
+        assert_eq!(messages.rest_of_unit(&all[13..]), 0);
     }
 
     #[test]
-    fn what_a_message_may_not_hold_is_encoded() {
-        assert_eq!(percent_encoded("100% é\n"), "100%25 %C3%A9%0A");
+    fn trailers_in_a_body_are_a_message_of_their_own() {
+        let message = in_body(&crate::grpc::trailers(crate::ended::Ended::Token(crate::reject::Reason::Revoked)));
+        let (prefix, text) = message.split_at(PREFIX);
+        assert_eq!(prefix, [TRAILERS, 0, 0, 0, u8::try_from(text.len()).expect("short")]);
+        let text = str::from_utf8(text).expect("text");
+        assert!(text.starts_with("grpc-status:16\r\ngrpc-message:") && text.ends_with("\r\n"), "{text}");
     }
 }

@@ -6,15 +6,17 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Response, header};
+use http::{Method, Response};
 use http_body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 
 use super::grpc::{self as messages, Messages};
 use super::{Live, Parting, Streams};
 use crate::body::Ending;
+use crate::boundaries::Boundaries;
 use crate::ended::Ended;
 use crate::grpc;
+use crate::media_type;
 use crate::reject::Reason;
 use crate::verified::Known;
 
@@ -50,11 +52,13 @@ impl Manner {
         if response.body().size_hint().exact().is_some() {
             return Manner::Abort;
         }
-        let Some(kind) = response.headers().get(header::CONTENT_TYPE) else { return Manner::Abort };
-        match kind.as_bytes() {
-            kind if is_event_stream(kind) => Manner::EventStream { asked_by_get: *method == Method::GET },
-            _ if grpc::is_grpc(response.headers()) => Manner::Grpc(Box::default()),
-            _ if grpc::is_grpc_web(response.headers()) => Manner::GrpcWeb(Box::default()),
+        let headers = response.headers();
+        match media_type::of(headers) {
+            Some(kind) if kind.eq_ignore_ascii_case("text/event-stream") => {
+                Manner::EventStream { asked_by_get: *method == Method::GET }
+            }
+            Some(_) if grpc::is_grpc(headers) => Manner::Grpc(Box::default()),
+            Some(_) if grpc::is_grpc_web(headers) => Manner::GrpcWeb(Box::default()),
             _ => Manner::Abort,
         }
     }
@@ -79,18 +83,13 @@ impl Manner {
     fn ending(&self, ended: Ended, is_whole: bool) -> Option<Ending> {
         match (self, ended) {
             (Manner::EventStream { .. }, _) => Some(Ending::Quiet),
-            (Manner::Grpc(_), _) if is_whole => Some(Ending::Trailers(Box::new(messages::trailers(ended)))),
-            (Manner::GrpcWeb(_), _) if is_whole => Some(Ending::Data(messages::trailers_in_body(ended))),
+            (Manner::Grpc(_), _) if is_whole => Some(Ending::Trailers(Box::new(grpc::trailers(ended)))),
+            (Manner::GrpcWeb(_), _) if is_whole => Some(Ending::Data(messages::in_body(&grpc::trailers(ended)))),
             (_, Ended::Token(reason)) => Some(Ending::Abort(reason)),
             // It is cut off with the process.
             _ => None,
         }
     }
-}
-
-fn is_event_stream(kind: &[u8]) -> bool {
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
-    kind.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }
 
 /// Not entered before it lasts.
@@ -162,7 +161,7 @@ impl Held {
         let has_ended = self.ended.is_some();
         let Some(Following { messages, .. }) = self.manner.following() else { return };
         if has_ended {
-            let rest = messages.rest_of_message(data);
+            let rest = messages.rest_of_unit(data);
             data.truncate(rest);
         } else {
             messages.follow(data);

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::Tunnel;
 use super::frames::{self, Frames};
+use crate::boundaries::Boundaries;
 use crate::ended::Ended;
 use crate::secret;
 
@@ -133,7 +134,7 @@ impl<'c> Way<'c> {
             if !self.read().await {
                 return false;
             }
-            let rest = self.frames.clone().rest_of_frame(&self.read[self.written..]);
+            let rest = self.frames.clone().rest_of_unit(&self.read[self.written..]);
             if !self.write_to(self.written + rest).await {
                 return false;
             }

@@ -1,6 +1,8 @@
 //! WebSocket frames, as far as their boundaries (RFC 6455 section 5.2): only heads are looked at, no payload is kept or
 //! unmasked. What is not a frame at all only makes the boundary a wrong one.
 
+use crate::boundaries::Boundaries;
+
 /// A head has at most so many bytes: two, a length of eight, a mask of four.
 const LONGEST_HEAD: usize = 14;
 const CLOSE: u8 = 0x8;
@@ -21,33 +23,17 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// All of these bytes go by.
-    pub(super) fn follow(&mut self, bytes: &[u8]) {
-        let mut at = 0;
-        while at < bytes.len() {
-            at += self.advance(&bytes[at..]);
-        }
-    }
-
-    /// Of these bytes, only those go by that belong to the frame under way. Answers how many: none between two frames.
-    pub(super) fn rest_of_frame(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while at < bytes.len() && !self.is_between() {
-            at += self.advance(&bytes[at..]);
-        }
-        at
-    }
-
-    pub(super) fn is_between(&self) -> bool {
-        self.seen == 0 && self.left == 0
-    }
-
     /// Has a close frame gone by? Nothing may follow it.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
+}
 
-    /// Takes bytes of one part of a frame: its head, or its payload. `bytes` is not empty.
+impl Boundaries for Frames {
+    fn is_between(&self) -> bool {
+        self.seen == 0 && self.left == 0
+    }
+
     fn advance(&mut self, bytes: &[u8]) -> usize {
         if self.seen == 0 && self.left > 0 {
             let taken = self.left.min(bytes.len() as u64);
@@ -152,7 +138,7 @@ mod tests {
             let mut frames = Frames::default();
             frames.follow(&both[..cut]);
             let rest = if cut == 0 { 0 } else { first.len() - cut };
-            assert_eq!(frames.rest_of_frame(&both[cut..]), rest, "{cut}");
+            assert_eq!(frames.rest_of_unit(&both[cut..]), rest, "{cut}");
             assert!(frames.is_between() && !frames.is_closed());
         }
         let mut frames = Frames::default();

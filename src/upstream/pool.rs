@@ -183,7 +183,8 @@ impl Server {
         place: OwnedSemaphorePermit,
     ) -> Result<Answer, Unanswered> {
         // What is sent a second time is not sent over what may be just being closed.
-        while let Some((mut channel, age)) = self.take_idle(worker, client).filter(|_| attempt != Attempt::Second) {
+        let may_be_pooled = attempt != Attempt::Second;
+        while let Some((mut channel, age)) = may_be_pooled.then(|| self.take_idle(worker, client)).flatten() {
             let is_worth_a_copy = attempt == Attempt::OfSeveral || age > FRESH || self.wary.load(Ordering::Relaxed) > 0;
             let copy = is_worth_a_copy.then(|| copy_if_repeatable(request)).flatten();
             let mut error = match channel.sender.try_send_request(mem::take(request)).await {

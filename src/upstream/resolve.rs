@@ -108,21 +108,17 @@ async fn connect_to_one_of(addresses: Vec<SocketAddr>) -> io::Result<(TcpStream,
     // Ends what is still under way when it is dropped.
     let mut attempts = JoinSet::new();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no address");
-    for address in addresses {
+    let mut addresses = addresses.into_iter();
+    while let Some(address) = addresses.next() {
         attempts.spawn(async move { Ok::<_, io::Error>((TcpStream::connect(address).await?, address)) });
-        while let Ok(Some(attempt)) = timeout(STAGGER, attempts.join_next()).await {
+        // Behind the last one comes nobody.
+        let alone = if addresses.len() > 0 { STAGGER } else { Duration::MAX };
+        while let Ok(Some(attempt)) = timeout(alone, attempts.join_next()).await {
             match attempt {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(error)) => last = error,
                 Err(_ended) => {}
             }
-        }
-    }
-    while let Some(attempt) = attempts.join_next().await {
-        match attempt {
-            Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(error)) => last = error,
-            Err(_ended) => {}
         }
     }
     Err(last)

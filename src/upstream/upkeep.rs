@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::pool::Server;
 use super::{Upstream, health};
+use crate::clock::every;
 
 /// A server returns, and its share rises, this late at most.
 const TICK: Duration = Duration::from_millis(250);
@@ -74,10 +74,4 @@ async fn keep_resolving(upstream: Arc<Upstream>, server: Arc<Server>) {
             Err(_) => {}
         }
     }
-}
-
-fn every(period: Duration) -> tokio::time::Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }

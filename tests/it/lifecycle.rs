@@ -8,6 +8,7 @@ mod watched;
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -27,6 +28,14 @@ fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (Served, Temp
 
 fn write(folder: &Path, text: &str) {
     fs::write(folder.join("gateway.toml"), text).expect("written");
+}
+
+async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < Duration::from_secs(30), "never happened: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// One value of `/metrics`.

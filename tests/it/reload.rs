@@ -111,6 +111,13 @@ async fn a_key_that_is_gone_takes_its_known_tokens_with_it() {
     let refused = config::parse(&text, gateway.path(), Probe::None);
     assert!(refused.is_err_and(|faults| faults.to_string().contains("login.json")));
     assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
+    // So does one that breaks after it was looked at.
+    write(&second);
+    let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
+    std::fs::write(folder.path().join("login.json"), "{").expect("written");
+    assert!(gateway.running().reload(config).is_err_and(|error| error.to_string().contains("login.json")));
+    assert_eq!(gateway.metric("bearward_known_tokens ").await, 2.0, "those in force are shown");
+    assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
 }
 
 #[tokio::test]

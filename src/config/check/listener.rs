@@ -18,8 +18,8 @@ const SELF_SIGNED_FOLDER: &str = "tls";
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
 const DEFAULT_ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
-pub(super) fn listeners(root: &mut Table<'_>) -> Vec<Placed<ListenerSettings>> {
-    let listeners = root.tables("listener", listener);
+pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Placed<ListenerSettings>> {
+    let listeners = root.tables("listener", |table| listener(table, forwarding));
     if !listeners.is_empty() {
         return listeners.into_iter().flatten().collect();
     }
@@ -28,26 +28,25 @@ pub(super) fn listeners(root: &mut Table<'_>) -> Vec<Placed<ListenerSettings>> {
 }
 
 /// `None` without a usable address; the rest was checked all the same.
-fn listener(table: &mut Table<'_>) -> Option<Placed<ListenerSettings>> {
+fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<ListenerSettings>> {
     let address = table.required("address", "\"0.0.0.0:8443\"").and_then(|value| value.parse(socket_address));
     let tls = tls(table).unwrap_or_else(|| self_signed(table));
-    let proxy_protocol = table.flag("proxy_protocol", false);
+    let proxy_protocol = proxy_protocol(table, forwarding);
     Some(Placed { value: ListenerSettings { address: address?, tls, proxy_protocol }, place: table.place("address") })
 }
 
 /// Only a peer that is trusted may say whose a connection is.
-pub(super) fn somebody_passes_on(root: &Table<'_>, listeners: &[Placed<ListenerSettings>], forwarding: &Forwarding) {
-    if !forwarding.trusted.is_empty() {
-        return;
-    }
-    for listener in listeners.iter().filter(|listener| listener.value.proxy_protocol) {
+fn proxy_protocol(table: &mut Table<'_>, forwarding: &Forwarding) -> bool {
+    let proxy_protocol = table.flag("proxy_protocol", false);
+    if proxy_protocol && forwarding.trusted.is_empty() {
         let fault = Fault::new(
-            "proxy_protocol is on, and nobody is trusted to say whose a connection is: all would be closed",
+            "nobody is trusted to say whose a connection is: all would be closed",
             "expected the balancer's networks in [forwarding] trusted",
         );
         let help = "write `trusted = [\"10.0.0.0/24\"]` under [forwarding], or remove `proxy_protocol`";
-        root.reading().record(fault.help(help).at(&listener.place));
+        table.wrong("proxy_protocol", fault.help(help));
     }
+    proxy_protocol
 }
 
 pub(super) fn admin(table: &mut Table<'_>) -> Placed<admin::Settings> {

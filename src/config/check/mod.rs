@@ -52,7 +52,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let workers = workers(root);
     let limits = root.table("limits", limits::limits);
     let timeouts = root.table("timeouts", limits::timeouts);
-    let listeners = listener::listeners(root);
+    let forwarding = root.table("forwarding", forwarding::read);
+    let listeners = listener::listeners(root, &forwarding);
     let admin = root.table("admin", listener::admin);
     addresses::check(root, &listeners, &admin, probe);
 
@@ -67,8 +68,6 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
-    let forwarding = root.table("forwarding", forwarding::read);
-    listener::somebody_passes_on(root, &listeners, &forwarding);
     let access_log = root.table("access_log", access_log);
     let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 

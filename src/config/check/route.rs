@@ -6,15 +6,17 @@ use crate::config::check::{Placed, host, rate, rules, token};
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::spelling;
-use crate::route::{Access, Capture, Route};
+use crate::route::{Access, Capture, KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, Route, metadata_path};
 use crate::upstream;
 
 type Upstreams = [Placed<upstream::Settings>];
 
-/// What the gateway answers itself, on every host.
-const OWN_PATHS: &[&str] = &["/user/refresh", "/token", "/.well-known/jwks.json"];
+const EXPECTED_PATH: &str = "expected a path, as \"/orders/\"";
 
-/// `issuers` are all whose tokens are accepted, the gateway's own among them; `own_audience` is that of its own.
+/// What the gateway answers itself, on every host.
+const OWN_PATHS: [&str; 3] = [REFRESH_PATH, REVOKE_PREFIX, KEYS_PATH];
+
+/// `issuers` are all whose tokens are accepted, the gateway's own first; `own_audience` is that of its own.
 pub(super) fn routes(
     root: &mut Table<'_>,
     upstreams: &Upstreams,
@@ -25,6 +27,7 @@ pub(super) fn routes(
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_collisions(root, &routes);
+        report_hidden(root, &routes, issuers);
         return routes.into_iter().map(|route| route.value).collect();
     }
     if upstreams.len() > 1 {
@@ -165,7 +168,7 @@ fn capture(table: &mut Table<'_>, access: &mut Access, enforce: bool, issuers: &
 
 /// What is matched is what is forwarded, byte for byte: a route's path has to be what a canonical request path can be.
 pub(super) fn path(text: &str) -> Result<String, Fault> {
-    let refuse = |message: &str, help: &str| Err(Fault::new(message, "expected a path, as \"/orders/\"").help(help));
+    let refuse = |message: &str, help: &str| Err(Fault::new(message, EXPECTED_PATH).help(help));
     if !text.starts_with('/') {
         return refuse("the path does not begin with `/`", &format!("write \"/{}\"", text.trim_start_matches("./")));
     }
@@ -186,12 +189,18 @@ pub(super) fn path(text: &str) -> Result<String, Fault> {
         let message = format!("`{}` cannot stand in a route's path", character.escape_debug());
         return refuse(&message, "letters, digits and -._~!$&'()+,=:@/ can");
     }
-    let own = OWN_PATHS.iter().find(|own| text.trim_end_matches('/') == **own);
-    let below_token = text.starts_with("/token/").then_some(&"/token");
+    let bare = |path: &'static str| path.trim_end_matches('/');
+    let own = OWN_PATHS.into_iter().map(bare).find(|own| text.trim_end_matches('/') == *own);
+    let below_token = text.starts_with(REVOKE_PREFIX).then_some(bare(REVOKE_PREFIX));
     if let Some(own) = own.or(below_token) {
-        return refuse(&format!("the gateway answers {own} itself"), "requests for it never reach an upstream");
+        return Err(answered_here(own));
     }
     Ok(text.to_owned())
+}
+
+fn answered_here(path: &str) -> Fault {
+    Fault::new(format!("the gateway answers {path} itself"), EXPECTED_PATH)
+        .help("requests for it never reach an upstream")
 }
 
 /// `pchar` of RFC 3986 and the slash, without `%`, `;` and `*`.
@@ -244,6 +253,14 @@ fn report_collisions(root: &Table<'_>, routes: &[Placed<Route>]) {
             .help(methods)
             .related(&first.place, "the first one is here");
         root.reading().record(fault.at(&route.place));
+    }
+}
+
+/// Its own path for what it has on offer depends on what its issuer is called.
+fn report_hidden(root: &Table<'_>, routes: &[Placed<Route>], issuers: &[String]) {
+    let Some(metadata) = issuers.first().map(|own| metadata_path(own)) else { return };
+    for route in routes.iter().filter(|route| route.value.path.trim_end_matches('/') == metadata) {
+        root.reading().record(answered_here(&metadata).at(&route.place));
     }
 }
 

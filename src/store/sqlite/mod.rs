@@ -115,6 +115,11 @@ pub fn stored_revocations(path: impl AsRef<Path>, after: u64, now: UnixTime) -> 
     statement.query_and_then(params![rows::counter(after)?, now], rows::revocation)?.collect()
 }
 
+/// Is there anything in the database at `path`, which a gateway may have open meanwhile? Fails if it is none. Changes nothing.
+pub fn is_begun(path: impl AsRef<Path>) -> Result<bool, StoreError> {
+    file::open_to_read(path.as_ref()).map(|begun| begun.is_some())
+}
+
 /// Notes the configured life if it is a new maximum; answers the maximum.
 fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Result<Duration, StoreError> {
     let sql = "update meta set value = ?2 where name = ?1 and value < ?2";

@@ -38,8 +38,8 @@ fn listeners_and_the_admin_address_are_checked() {
         ),
         (
             "[[listener]]\naddress = \"0.0.0.0:1\"\nproxy_protocol = true",
-            "listener[0].address",
-            (2, 11),
+            "listener[0].proxy_protocol",
+            (3, 18),
             "nobody is trusted",
         ),
         ("[admin]\naddress = \"127.0.0.1:8443\"", "admin.address", (2, 11), "overlap"),
@@ -287,6 +287,12 @@ fn routes_are_checked() {
         ("[[route]]\npath = \"/token/\"", "route[0].path", (2, 8), "answers /token itself"),
         ("[[route]]\npath = \"/token/x\"", "route[0].path", (2, 8), "answers /token itself"),
         ("[[route]]\npath = \"/.well-known/jwks.json\"", "route[0].path", (2, 8), "itself"),
+        (
+            "[[route]]\npath = \"/.well-known/oauth-authorization-server\"",
+            "route[0].path",
+            (2, 8),
+            "answers /.well-known/oauth-authorization-server itself",
+        ),
         ("[[route]]\npath = \"/\"\nhost = \"a:80\"", "route[0].host", (3, 8), "the host has a port"),
         ("[[route]]\npath = \"/\"\nhost = \"*.a\"", "route[0].host", (3, 8), "wildcard"),
         ("[[route]]\npath = \"/\"\nhost = \"a b\"", "route[0].host", (3, 8), "not the name of a host"),

@@ -1,7 +1,6 @@
 //! The changes that the gateway makes to a message: each is on the list in `deploy/README.md`, and here.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 
@@ -39,10 +38,7 @@ fn member(name: &str) -> HeaderName {
 #[tokio::test]
 async fn what_is_removed_is_what_is_listed_and_nothing_else() {
     for backend_version in [Version::HTTP_11, Version::HTTP_2] {
-        let table = Arc::new(Table::default());
-        let tables = table.clone();
-        let backend = Backend::start(backend_version, move |request| tables.clone().exchange(request)).await;
-        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), backend.protocol()));
+        let (table, _backend, gateway) = Table::served(backend_version).await;
         let pair = gateway.issue("alice", "bears:keep").await;
         for client_version in [Version::HTTP_11, Version::HTTP_2] {
             let told = format!("{client_version:?} to {backend_version:?}");

@@ -62,16 +62,10 @@ async fn no_more_connections_than_allowed_are_opened() {
 /// Backends close what is idle for too long. The gateway does so before, and not only when it needs a connection.
 #[tokio::test]
 async fn connections_that_nobody_needs_any_more_are_closed() {
-    let ended = Arc::new(AtomicUsize::new(0));
-    let counts = ended.clone();
-    let backend = Scripted::start(move |mut wire, _| {
-        let counts = counts.clone();
-        async move {
-            while wire.try_hear_until("\r\n\r\n").await.is_some() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                wire.say(OK).await;
-            }
-            counts.fetch_add(1, Ordering::SeqCst);
+    let backend = Scripted::start(|mut wire, _| async move {
+        while wire.try_hear_until("\r\n\r\n").await.is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            wire.say(OK).await;
         }
     });
     let text = Gateway::open_text(backend.address, "idle_timeout = \"300ms\"");
@@ -83,13 +77,13 @@ async fn connections_that_nobody_needs_any_more_are_closed() {
     for answer in at_once {
         session::text(answer.await.expect("no panic").expect("an answer").into_body()).await;
     }
-    assert_eq!((backend.connections(), ended.load(Ordering::SeqCst)), (5, 0));
+    assert_eq!((backend.connections(), backend.ended()), (5, 0));
     // From now on, one at a time is enough.
     let began = Instant::now();
-    while ended.load(Ordering::SeqCst) < 4 {
+    while backend.ended() < 4 {
         let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
         session::text(answer.into_body()).await;
-        assert!(began.elapsed() < PATIENCE, "{} of 4 are closed", ended.load(Ordering::SeqCst));
+        assert!(began.elapsed() < PATIENCE, "{} of 4 are closed", backend.ended());
     }
     assert_eq!(backend.connections(), 5);
 }

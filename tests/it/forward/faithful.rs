@@ -229,6 +229,15 @@ impl Table {
         self.answer.lock().expect("unpoisoned").take().expect("one request for each answer")
     }
 
+    /// A backend of this protocol that answers from a table, and a gateway in front of it.
+    pub async fn served(version: Version) -> (Arc<Table>, Backend, Gateway) {
+        let table = Arc::new(Table::default());
+        let tables = table.clone();
+        let backend = Backend::start(version, move |request| tables.clone().exchange(request)).await;
+        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), backend.protocol()));
+        (table, backend, gateway)
+    }
+
     pub fn lay(&self, exchange: &Exchange) {
         let mut answer = Response::new(exchange.answer.to_body());
         *answer.status_mut() = StatusCode::from_u16(exchange.status).expect("a status");
@@ -303,10 +312,7 @@ async fn tell(exchange: &Exchange, session: &mut Session, token: &str, table: &T
 #[tokio::test]
 async fn whatever_is_sent_arrives_and_whatever_is_answered_comes_back() {
     for backend_version in [Version::HTTP_11, Version::HTTP_2] {
-        let table = Arc::new(Table::default());
-        let tables = table.clone();
-        let backend = Backend::start(backend_version, move |request| tables.clone().exchange(request)).await;
-        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), backend.protocol()));
+        let (table, backend, gateway) = Table::served(backend_version).await;
         let pair = gateway.issue("alice", "bears:keep").await;
         for (number, client_version) in [Version::HTTP_11, Version::HTTP_2].into_iter().enumerate() {
             let mut session = Session::of(client_version, gateway.address()).await;

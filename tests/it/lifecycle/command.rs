@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use super::{metric, served, write};
+use super::{metric, served, soon, write};
 use crate::support::Upstream;
 use crate::support::program::bearward;
 
@@ -55,10 +55,7 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
 
     write(folder.path(), &text);
     served.program.signal("HUP");
-    served.program.stderr_with("reloaded, but for these");
-    while metric(&served, "bearward_reload_succeeded").await == 0.0 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    soon("it is in force", async || metric(&served, "bearward_reload_succeeded").await == 1.0).await;
     served.program.kill();
     let (status, _, err) = run(&["reload"]);
     assert!(status == Some(1) && err.contains("no gateway answers"), "{err}");

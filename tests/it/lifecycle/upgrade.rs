@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::Version;
+use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -76,6 +77,11 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
     load.goes_on_for(50).await;
     let (answered, longest) = load.end().await;
     eprintln!("{answered} requests, the slowest newcomer waited {longest:?}");
+    let asked_at = folder.path().join("bearward.db.take-over");
+    assert!(asked_at.exists(), "the next one could ask");
+    served.program.signal("TERM");
+    ended(served.program).await;
+    assert!(!asked_at.exists(), "nothing is left behind");
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     assert!(!lines.contains("\"status\":5"), "of {answered} requests:\n{lines}");
 }
@@ -180,6 +186,14 @@ async fn what_cannot_take_over_leaves_the_gateway_that_runs_alone() {
     std::fs::write(folder.path().join("admin.token"), "short").expect("written");
     assert_eq!(bearward(folder.path(), &["serve", "--take-over"]).status.code(), Some(1));
     std::fs::write(folder.path().join("admin.token"), token).expect("written");
+    // It is a newer program that runs.
+    let database = Connection::open(folder.path().join("bearward.db")).expect("opened");
+    let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).expect("read");
+    database.pragma_update(None, "user_version", 99).expect("written");
+    let older = bearward(folder.path(), &["serve", "--take-over"]);
+    let said = String::from_utf8_lossy(&older.stderr);
+    assert!(older.status.code() == Some(1) && said.contains("newer version"), "{said}");
+    database.pragma_update(None, "user_version", version).expect("written");
     // Whoever does not ask for it does not get it.
     assert_eq!(bearward(folder.path(), &["serve"]).status.code(), Some(2), "the addresses are in use");
     assert_eq!(served.client().get("/").await.status, 200);

@@ -2,27 +2,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::StatusCode;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{metric, served, write};
+use super::{metric, served, soon, write};
 use crate::support::program::Served;
 use crate::support::{Client, Gateway, Upstream};
 
 async fn status(served: &Served, path: &str) -> StatusCode {
     served.client().get(path).await.status
-}
-
-async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < Duration::from_secs(30), "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 fn all(text: String) -> String {
@@ -69,6 +61,22 @@ fn make_pair(folder: &Path) -> String {
         fs::rename(folder.join("new"), folder.join(name)).expect("renamed");
     }
     cert.pem()
+}
+
+/// From then on other files are watched, which is no change of theirs.
+#[tokio::test]
+async fn a_change_that_names_other_files_is_taken_once() {
+    let upstream = Upstream::start();
+    let (served, folder, text) = served(&upstream, all);
+    make_pair(folder.path());
+    let tls = "tls = { certificate = \"a.pem\", key = \"a.key\" }";
+    for (times, text) in [(1.0, text.replace("tls = \"self-signed\"", tls)), (2.0, text)] {
+        write(folder.path(), &text);
+        let reloads = async || metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await;
+        soon("it is in force", async || reloads().await >= times).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(reloads().await, times);
+    }
 }
 
 /// The default: a renewed certificate needs nobody, and the configuration waits to be asked for.

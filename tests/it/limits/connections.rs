@@ -15,7 +15,7 @@ async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_se
     let mut guests = Vec::new();
     for _ in 0..3 {
         let mut guest = Wire::connect(gateway.address()).await;
-        guest.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        guest.say(GET).await;
         assert_eq!(guest.answer().await.status, 200);
         guests.push(guest);
     }
@@ -23,7 +23,7 @@ async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_se
     Wire::connect(gateway.tls_address()).await.hear_to_the_end().await;
     gateway.counts("connections_refused_total", 2).await;
     for guest in &mut guests {
-        guest.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        guest.say(GET).await;
         assert_eq!(guest.answer().await.status, 200, "guests are not disturbed");
     }
     drop(guests.pop());
@@ -31,7 +31,7 @@ async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_se
     loop {
         let mut guest = Wire::connect(gateway.address()).await;
         // Until the gateway has seen the other leave, it closes.
-        if guest.try_say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.is_ok()
+        if guest.try_say(GET).await.is_ok()
             && guest.try_hear_until("\r\n\r\n").await.is_some_and(|head| head.starts_with("HTTP/1.1 200"))
         {
             break;

@@ -131,6 +131,18 @@ async fn a_start_without_the_root_secret_of_its_database_makes_nothing() {
     assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200);
 }
 
+/// That it lacks its root secret would be true of any file.
+#[test]
+fn a_file_that_is_no_database_is_said_to_be_none() {
+    let upstream = Upstream::start();
+    let folder = folder_with_gateway(&upstream);
+    let database = folder.path().join("bearward.db");
+    fs::write(&database, "an hour of somebody's holiday video. ".repeat(100)).expect("written");
+    let said = complaint(folder.path());
+    assert!(said.contains("store.sqlite") && said.contains("not an SQLite database"), "{said}");
+    assert!(!said.contains("bearward.secret") && !folder.path().join("bearward.secret").exists(), "{said}");
+}
+
 #[tokio::test]
 async fn a_key_that_was_changed_in_the_database_is_refused() {
     let upstream = Upstream::start();

@@ -39,6 +39,10 @@ async fn it_is_json_by_its_media_type() {
     {
         post(&gateway, &pair, media_type, body.clone()).await.refused(415, "invalid_request");
     }
+    // Whoever reads the other one reads another body.
+    let twice = gateway.client().bearer(&pair.access).header("content-type", "application/json");
+    let twice = twice.header("content-type", "application/x-www-form-urlencoded");
+    twice.send(Method::POST, "/user/refresh", body.clone().into()).await.refused(415, "invalid_request");
     for media_type in ["application/json", "Application/JSON", "application/json; charset=utf-8"] {
         assert_eq!(post(&gateway, &pair, Some(media_type), body.clone()).await.status, 200, "{media_type}");
     }

@@ -2,6 +2,7 @@
 
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
+use hyper::body::Incoming;
 
 use super::*;
 use crate::support::Pair;
@@ -28,6 +29,27 @@ fn get(path: &str, token: &str) -> Request<session::Body> {
     request(Method::GET, path, token, session::empty())
 }
 
+/// An answer of which the first piece has come, and no more will.
+struct Begun {
+    gateway: Gateway,
+    pair: Pair,
+    session: Session,
+    answer: Incoming,
+    _backend: Scripted,
+}
+
+impl Begun {
+    async fn over(version: Version, kind: &'static str) -> Begun {
+        let backend = backend(kind);
+        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), ""));
+        let pair = gateway.issue("alice", "").await;
+        let mut session = Session::of(version, gateway.address()).await;
+        let mut answer = session.send(get("/stream", &pair.access)).await.into_body();
+        assert_eq!(next_piece(&mut answer).await.expect("a piece"), "data: 1\n\n");
+        Begun { gateway, pair, session, answer, _backend: backend }
+    }
+}
+
 async fn revoke(gateway: &Gateway, pair: &Pair) {
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
 }
@@ -35,49 +57,34 @@ async fn revoke(gateway: &Gateway, pair: &Pair) {
 #[tokio::test]
 async fn a_stream_of_events_ends_and_the_next_connection_is_refused() {
     for version in VERSIONS {
-        let backend = backend("text/event-stream; charset=utf-8");
-        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), ""));
-        let pair = gateway.issue("alice", "").await;
-        let mut session = Session::of(version, gateway.address()).await;
-        let mut events = session.send(get("/events", &pair.access)).await.into_body();
-        assert_eq!(next_piece(&mut events).await.expect("an event"), "data: 1\n\n");
-        gateway.counts("streams_opened_total", 1).await;
-        gateway.advance(LIFE);
-        assert!(within_a_second(next_piece(&mut events)).await.is_none(), "a clean end, {version:?}");
-        assert_eq!(session.send(get("/events", &pair.access)).await.status(), 401);
-        logged(&gateway, "expired").await;
-        gateway.counts("streams_closed_total", 1).await;
+        let mut begun = Begun::over(version, "text/event-stream; charset=utf-8").await;
+        begun.gateway.counts("streams_opened_total", 1).await;
+        begun.gateway.advance(LIFE);
+        assert!(within_a_second(next_piece(&mut begun.answer)).await.is_none(), "a clean end, {version:?}");
+        assert_eq!(begun.session.send(get("/stream", &begun.pair.access)).await.status(), 401);
+        logged(&begun.gateway, "expired").await;
+        begun.gateway.counts("streams_closed_total", 1).await;
     }
 }
 
 /// The token ends before the answer is a moment old: nobody has entered it as a stream by then.
 #[tokio::test]
 async fn what_has_just_begun_ends_as_well() {
-    let backend = backend("text/event-stream");
-    let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), ""));
-    let pair = gateway.issue("alice", "").await;
-    let mut session = Session::http2(gateway.address()).await;
-    let mut events = session.send(get("/events", &pair.access)).await.into_body();
-    assert_eq!(next_piece(&mut events).await.expect("an event"), "data: 1\n\n");
-    revoke(&gateway, &pair).await;
-    assert!(within_a_second(next_piece(&mut events)).await.is_none());
-    logged(&gateway, "revoked").await;
+    let mut begun = Begun::over(Version::HTTP_2, "text/event-stream").await;
+    revoke(&begun.gateway, &begun.pair).await;
+    assert!(within_a_second(next_piece(&mut begun.answer)).await.is_none());
+    logged(&begun.gateway, "revoked").await;
 }
 
 #[tokio::test]
 async fn any_other_answer_is_seen_not_to_be_complete() {
     for version in VERSIONS {
-        let backend = backend("application/octet-stream");
-        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), ""));
-        let pair = gateway.issue("alice", "").await;
-        let mut session = Session::of(version, gateway.address()).await;
-        let mut body = session.send(get("/file", &pair.access)).await.into_body();
-        assert_eq!(next_piece(&mut body).await.expect("a piece"), "data: 1\n\n");
-        gateway.counts("streams_opened_total", 1).await;
-        revoke(&gateway, &pair).await;
-        let frame = within_a_second(body.frame()).await;
+        let mut begun = Begun::over(version, "application/octet-stream").await;
+        begun.gateway.counts("streams_opened_total", 1).await;
+        revoke(&begun.gateway, &begun.pair).await;
+        let frame = within_a_second(begun.answer.frame()).await;
         assert!(frame.is_some_and(|frame| frame.is_err()), "it breaks off, {version:?}");
-        logged(&gateway, "revoked").await;
+        logged(&begun.gateway, "revoked").await;
     }
 }
 

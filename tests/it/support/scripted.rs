@@ -13,6 +13,7 @@ use super::wire::Wire;
 pub struct Scripted {
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    ended: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
 
@@ -34,16 +35,20 @@ impl Scripted {
     {
         let address = socket.local_addr().expect("an address");
         socket.set_nonblocking(true).expect("nonblocking");
-        let connections = Arc::new(AtomicUsize::new(0));
-        let count = connections.clone();
+        let (connections, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (count, ends) = (connections.clone(), ended.clone());
         let accepting = tokio::spawn(async move {
             let listener = TcpListener::from_std(socket).expect("a listener");
             while let Ok((stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(script(Wire::of(stream), number));
+                let (playing, ends) = (script(Wire::of(stream), number), ends.clone());
+                tokio::spawn(async move {
+                    playing.await;
+                    ends.fetch_add(1, Ordering::SeqCst);
+                });
             }
         });
-        Scripted { address, connections, accepting }
+        Scripted { address, connections, ended, accepting }
     }
 
     /// Answers every request with the same bytes, and keeps the connection.
@@ -57,6 +62,11 @@ impl Scripted {
 
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Connections on which the script has been played to its end.
+    pub fn ended(&self) -> usize {
+        self.ended.load(Ordering::SeqCst)
     }
 }
 

@@ -8,28 +8,14 @@ use super::in_front_of;
 use crate::support::session::eventually;
 use crate::support::{Gateway, Scripted, Upstream, frames};
 
-/// A backend that knows how many connections have ended.
-fn counting() -> (Scripted, Arc<AtomicUsize>) {
-    let ended = Arc::new(AtomicUsize::new(0));
-    let counts = ended.clone();
-    let backend = Scripted::start(move |mut wire, _| {
-        let counts = counts.clone();
-        async move {
-            while wire.try_hear_until("\r\n\r\n").await.is_some() {
-                wire.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-            }
-            counts.fetch_add(1, Ordering::SeqCst);
-        }
-    });
-    (backend, ended)
-}
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_also_if_no_request_ever_comes_again() {
-    let (backend, ended) = counting();
+    let backend = Scripted::answering(OK);
     let gateway = in_front_of(&[backend.address], "idle_timeout = \"300ms\"");
     assert_eq!(gateway.client().get("/").await.status, 200);
-    eventually("it is closed", || ended.load(Ordering::SeqCst) == 1).await;
+    eventually("it is closed", || backend.ended() == 1).await;
 }
 
 #[tokio::test]
@@ -62,7 +48,7 @@ async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
 
 #[tokio::test]
 async fn a_connection_that_is_old_enough_is_renewed_however_busy_it_is() {
-    let (backend, _) = counting();
+    let backend = Scripted::answering(OK);
     let gateway = in_front_of(&[backend.address], "max_age = \"300ms\"");
     for _ in 0..20 {
         assert_eq!(gateway.client().get("/").await.status, 200);
