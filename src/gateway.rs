@@ -31,6 +31,7 @@ use crate::grpc;
 use crate::ids::RequestId;
 use crate::judge::{Arrival, Judge, Verdict};
 use crate::keyring::Keyring;
+use crate::media_type;
 use crate::oauth;
 use crate::peer::Peer;
 use crate::rates::{self, Rates, Told};
@@ -346,8 +347,8 @@ fn out_of_time(time: Duration) -> Reject {
 
 /// What is meant to last.
 fn is_stream(response: &Response<Body>) -> bool {
-    let is_events = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
-    grpc::is_grpc(response.headers()) || response.headers().get(header::CONTENT_TYPE).is_some_and(is_events)
+    let is_events = |kind: &str| kind.eq_ignore_ascii_case("text/event-stream");
+    grpc::is_grpc(response.headers()) || media_type::of(response.headers()).is_some_and(is_events)
 }
 
 fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {

@@ -241,12 +241,7 @@ fn known_before(
         before.servers.get(place)
     });
     match same {
-        Some(same) => {
-            if settings.health.is_none() {
-                same.standing.forget_checks(&settings.ejection, Instant::now());
-            }
-            (same.standing.clone(), same.dialer.addresses.clone())
-        }
+        Some(same) => (same.standing.clone(), same.dialer.addresses.clone()),
         None => {
             let standing = Standing::new(&settings.name, server.authority());
             (Arc::new(standing), Arc::new(Addresses::new(&server.host, server.port)))

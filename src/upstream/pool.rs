@@ -223,7 +223,7 @@ impl Server {
     ) -> Result<Answer, Unanswered> {
         let mut is_first = true;
         loop {
-            let mut sender = self.shared_connection(worker, metrics).await.map_err(Unanswered::unsent)?;
+            let (mut sender, born) = self.shared_connection(worker, metrics).await.map_err(Unanswered::unsent)?;
             let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, self.lease(worker, None, place))),
@@ -231,7 +231,8 @@ impl Server {
                     // The connection was closed under us before the request got out.
                     Some(unsent) => {
                         metrics.upstream_retries.one();
-                        self.workers[worker].shared.lock().await.open = None;
+                        // Unless somebody has opened another meanwhile.
+                        self.workers[worker].shared.lock().await.open.take_if(|joint| joint.born == born);
                         (*request, is_first) = (unsent, false);
                     }
                     None => return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol)),
@@ -245,13 +246,13 @@ impl Server {
         &self,
         worker: usize,
         metrics: &WorkerMetrics,
-    ) -> Result<http2::SendRequest<Body>, Failure> {
+    ) -> Result<(http2::SendRequest<Body>, Instant), Failure> {
         let asked = Instant::now();
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut shared = self.workers[worker].shared.lock().await;
         if let Some(joint) = shared.open.as_mut().filter(|joint| !joint.sender.is_closed()) {
             joint.used = asked;
-            return Ok(joint.sender.clone());
+            return Ok((joint.sender.clone(), joint.born));
         }
         if let Some((_, failure)) = shared.failure.as_ref().filter(|(when, _)| *when > asked) {
             return Err(failure.clone());
@@ -259,9 +260,9 @@ impl Server {
         match self.dialer.dial_http2().await {
             Ok((sender, address)) => {
                 metrics.upstream_connects.one();
-                let now = Instant::now();
-                shared.open = Some(Joint { sender: sender.clone(), born: now, used: now, address });
-                Ok(sender)
+                let born = Instant::now();
+                shared.open = Some(Joint { sender: sender.clone(), born, used: born, address });
+                Ok((sender, born))
             }
             Err(failure) => {
                 shared.failure = Some((Instant::now(), failure.clone()));

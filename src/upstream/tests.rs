@@ -139,6 +139,30 @@ async fn what_is_known_about_a_server_outlives_its_configuration() {
     assert_eq!((report[1].state, report[1].addresses.len()), ("in", 0));
 }
 
+/// A reload may be refused after its upstreams were made: then the one in force goes on as it was.
+#[tokio::test]
+async fn health_is_forgotten_when_nobody_checks_it_any_more_and_not_before() {
+    let health = health::Settings {
+        path: "/".into(),
+        interval: Duration::from_secs(60),
+        timeout: Duration::from_secs(1),
+        healthy: 1,
+        unhealthy: 1,
+        status: Vec::new(),
+    };
+    let checked = Settings { health: Some(health.clone()), ..settings(&["a.test", "b.test"]) };
+    let first = Upstream::new(checked, 1, None).expect("an upstream");
+    let standing = &first.servers[0].standing;
+    standing.checked(Err("refused".into()), (&health, &first.settings.ejection), Instant::now());
+    let next = Arc::new(Upstream::new(settings(&["a.test", "b.test"]), 1, Some(&first)).expect("an upstream"));
+    assert_eq!(first.report()[0].state, "unhealthy");
+    let in_force = tokio::spawn(look_after(next.clone()));
+    while next.report()[0].state == "unhealthy" {
+        tokio::task::yield_now().await;
+    }
+    in_force.abort();
+}
+
 #[tokio::test]
 async fn a_connection_that_has_served_its_time_takes_no_further_request() {
     let backend = Backend::start(1).await;

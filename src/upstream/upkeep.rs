@@ -19,8 +19,10 @@ pub async fn look_after(upstream: Arc<Upstream>) {
     // Ends with this task.
     let mut tasks = JoinSet::new();
     for server in &upstream.servers {
-        if let Some(health) = upstream.settings.health.clone() {
-            tasks.spawn(keep_checking(server.clone(), health));
+        match upstream.settings.health.clone() {
+            Some(health) => drop(tasks.spawn(keep_checking(server.clone(), health))),
+            // Only now: while a reload is being prepared, the configuration in force goes on checking.
+            None => server.standing.forget_checks(&upstream.settings.ejection, Instant::now()),
         }
         if !server.dialer.addresses.are_fixed() {
             tasks.spawn(keep_resolving(upstream.clone(), server.clone()));

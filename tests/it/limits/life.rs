@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use crate::support::frames::{self, GOAWAY, HEADERS};
 use crate::support::session::{self, Session};
 use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::{Gateway, Scripted, Upstream, Wire};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -87,4 +87,21 @@ async fn a_request_has_only_so_much_time_in_all() {
     let mut client = Wire::connect(gateway.address()).await;
     client.say(GET).await;
     assert_eq!(client.answer().await.status, 200);
+}
+
+/// What is meant to last may: by its media type, however that is written.
+#[tokio::test]
+async fn events_are_not_held_to_the_time_of_a_request() {
+    let limit = Duration::from_millis(300);
+    let backend = Scripted::start(move |mut wire, _| async move {
+        wire.hear_until("\r\n\r\n").await;
+        wire.say("HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        tokio::time::sleep(2 * limit).await;
+        wire.say("4\r\n:hi\n\r\n0\r\n\r\n").await;
+    });
+    let gateway = Gateway::open(backend.address, "[timeouts]\nrequest = \"300ms\"");
+    let mut client = Wire::connect(gateway.address()).await;
+    client.say(GET).await;
+    let answer = client.answer().await;
+    assert_eq!((answer.status, &*answer.body), (200, "4\r\n:hi\n\r\n0\r\n\r\n"));
 }
