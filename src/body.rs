@@ -77,6 +77,8 @@ pub struct Body {
     frames: u8,
     /// The watch is to be asked for an ending.
     lasts: bool,
+    /// What it broke off with before its first frame, to be told at the next poll.
+    broken: Option<Box<BodyError>>,
 }
 
 impl Default for Body {
@@ -156,7 +158,7 @@ impl Body {
     fn of(inner: Inner) -> Self {
         let (watch, silence, meter) = (None, None, None);
         let (must_end, allowance, end) = (false, u64::MAX, None);
-        Body { inner, watch, silence, must_end, meter, allowance, end, frames: 0, lasts: false }
+        Body { inner, watch, silence, must_end, meter, allowance, end, frames: 0, lasts: false, broken: None }
     }
 
     /// Fails if no byte comes for so long while one is waited for.
@@ -343,16 +345,27 @@ impl HttpBody for Body {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let polled = this.poll_next(context);
-        if let (Poll::Ready(Some(Err(error))), Some(watch)) = (&polled, &mut this.watch) {
-            watch.failed(error);
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(*error)));
         }
-        polled
+        let polled = this.poll_next(context);
+        let Poll::Ready(Some(Err(error))) = polled else { return polled };
+        if let Some(watch) = &mut this.watch {
+            watch.failed(&error);
+        }
+        if this.frames > 0 {
+            return Poll::Ready(Some(Err(error)));
+        }
+        // hyper sends the head of an HTTP/1 message together with what comes first behind it, or not at all if that is an error. It
+        // would look as if nobody had answered, and there are clients that then ask again, also by POST.
+        this.broken = Some(Box::new(error));
+        context.waker().wake_by_ref();
+        waiting::noted(Poll::Pending)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
-            Inner::Empty => true,
+            Inner::Empty => self.broken.is_none(),
             Inner::Full(bytes) => bytes.is_empty(),
             Inner::Incoming(body) => body.is_end_stream(),
         }

@@ -1,5 +1,7 @@
 //! Why a stream was ended before its end.
 
+use http::StatusCode;
+
 use crate::reject::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,15 @@ impl Ended {
             Ended::Token(reason) => reason.message(),
             Ended::OutOfTime => Reason::RequestTimeout.message(),
             Ended::Draining => "the gateway is going away",
+        }
+    }
+
+    /// That of a refusal for the same cause.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Ended::Token(reason) => reason.status(),
+            Ended::OutOfTime => Reason::RequestTimeout.status(),
+            Ended::Draining => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 
 use crate::access_log::Record;
@@ -73,7 +73,7 @@ impl Forwarder {
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => tunnel::asked_for(request),
-            Protocol::Http2 if record.method == Method::CONNECT => {
+            Protocol::Http2 if record.method == Method::CONNECT || tunnel::is_asked_for(request) => {
                 return Err(Reject::new(Reason::ProtocolRefused, "a WebSocket, and its upstream speaks HTTP/2"));
             }
             Protocol::Http2 => None,
@@ -87,7 +87,7 @@ impl Forwarder {
         address(request, upstream, host);
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
 
-        let mut held = permit.holder().map(|known| Held::by(known, streams));
+        let mut held = Some(Held::by(permit.holder(), streams));
         let progress = self.limit_body(request, record.version, held.as_ref())?;
         let whereabouts = Whereabouts::default();
         let sending = pin!(upstream.send(worker, metrics, origin.address, key, &whereabouts, request));
@@ -106,12 +106,16 @@ impl Forwarder {
         })?;
 
         if !headers::is_framed_plainly(response.headers()) {
-            return Err(Reject::new(Reason::UpstreamBroken, "a transfer coding other than chunked"));
+            return Err(Reject::new(Reason::UpstreamBroken, "two lengths, or a transfer coding other than chunked"));
         }
         let tunnel = tunnel::agreed(websocket, &mut response, self.body_idle)?;
         // Before the rest: a backend may well name them in `Connection`, as they go no further than this.
         let said = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
+        if response.status() == StatusCode::NO_CONTENT {
+            // RFC 9110 section 8.6. HTTP/2 clients take a length for a body that is missing.
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
         if let Some(tunnel) = &tunnel {
             tunnel.announce(&mut response);
             if asked_as_bearer && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
@@ -124,7 +128,7 @@ impl Forwarder {
         // What answers a request that is still being sent may end in a reset.
         let must_end = over_http2 && progress.is_none_or(|progress| progress.is_complete());
         if let Some(held) = &mut held {
-            held.ending_as(Manner::of(&response));
+            held.ending_as(Manner::of(&record.method, &response));
         }
         let incoming = |body| Body::incoming(body).silent_for_at_most(self.body_idle).that_must_end(must_end);
         let response = response.map(incoming);

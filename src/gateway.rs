@@ -117,7 +117,7 @@ impl Gateway {
                 response.map(|body| body.ending_at(ends).watched_by(delivery))
             }
             Some(tunnel) => {
-                let mut live = worker.streams.open_tunnel(held.as_ref().map(Held::known));
+                let mut live = worker.streams.open_tunnel(held.as_ref().and_then(Held::known));
                 tokio::spawn(async move {
                     let over = tunnel.carry(&mut delivery.record.sent, live.ended()).await;
                     delivery.record.complete = over == Some(Over::Closed);

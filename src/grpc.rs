@@ -9,6 +9,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
 use crate::body::Body;
+use crate::ended::Ended;
 use crate::ids::RequestId;
 use crate::reject::Reason;
 
@@ -50,19 +51,19 @@ pub fn refused(reason: Reason, request_id: RequestId) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, GRPC);
-    set_status(headers, reason, &format!("{} (request {request_id})", reason.message()));
+    set_status(headers, reason.status(), &format!("{} (request {request_id})", reason.message()));
     response
 }
 
 /// What ends a call that is under way: a status in its trailers.
-pub fn trailers(reason: Reason) -> HeaderMap {
+pub fn trailers(ended: Ended) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    set_status(&mut trailers, reason, reason.message());
+    set_status(&mut trailers, ended.status(), ended.message());
     trailers
 }
 
-fn set_status(headers: &mut HeaderMap, reason: Reason, message: &str) {
-    headers.insert(STATUS, HeaderValue::from(code(reason.status())));
+fn set_status(headers: &mut HeaderMap, status: StatusCode, message: &str) {
+    headers.insert(STATUS, HeaderValue::from(code(status)));
     // Clients decode percent signs in it, and our sentences have none.
     if let Ok(message) = HeaderValue::from_str(message) {
         headers.insert(MESSAGE, message);

@@ -162,12 +162,16 @@ pub fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Is the body chunked and nothing else, if it is coded for its transfer at all? hyper decodes `chunked`, whatever stands
-/// before it: what it hands over from `gzip, chunked` is compressed, and nobody would say so any more.
+/// Does the body end in one way: by one length, or chunked and nothing else? hyper decodes `chunked`, whatever stands before or
+/// beside it: what it hands over from `gzip, chunked` is compressed, and nobody would say so any more; and a length beside it
+/// goes on, to a client who counts by that and takes a part for the whole (RFC 9112 section 6.3).
 pub fn is_framed_plainly(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let plain = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    plain && codings.next().is_none()
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let (coding, length) = (codings.next(), lengths.next());
+    let plain = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+        && length.is_none_or(|length| length.as_bytes().iter().all(u8::is_ascii_digit));
+    plain && (coding.is_none() || length.is_none()) && codings.next().is_none() && lengths.next().is_none()
 }
 
 /// Removes what concerned the connection to the upstream only.

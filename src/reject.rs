@@ -50,7 +50,7 @@ reasons! {
     BadFraming = "bad_framing", BAD_REQUEST, "invalid_request", "the message framing is not valid";
     ConnectRefused = "connect_refused", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
     /// RFC 8441: an extended CONNECT for something that is no WebSocket.
-    ProtocolRefused = "protocol_refused", NOT_IMPLEMENTED, "invalid_request", "only WebSockets are opened by CONNECT, where there is one";
+    ProtocolRefused = "protocol_refused", NOT_IMPLEMENTED, "invalid_request", "only WebSockets are opened, and only where the service speaks them";
     /// RFC 9110 section 15.5.20: clients try again on another connection.
     Misdirected = "misdirected", MISDIRECTED_REQUEST, "invalid_request", "this connection was opened for another host";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no route leads there";

@@ -10,6 +10,9 @@ use tokio::net::{TcpListener, TcpStream};
 /// Connections that may wait to be accepted. The kernel caps it at net.core.somaxconn.
 pub const BACKLOG: i32 = 4096;
 
+/// See [`watch_closely`].
+const VANISHED: Duration = Duration::from_secs(20);
+
 /// Binds `count` listeners to one address; the kernel spreads connections over them, one for each worker.
 ///
 /// The first bind is done without SO_REUSEPORT, which would let a second gateway quietly share the address.
@@ -75,6 +78,15 @@ pub fn into_tokio_stream(stream: std::net::TcpStream) -> io::Result<TcpStream> {
 pub fn reset(stream: TcpStream) {
     // Where it fails, the connection is gone already.
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+}
+
+/// A peer that vanished without a word is noticed within this, whether something is on its way to it or not. For a connection
+/// that everybody shares: the requests of all would go there and wait.
+pub fn watch_closely(stream: &TcpStream) {
+    let probes = TcpKeepalive::new().with_time(VANISHED / 2).with_interval(VANISHED / 4);
+    // As in [`tune`].
+    let _ = SockRef::from(stream).set_tcp_keepalive(&probes.with_retries(2));
+    let _ = SockRef::from(stream).set_tcp_user_timeout(Some(VANISHED));
 }
 
 /// Small writes go out at once; each is a whole message or record. A peer that vanished without a word is noticed after a

@@ -129,8 +129,8 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         self.worker.metrics.ended.one();
         self.record.duration = self.started.elapsed();
-        if let Some(reason) = self.held.as_ref().and_then(Held::ended) {
-            self.record.ended = Some(Ended::Token(reason));
+        if let Some(ended) = self.held.as_ref().and_then(Held::ended) {
+            self.record.ended = Some(ended);
         }
         self.worker.over(&self.record);
     }

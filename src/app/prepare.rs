@@ -140,6 +140,23 @@ impl Foundation {
         })
     }
 
+    /// Puts in force what another gateway has written since it has the store that was this one's: revocations, and which keys of
+    /// ours are good.
+    pub(super) fn follow_store(&self, config: &Config) -> Result<(), String> {
+        let now = self.clock.now();
+        let known = self.revocations.sequence();
+        let entries =
+            sqlite::stored_revocations(&config.store.sqlite, known, now).map_err(|error| error.to_string())?;
+        for entry in &entries {
+            self.revocations.enforce(entry, now);
+        }
+        // The operator's own is not changed while we run.
+        if config.tokens.signing_key_file.is_none() {
+            self.keyring.replace_own(own_keys::as_they_are(config, now)?.own().clone());
+        }
+        Ok(())
+    }
+
     /// From now on, what belongs to this gateway is looked after and shown.
     pub(super) fn put_in_force(&self, gateway: &Gateway) {
         self.upstreams.put_in_force(&gateway.forwarder.upstreams);

@@ -4,7 +4,7 @@
 //! 2. This one hands over its listening sockets. From then on nothing of this process accepts.
 //! 3. Requests under way have [`LAST_CALLS`] to end, and audit events that wait get a last delivery; then the store is let
 //!    go of. What is still running goes on without it, for `timeouts.drain`: it is served, and a refresh that comes so late
-//!    gets 503.
+//!    gets 503. What the new one revokes is read from the store ([`FOLLOW`]), so that streams end here as well.
 //! 4. The new one has waited for the store, and accepts. Whoever connected meanwhile waited in the sockets' queues.
 
 use std::fs;
@@ -23,6 +23,12 @@ use crate::hand_over;
 
 /// Requests under way can still use the store for so long. Whoever connects has to wait for that, so it is short.
 pub(super) const LAST_CALLS: Duration = Duration::from_secs(1);
+
+/// How often what was revoked is read: streams look every quarter of a second, and have a second in all.
+pub(super) const FOLLOW: Duration = Duration::from_millis(200);
+
+/// For so long it may not be known what was revoked.
+pub(super) const BLINDNESS: Duration = Duration::from_secs(2);
 
 /// Longer than another gateway takes to let go of the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);

@@ -76,6 +76,25 @@ impl Running {
         tracing::info!("the next gateway has the store");
     }
 
+    /// What is still running stands on tokens that the next gateway may revoke. Returns when nothing is; `false` if it cannot be
+    /// known what was revoked.
+    fn follow_store(&self) -> bool {
+        let mut known_at = Instant::now();
+        while self.workers.iter().any(|worker| !worker.is_finished()) {
+            match self.live.foundation.follow_store(&self.live.config()) {
+                Ok(()) => known_at = Instant::now(),
+                Err(error) if known_at.elapsed() > replaced::BLINDNESS => {
+                    tracing::error!(error, "what the next gateway revokes cannot be read; what still runs is cut off");
+                    return false;
+                }
+                // It may be busy.
+                Err(_) => {}
+            }
+            std::thread::sleep(replaced::FOLLOW);
+        }
+        true
+    }
+
     /// Says "not ready", stops accepting, lets every request end within `timeouts.drain`, and then everything else.
     pub fn drain(self) {
         drop(self);
@@ -90,6 +109,10 @@ impl Drop for Running {
         let _ = self.draining.send(true);
         if *self.replaced.borrow() {
             self.let_go_of_store();
+            if !self.follow_store() {
+                // They end with the process.
+                self.workers.clear();
+            }
         }
         for worker in self.workers.drain(..) {
             // A worker that panicked has ended, too.

@@ -18,6 +18,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// So many connections are accepted at one go: each may have a handshake waiting, and others wait for them all.
 const AT_ONE_GO: u32 = 8;
 
+/// For what is told only when the time of the drain is up.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Starts a worker. Its thread ends when the process has drained, or the drain's deadline has passed.
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -39,7 +42,12 @@ async fn run(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
     shared.drains().await;
     // At once: their clients can connect elsewhere, and have all of the time that there is.
     worker.streams.drain();
-    if tokio::time::timeout(shared.settings.drain, all_gone.recv()).await.is_err() {
+    let time = shared.settings.drain;
+    if tokio::time::timeout(time, all_gone.recv()).await.is_ok() {
+        return;
+    }
+    worker.streams.end_drain();
+    if tokio::time::timeout(LAST_WORDS.min(time), all_gone.recv()).await.is_err() {
         tracing::warn!(worker = worker.number, "the drain's deadline passed; remaining connections are cut");
     }
 }

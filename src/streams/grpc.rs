@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn trailers_in_a_body_are_a_message_of_their_own() {
-        let message = in_body(&crate::grpc::trailers(crate::reject::Reason::Revoked));
+        let message = in_body(&crate::grpc::trailers(crate::ended::Ended::Token(crate::reject::Reason::Revoked)));
         let (prefix, text) = message.split_at(PREFIX);
         assert_eq!(prefix, [TRAILERS, 0, 0, 0, u8::try_from(text.len()).expect("short")]);
         let text = str::from_utf8(text).expect("text");

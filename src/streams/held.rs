@@ -2,16 +2,16 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
+use http::{Method, Response};
 use http_body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 
 use super::grpc::{self as messages, Messages};
-use super::{Live, Streams};
+use super::{Live, Parting, Streams};
 use crate::body::Ending;
 use crate::boundaries::Boundaries;
 use crate::ended::Ended;
@@ -29,8 +29,11 @@ pub enum Manner {
     /// Nothing does: it breaks off, so that nobody takes a part for the whole.
     #[default]
     Abort,
-    /// An EventSource connects again whenever its stream ends, and is refused then.
-    EventStream,
+    /// An EventSource connects again whenever its stream ends, and is refused then. It asks by GET; what was asked for in
+    /// another way may have an end that is worth waiting for, as an answer that is written while it is thought of.
+    EventStream {
+        asked_by_get: bool,
+    },
     Grpc(Box<Following>),
     GrpcWeb(Box<Following>),
 }
@@ -44,14 +47,16 @@ pub struct Following {
 }
 
 impl Manner {
-    /// That of an answer. One whose length was told has no end before its end.
-    pub fn of<B: HttpBody>(response: &Response<B>) -> Self {
+    /// That of an answer to this method. One whose length was told has no end before its end.
+    pub fn of<B: HttpBody>(method: &Method, response: &Response<B>) -> Self {
         if response.body().size_hint().exact().is_some() {
             return Manner::Abort;
         }
         let headers = response.headers();
         match media_type::of(headers) {
-            Some(kind) if kind.eq_ignore_ascii_case("text/event-stream") => Manner::EventStream,
+            Some(kind) if kind.eq_ignore_ascii_case("text/event-stream") => {
+                Manner::EventStream { asked_by_get: *method == Method::GET }
+            }
             Some(_) if grpc::is_grpc(headers) => Manner::Grpc(Box::default()),
             Some(_) if grpc::is_grpc_web(headers) => Manner::GrpcWeb(Box::default()),
             _ => Manner::Abort,
@@ -61,16 +66,28 @@ impl Manner {
     fn following(&mut self) -> Option<&mut Following> {
         match self {
             Manner::Grpc(following) | Manner::GrpcWeb(following) => Some(following),
-            Manner::Abort | Manner::EventStream => None,
+            Manner::Abort | Manner::EventStream { .. } => None,
         }
     }
 
-    fn ending(&self, reason: Reason) -> Ending {
+    fn parting(&self) -> Parting {
         match self {
-            Manner::Abort => Ending::Abort(reason),
-            Manner::EventStream => Ending::Quiet,
-            Manner::Grpc(_) => Ending::Trailers(Box::new(grpc::trailers(reason))),
-            Manner::GrpcWeb(_) => Ending::Data(messages::in_body(&grpc::trailers(reason))),
+            Manner::Abort => Parting::Unsaid,
+            Manner::EventStream { asked_by_get: true } => Parting::AtOnce,
+            // A call that is nearly done is worth waiting for; that its connection ends, its client knows from GOAWAY.
+            Manner::EventStream { .. } | Manner::Grpc(_) | Manner::GrpcWeb(_) => Parting::AtLast,
+        }
+    }
+
+    /// `is_whole`: no message is under way. `None` if nothing can be said, and it need not break off now.
+    fn ending(&self, ended: Ended, is_whole: bool) -> Option<Ending> {
+        match (self, ended) {
+            (Manner::EventStream { .. }, _) => Some(Ending::Quiet),
+            (Manner::Grpc(_), _) if is_whole => Some(Ending::Trailers(Box::new(grpc::trailers(ended)))),
+            (Manner::GrpcWeb(_), _) if is_whole => Some(Ending::Data(messages::in_body(&grpc::trailers(ended)))),
+            (_, Ended::Token(reason)) => Some(Ending::Abort(reason)),
+            // It is cut off with the process.
+            _ => None,
         }
     }
 }
@@ -78,14 +95,15 @@ impl Manner {
 /// Not entered before it lasts.
 pub struct Held {
     streams: Arc<Streams>,
-    known: Arc<Known>,
+    /// `None`: nobody's, as on a public route.
+    known: Option<Arc<Known>>,
     manner: Manner,
     live: Option<Live>,
-    ended: Option<Reason>,
+    ended: Option<Ended>,
 }
 
 impl Held {
-    pub fn by(known: Arc<Known>, streams: &Arc<Streams>) -> Self {
+    pub fn by(known: Option<Arc<Known>>, streams: &Arc<Streams>) -> Self {
         Held { streams: streams.clone(), known, manner: Manner::default(), live: None, ended: None }
     }
 
@@ -95,37 +113,45 @@ impl Held {
     }
 
     pub fn ending_as(&mut self, manner: Manner) {
+        let parting = manner.parting();
         self.manner = manner;
+        if let Some(live) = &self.live {
+            live.parts(parting);
+        }
     }
 
-    pub fn known(&self) -> &Arc<Known> {
-        &self.known
+    pub fn known(&self) -> Option<&Arc<Known>> {
+        self.known.as_ref()
     }
 
     /// It goes on for longer than a moment.
     pub fn lasts(&mut self) {
         if self.live.is_none() && self.ended.is_none() {
-            self.live = Some(self.streams.open(&self.known));
+            self.live = Some(self.streams.open(self.known.as_ref(), self.manner.parting()));
         }
     }
 
     /// Why it was ended, if it was.
-    pub fn ended(&self) -> Option<Reason> {
+    pub fn ended(&self) -> Option<Ended> {
         self.ended
     }
 
-    /// Returns when it has to end.
+    /// Returns when its token has ended.
     pub async fn end(&mut self) -> Reason {
-        std::future::poll_fn(|context| self.poll_ended(context)).await
+        std::future::poll_fn(|context| match ready!(self.poll_ended(context)) {
+            Ended::Token(reason) => Poll::Ready(reason),
+            // Where there is no answer yet, nothing is told.
+            Ended::Draining | Ended::OutOfTime => Poll::Pending,
+        })
+        .await
     }
 
-    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Reason> {
-        if let Some(reason) = self.ended {
-            return Poll::Ready(reason);
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        if let Some(ended) = self.ended {
+            return Poll::Ready(ended);
         }
         match self.live.as_mut().map(|live| live.poll_ended(context)) {
-            // Only tunnels are drained.
-            Some(Poll::Ready(Ended::Token(reason))) => Poll::Ready(*self.ended.insert(reason)),
+            Some(Poll::Ready(ended)) => Poll::Ready(*self.ended.insert(ended)),
             _ => Poll::Pending,
         }
     }
@@ -144,21 +170,24 @@ impl Held {
 
     /// Ready when it has to end, and where it can: between two messages, or after the time for the last one.
     pub fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
-        let Poll::Ready(reason) = self.poll_ended(context) else { return Poll::Pending };
+        let ended = ready!(self.poll_ended(context));
+        let mut is_whole = true;
         if let Some(Following { messages, last }) = self.manner.following()
             && !messages.is_between()
         {
             let last = last.get_or_insert_with(|| Box::pin(sleep(LAST_MESSAGE)));
-            return last.as_mut().poll(context).map(|()| Ending::Abort(reason));
+            ready!(last.as_mut().poll(context));
+            is_whole = false;
         }
-        Poll::Ready(self.manner.ending(reason))
+        self.manner.ending(ended, is_whole).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Its source broke off: because of the same token's end?
     pub fn ending_of_broken(&mut self) -> Option<Ending> {
-        let reason = self.ended.or_else(|| self.streams.verdict(&self.known).err())?;
-        self.ended = Some(reason);
+        let verdict = || self.streams.verdict(self.known.as_ref()?).err().map(Ended::Token);
+        let ended = self.ended.or_else(verdict)?;
+        self.ended = Some(ended);
         let is_whole = self.manner.following().is_none_or(|following| following.messages.is_between());
-        Some(if is_whole { self.manner.ending(reason) } else { Ending::Abort(reason) })
+        self.manner.ending(ended, is_whole)
     }
 }

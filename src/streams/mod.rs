@@ -7,6 +7,7 @@
 //! themselves only if one of these has moved. With none open, it sleeps.
 //!
 //! How a stream ends in its own protocol is up to whoever holds its [`Live`]: [`Held`] for bodies, `tunnel` for WebSockets.
+//! When the process drains, streams that have no end of their own are told so ([`Parting`]).
 
 mod grpc;
 mod held;
@@ -42,6 +43,18 @@ const BATCH: usize = 256;
 /// Where a key went, each stream's token has its signature checked again: one, and others have their turn.
 const COSTLY_BATCH: usize = 1;
 
+/// What the end of the process means to a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parting {
+    /// It is told at once: its client connects again by itself, and would hold up the end.
+    AtOnce,
+    /// It has the time of the drain, in which it may come to its own end; then it is told.
+    AtLast,
+    /// It has the time of the drain, and is cut off then: nothing could be said that is no part of it.
+    #[default]
+    Unsaid,
+}
+
 /// The open streams of one worker.
 pub struct Streams {
     grounds: Grounds,
@@ -59,12 +72,14 @@ struct Open {
     /// No token here expires before. Too early does no harm.
     earliest: UnixTime,
     draining: bool,
+    /// The time of the drain is up.
+    drained: bool,
 }
 
 struct Entry {
     /// `None`: nobody's token, as on a public route.
     standing: Option<Standing>,
-    is_tunnel: bool,
+    parting: Parting,
     end: oneshot::Sender<Ended>,
 }
 
@@ -80,17 +95,13 @@ impl Streams {
         Arc::new(Streams { grounds, metrics, open: Mutex::default(), begun: Notify::new() })
     }
 
-    /// Enters something that stands on this token. What has ended it meanwhile is noticed here.
-    pub fn open(self: &Arc<Self>, known: &Arc<Known>) -> Live {
-        self.enter(Some(known), false)
-    }
-
-    /// Enters a tunnel, which has to end when the process drains.
+    /// Enters a tunnel.
     pub fn open_tunnel(self: &Arc<Self>, known: Option<&Arc<Known>>) -> Live {
-        self.enter(known, true)
+        self.open(known, Parting::AtOnce)
     }
 
-    fn enter(self: &Arc<Self>, known: Option<&Arc<Known>>, is_tunnel: bool) -> Live {
+    /// Enters something that stands on this token. What has ended it meanwhile is noticed here.
+    fn open(self: &Arc<Self>, known: Option<&Arc<Known>>, parting: Parting) -> Live {
         let (end, ended) = oneshot::channel();
         let mut standing = known.map(|known| Standing::on(known, &self.grounds));
         let checked = standing.as_mut().map(|standing| standing.check(&self.grounds, self.grounds.clock.now()));
@@ -98,10 +109,10 @@ impl Streams {
         open.newest += 1;
         let live = Live { number: open.newest, streams: self.clone(), ended: Some(ended) };
         self.metrics.streams_opened.one();
-        let entry = Entry { standing, is_tunnel, end };
+        let entry = Entry { standing, parting, end };
         match checked {
             Some(Err(reason)) => entry.end(Ended::Token(reason)),
-            _ if is_tunnel && open.draining => entry.end(Ended::Draining),
+            _ if open.tells(parting) => entry.end(Ended::Draining),
             _ => {
                 if open.streams.is_empty() {
                     open.earliest = UnixTime::MAX;
@@ -177,20 +188,43 @@ impl Streams {
         last
     }
 
-    /// Ends every tunnel, and from now on each that opens: nothing else of the process's end would reach its client.
+    /// Tells those that are to be told at once, and from now on each that opens.
     pub fn drain(&self) {
+        self.tell(|open| open.draining = true);
+    }
+
+    /// Tells those that were to have the time of the drain.
+    pub fn end_drain(&self) {
+        self.tell(|open| open.drained = true);
+    }
+
+    fn tell(&self, moves: impl FnOnce(&mut Open)) {
         let mut open = self.lock();
-        open.draining = true;
-        let tunnels = open.streams.iter().filter(|(_, entry)| entry.is_tunnel).map(|(number, _)| *number);
-        for number in tunnels.collect::<Vec<_>>() {
-            if let Some(entry) = open.streams.remove(&number) {
-                entry.end(Ended::Draining);
-            }
+        moves(&mut open);
+        let told = open.streams.iter().filter(|(_, entry)| open.tells(entry.parting)).map(|(number, _)| *number);
+        for number in told.collect::<Vec<_>>() {
+            open.end_for_drain(number);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn tells(&self, parting: Parting) -> bool {
+        match parting {
+            Parting::AtOnce => self.draining,
+            Parting::AtLast => self.drained,
+            Parting::Unsaid => false,
+        }
+    }
+
+    fn end_for_drain(&mut self, number: u64) {
+        if let Some(entry) = self.streams.remove(&number) {
+            entry.end(Ended::Draining);
+        }
     }
 }
 
@@ -220,6 +254,17 @@ impl Live {
         self.ended = None;
         // Nobody drops the other end unsaid but the process, at its own end.
         ended.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// What it is has shown only now.
+    fn parts(&self, parting: Parting) {
+        let mut open = self.streams.lock();
+        if open.tells(parting) {
+            return open.end_for_drain(self.number);
+        }
+        if let Some(entry) = open.streams.get_mut(&self.number) {
+            entry.parting = parting;
+        }
     }
 
     /// Returns when the stream has to end.

@@ -32,6 +32,7 @@ pub(super) struct Dialer {
     pub(super) addresses: Arc<Addresses>,
     /// For what is told about it.
     name: String,
+    protocol: Protocol,
     timeout: Duration,
     /// Requests at once on an HTTP/2 connection.
     streams: usize,
@@ -69,7 +70,7 @@ impl Dialer {
         let name = server.authority();
         let (timeout, streams, proxy_protocol) =
             (settings.connect_timeout, settings.connections, settings.proxy_protocol);
-        Ok(Dialer { addresses, name, timeout, streams, tls, proxy_protocol })
+        Ok(Dialer { addresses, name, protocol: settings.protocol, timeout, streams, tls, proxy_protocol })
     }
 
     // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
@@ -117,6 +118,9 @@ impl Dialer {
         let fault = |error: std::io::Error| Failure::Connect(format!("connecting to {}: {error}", self.name));
         let (mut stream, address) = self.addresses.connect().await.map_err(fault)?;
         socket::tune(&stream);
+        if self.protocol == Protocol::Http2 {
+            socket::watch_closely(&stream);
+        }
         if let Some(version) = self.proxy_protocol {
             // Without a client, the gateway asks for itself: how the server is.
             let own = || stream.local_addr().map(|own| own.ip());
@@ -137,9 +141,8 @@ impl Dialer {
         let window = u64::from(STREAM_WINDOW).saturating_mul(self.streams as u64);
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            // A backend that vanished without a word would otherwise hold every later request.
-            .keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(10))
+            // No PING: to a gRPC server, more than one in five minutes of silence is an attack, and it ends the connection with
+            // every call on it. See [`socket::watch_closely`].
             .max_header_list_size(HEAD_SIZE)
             .initial_stream_window_size(STREAM_WINDOW)
             // Every stream's window fits in: clients that do not read hold up no other.

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ use crate::metrics::WorkerMetrics;
 /// a copy of the request's head, to send it again if that happens.
 const FRESH: Duration = Duration::from_millis(500);
 
+/// A server that closed a fresh one under a request is expected to do so again for so many seconds.
+const WARY: u32 = 60;
+
 pub(super) struct Server {
     pub(super) dialer: Dialer,
     pub(super) protocol: Protocol,
@@ -32,6 +36,8 @@ pub(super) struct Server {
     connect_timeout: Duration,
     connections: usize,
     workers: Box<[WorkerPool]>,
+    /// Seconds for which fresh connections are not trusted either.
+    wary: AtomicU32,
     pub(super) name: String,
     is_tls: bool,
 }
@@ -63,9 +69,17 @@ struct Idle {
 /// The one HTTP/2 connection.
 #[derive(Default)]
 struct Shared {
-    open: Option<(http2::SendRequest<Body>, Instant, SocketAddr)>,
+    open: Option<Joint>,
     /// Why it could not be opened, the last time.
     failure: Option<(Instant, Failure)>,
+}
+
+struct Joint {
+    sender: http2::SendRequest<Body>,
+    born: Instant,
+    /// When a request last went over it, or was seen under way.
+    used: Instant,
+    address: SocketAddr,
 }
 
 /// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
@@ -122,6 +136,7 @@ impl Server {
             connect_timeout: settings.connect_timeout,
             connections: settings.connections,
             workers: (0..workers).map(pool).collect(),
+            wary: AtomicU32::new(0),
             name: server.authority(),
             is_tls: server.tls,
         })
@@ -170,7 +185,7 @@ impl Server {
         // What is sent a second time is not sent over what may be just being closed.
         let may_be_pooled = attempt != Attempt::Second;
         while let Some((mut channel, age)) = may_be_pooled.then(|| self.take_idle(worker, client)).flatten() {
-            let is_worth_a_copy = attempt == Attempt::OfSeveral || age > FRESH;
+            let is_worth_a_copy = attempt == Attempt::OfSeveral || age > FRESH || self.wary.load(Ordering::Relaxed) > 0;
             let copy = is_worth_a_copy.then(|| copy_if_repeatable(request)).flatten();
             let mut error = match channel.sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, self.lease(worker, Some(channel), place))),
@@ -180,7 +195,10 @@ impl Server {
             // be repeated.
             *request = match error.take_message() {
                 Some(unsent) => unsent,
-                None => return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol)),
+                None => {
+                    self.wary.store(WARY, Ordering::Relaxed);
+                    return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol));
+                }
             };
             metrics.upstream_retries.one();
         }
@@ -214,7 +232,7 @@ impl Server {
                     Some(unsent) => {
                         metrics.upstream_retries.one();
                         // Unless somebody has opened another meanwhile.
-                        self.workers[worker].shared.lock().await.open.take_if(|open| open.1 == born);
+                        self.workers[worker].shared.lock().await.open.take_if(|joint| joint.born == born);
                         (*request, is_first) = (unsent, false);
                     }
                     None => return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol)),
@@ -232,8 +250,9 @@ impl Server {
         let asked = Instant::now();
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut shared = self.workers[worker].shared.lock().await;
-        if let Some((sender, born, _)) = shared.open.as_ref().filter(|(sender, ..)| !sender.is_closed()) {
-            return Ok((sender.clone(), *born));
+        if let Some(joint) = shared.open.as_mut().filter(|joint| !joint.sender.is_closed()) {
+            joint.used = asked;
+            return Ok((joint.sender.clone(), joint.born));
         }
         if let Some((_, failure)) = shared.failure.as_ref().filter(|(when, _)| *when > asked) {
             return Err(failure.clone());
@@ -242,7 +261,7 @@ impl Server {
             Ok((sender, address)) => {
                 metrics.upstream_connects.one();
                 let born = Instant::now();
-                shared.open = Some((sender.clone(), born, address));
+                shared.open = Some(Joint { sender: sender.clone(), born, used: born, address });
                 Ok((sender, born))
             }
             Err(failure) => {
@@ -284,9 +303,10 @@ impl Server {
         None
     }
 
-    /// Closes what nobody needs any more, what has served its time, and what leads to an address that has vanished.
+    /// Once a second. Closes what nobody needs any more, what has served its time, and what leads to an address that has vanished.
     /// Requests under way end as they began.
     pub(super) fn retire(&self, now: Instant) {
+        let _ = self.wary.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         for (worker, pool) in self.workers.iter().enumerate() {
             self.idle(worker).retain_mut(|idle| {
                 now.saturating_duration_since(idle.since) <= self.idle_timeout
@@ -296,10 +316,14 @@ impl Server {
             });
             // Whoever holds the lock is about to use it, or to open another one: then the next time.
             let Ok(mut shared) = pool.shared.try_lock() else { continue };
-            let is_over = |(_, born, address): &(_, Instant, SocketAddr)| {
-                now.saturating_duration_since(*born) > self.max_age || !self.dialer.addresses.known().contains(address)
-            };
-            if shared.open.as_ref().is_some_and(is_over) {
+            let Some(joint) = &mut shared.open else { continue };
+            if pool.places.available_permits() < self.connections {
+                joint.used = now;
+            }
+            if now.saturating_duration_since(joint.born) > self.max_age
+                || now.saturating_duration_since(joint.used) > self.idle_timeout
+                || !self.dialer.addresses.known().contains(&joint.address)
+            {
                 shared.open = None;
             }
         }

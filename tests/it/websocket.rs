@@ -87,6 +87,18 @@ async fn a_backend_that_will_not_switch_is_heard() {
 /// Pingora opened the tunnel before the backend had agreed, and for any protocol (CVE-2026-2833): what the client sent next
 /// went past every check.
 #[tokio::test]
+async fn an_upstream_that_speaks_http2_opens_none_and_the_client_is_told() {
+    let upstream = Upstream::start_http2();
+    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"");
+    let mut wire = Wire::connect(gateway.address()).await;
+    wire.say(format!("{HANDSHAKE}\r\n")).await;
+    let refused = wire.answer().await;
+    assert_eq!(refused.status, 501, "{refused:?}");
+    assert_eq!(gateway.log_lines(1).await[0]["reason"], "protocol_refused");
+    assert!(upstream.seen().is_empty(), "as an ordinary request it means something else");
+}
+
+#[tokio::test]
 async fn other_protocols_are_not_switched_to() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);

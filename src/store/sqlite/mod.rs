@@ -108,6 +108,13 @@ pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, Sto
     }
 }
 
+/// As [`Store::revocations_since`], of the database at `path`, which a gateway may have open meanwhile. Changes nothing.
+pub fn stored_revocations(path: impl AsRef<Path>, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StoreError> {
+    let Some(connection) = file::open_to_read(path.as_ref())? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare(revocations::SINCE)?;
+    statement.query_and_then(params![rows::counter(after)?, now], rows::revocation)?.collect()
+}
+
 /// Is there anything in the database at `path`, which a gateway may have open meanwhile? Fails if it is none. Changes nothing.
 pub fn is_begun(path: impl AsRef<Path>) -> Result<bool, StoreError> {
     file::open_to_read(path.as_ref()).map(|begun| begun.is_some())

@@ -86,10 +86,8 @@ fn raise_watermark(batch: &Batch<'_>, subject: &str, not_after: UnixTime, until:
     Ok(())
 }
 
+pub(super) const SINCE: &str = "select * from revocations where sequence > ?1 and until >= ?2 order by sequence";
+
 pub(super) fn since(batch: &Batch<'_>, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StoreError> {
-    batch.query(
-        "select * from revocations where sequence > ?1 and until >= ?2 order by sequence",
-        params![counter(after)?, now],
-        rows::revocation,
-    )
+    batch.query(SINCE, params![counter(after)?, now], rows::revocation)
 }

@@ -154,6 +154,25 @@ async fn a_get_is_sent_again_if_its_pooled_connection_dies_without_an_answer() {
     assert_eq!(trap.gets.load(Ordering::SeqCst), 3, "the first, the lost one, and its second try");
 }
 
+/// A connection that was used a moment ago is expected to serve, until the backend has shown that it may not.
+#[tokio::test]
+async fn a_backend_that_closes_fresh_connections_under_requests_costs_one_get_and_no_more() {
+    let backend = Scripted::start(|mut wire, _| async move {
+        wire.hear_until("\r\n\r\n").await;
+        wire.say(OK).await;
+        wire.try_hear_until("\r\n\r\n").await;
+    });
+    let gateway = Gateway::open(backend.address, "");
+    let mut session = Session::http1(gateway.address()).await;
+    let mut statuses = Vec::new();
+    for _ in 0..8 {
+        let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
+        statuses.push(answer.status().as_u16());
+        session::text(answer.into_body()).await;
+    }
+    assert_eq!(statuses, [200, 502, 200, 200, 200, 200, 200, 200]);
+}
+
 #[tokio::test]
 async fn a_post_is_never_sent_again() {
     let trap = Trap::set();

@@ -47,6 +47,17 @@ async fn statuses_pass_with_and_without_a_body() {
     assert!(reused <= 2, "an answer without a body gives its connection back: {reused} were opened");
 }
 
+/// Clients of HTTP/2 end the stream at a length that nothing can come of.
+#[tokio::test]
+async fn a_204_tells_no_length() {
+    let backend = Scripted::answering("HTTP/1.1 204 No Content\r\ncontent-length: 3\r\n\r\n");
+    let gateway = Gateway::open(backend.address, "");
+    for client in gateway.clients() {
+        let answer = client.get("/").await;
+        assert_eq!((answer.status.as_u16(), answer.header("content-length")), (204, None));
+    }
+}
+
 #[tokio::test]
 async fn two_cookies_are_set_and_a_range_is_answered() {
     let backend = Scripted::answering(

@@ -129,6 +129,48 @@ async fn a_long_request_holds_up_no_take_over() {
     assert_eq!(new.client().get("/").await.status, 200);
 }
 
+/// What still runs in the old process stands on tokens that only the new one can revoke.
+#[tokio::test]
+async fn what_is_revoked_after_a_take_over_ends_streams_of_before() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    let (address, admin) = (free_address(), free_address());
+    write(folder.path(), &text(&upstream, address, &admin.to_string(), "[[route]]\npath = \"/mirror\"\n"));
+    let old = serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
+    let mut streams = Vec::new();
+    for subject in ["alice", "bob"] {
+        let pair = Pair::of(&old.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json());
+        let mut wire = Wire::connect(address).await;
+        let head = format!("POST /mirror HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n", pair.access);
+        wire.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")).await;
+        wire.hear_until("first\r\n").await;
+        streams.push((pair, wire));
+    }
+    let new = serving(Program::start(folder.path(), &["serve", "--take-over"]), folder.path()).await;
+    let admin = new.admin_client();
+    let [(alice, mut of_alice), (_, mut of_bob)] = <[_; 2]>::try_from(streams).ok().expect("two");
+    let began = Instant::now();
+    assert_eq!(admin.delete(&format!("/admin/v1/tokens/{}", alice.token_id)).await.status, 200);
+    of_alice.is_closed().await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    of_bob.say("6\r\nsecond\r\n").await;
+    of_bob.hear_until("second\r\n").await;
+
+    let keys = admin.get("/admin/v1/keys").await.json();
+    let active =
+        keys["keys"].as_array().expect("a list").iter().find(|key| key["state"] == "active").expect("one signs");
+    let kid = active["kid"].as_str().expect("a name");
+    let began = Instant::now();
+    assert_eq!(admin.post(&format!("/admin/v1/keys/{kid}/revoke"), &json!({})).await.status, 200);
+    of_bob.is_closed().await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    ended(old.program).await;
+    let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
+    for reason in ["revoked", "key_revoked"] {
+        assert!(lines.contains(&format!("\"ended\":\"{reason}\"")), "{reason}: {lines}");
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_take_over_leaves_the_gateway_that_runs_alone() {
     let upstream = Upstream::start();

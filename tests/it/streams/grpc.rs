@@ -44,7 +44,7 @@ struct Call {
 
 /// A call in both directions that has gone on for a moment.
 async fn call(kind: &str, sent: &[u8]) -> Call {
-    let gateway = gateway_of_one_worker(&backend().await.to_string(), "protocol = \"h2\"");
+    let gateway = gateway_of_one_worker(&backend().await.to_string(), "protocol = \"h2\"\n[timeouts]\ndrain = \"2s\"");
     let pair = gateway.issue("alice", "").await;
     let mut session = Session::http2(gateway.address()).await;
     let (pieces, body) = session::streamed();
@@ -81,6 +81,24 @@ async fn a_call_ends_with_a_status() {
     assert_unauthenticated(&frame.into_trailers().expect("trailers"));
     assert!(call.body.frame().await.is_none());
     logged(&call.gateway, "revoked").await;
+}
+
+/// A call may be nearly done. If it is not when the time is up, its client is told where it can go on: elsewhere.
+#[tokio::test]
+async fn a_call_that_outlasts_a_drain_is_unavailable() {
+    let mut call = call("application/grpc+proto", &message("hello")).await;
+    let draining = call.gateway.begin_drain();
+    call.pieces.send(message("still there?")).await;
+    assert_eq!(next_piece(&mut call.body).await.expect("what was sent"), message("still there?"));
+    let frame = call.body.frame().await.expect("trailers").expect("no reset");
+    let trailers = frame.trailers_ref().expect("trailers");
+    assert_eq!(
+        (&trailers["grpc-status"], &trailers["grpc-message"]),
+        (&"14".parse().unwrap(), &"the gateway is going away".parse().unwrap())
+    );
+    assert!(call.body.frame().await.is_none());
+    draining.join().expect("it ends");
+    logged(&call.gateway, "draining").await;
 }
 
 #[tokio::test]

@@ -34,6 +34,26 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
     }
 }
 
+/// A client that hears nothing at all takes it that nobody has answered, and some then ask again, also by POST.
+#[tokio::test]
+async fn an_answer_that_breaks_off_right_behind_its_head_is_seen_to_be_one() {
+    for (head, rest) in [("Transfer-Encoding: chunked", "no length\r\n"), ("Content-Length: 100", "")] {
+        let backend = Scripted::start(move |mut wire, _| async move {
+            wire.hear_until("\r\n\r\n").await;
+            wire.say(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{rest}")).await;
+        });
+        let gateway = Gateway::open(backend.address, "");
+        for _ in 0..20 {
+            let mut wire = Wire::connect(gateway.address()).await;
+            wire.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+            let heard = wire.hear_to_the_end().await.to_lowercase();
+            assert!(heard.starts_with("http/1.1 200 ok\r\n") && heard.ends_with("\r\n\r\n"), "{heard:?}");
+            assert!(heard.contains(&head.to_lowercase()), "{heard:?}");
+        }
+        assert_eq!(logged(&gateway).await, told(200, "", false));
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_stops_is_cut_after_a_while() {
     let backend = Scripted::start(|mut wire, _| async move {

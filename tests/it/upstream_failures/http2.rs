@@ -1,9 +1,13 @@
 //! What only HTTP/2 backends can do wrong.
 
+use std::time::Duration;
+
 use http::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::support::session::{self, Session};
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Upstream, frames};
 
 #[tokio::test]
 async fn a_backend_that_goes_away_and_comes_back_costs_no_request_after_it_is_back() {
@@ -50,4 +54,44 @@ async fn clients_that_do_not_read_hold_up_nobody_else() {
     for _ in 0..4 {
         assert_eq!(gateway.client().get("/large/100000").await.body.len(), 100_000);
     }
+}
+
+/// gRPC servers end a connection, and every call on it, that is asked more than twice in five minutes of silence whether it is
+/// still there. The gateway used to ask every ten seconds.
+#[tokio::test]
+async fn a_backend_that_is_silent_is_not_asked_again_and_again_whether_it_is_there() {
+    const SILENCE: Duration = Duration::from_secs(11);
+    let backend = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let gateway = Gateway::open(backend.local_addr().expect("an address"), "protocol = \"h2\"");
+    let mut session = Session::http1(gateway.address()).await;
+    let asking = session.send(Request::get("/").body(session::empty()).expect("a request"));
+    let answering = async {
+        let mut stream = backend.accept().await.expect("the gateway connects").0;
+        let mut heard = Vec::new();
+        while !kinds(&heard).contains(&frames::HEADERS) {
+            stream.read_buf(&mut heard).await.expect("read");
+        }
+        let settings = frames::frame(frames::SETTINGS, 0, 0, &[]);
+        let head = frames::frame(frames::HEADERS, frames::END_HEADERS, 1, &[frames::OK]);
+        stream.write_all(&[settings, head].concat()).await.expect("written");
+        (stream, heard)
+    };
+    let (answer, (mut stream, mut heard)) = tokio::join!(asking, answering);
+    assert_eq!(answer.status(), 200);
+    let ended = tokio::time::timeout(SILENCE, stream.read_to_end(&mut heard)).await;
+    assert!(ended.is_err(), "the connection was ended");
+    assert!(!kinds(&heard).contains(&frames::PING), "{:?}", kinds(&heard));
+}
+
+/// Of the frames that a client has said.
+fn kinds(heard: &[u8]) -> Vec<u8> {
+    let mut rest = heard.get(frames::PREFACE.len()..).unwrap_or_default();
+    let mut kinds = Vec::new();
+    while let [high, middle, low, kind, ..] = *rest {
+        let length = 9 + u32::from_be_bytes([0, high, middle, low]) as usize;
+        let Some(after) = rest.get(length..) else { break };
+        kinds.push(kind);
+        rest = after;
+    }
+    kinds
 }

@@ -1,10 +1,12 @@
 //! How long connections to backends live.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::in_front_of;
 use crate::support::session::eventually;
-use crate::support::{Gateway, Scripted, Upstream};
+use crate::support::{Gateway, Scripted, Upstream, frames};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -14,6 +16,34 @@ async fn an_idle_connection_is_closed_also_if_no_request_ever_comes_again() {
     let gateway = in_front_of(&[backend.address], "idle_timeout = \"300ms\"");
     assert_eq!(gateway.client().get("/").await.status, 200);
     eventually("it is closed", || backend.ended() == 1).await;
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counts = ended.clone();
+    let backend = Scripted::start(move |mut wire, number| {
+        let counts = counts.clone();
+        async move {
+            wire.say(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+            wire.hear_bytes(frames::PREFACE.len()).await;
+            let asked = frames::next(&mut wire, &[frames::HEADERS]).await.stream;
+            // The first answer takes its time.
+            if number == 0 {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            }
+            let head = frames::END_HEADERS | frames::END_STREAM;
+            wire.say(frames::frame(frames::HEADERS, head, asked, &[frames::OK])).await;
+            frames::next(&mut wire, &[frames::GOAWAY]).await;
+            counts.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let gateway = in_front_of(&[backend.address], "protocol = \"h2\"\nidle_timeout = \"300ms\"");
+    for closed in 1..=2 {
+        assert_eq!(gateway.client().get("/").await.status, 200);
+        eventually("it is closed", || ended.load(Ordering::SeqCst) == closed).await;
+        assert_eq!(backend.connections(), closed);
+    }
 }
 
 #[tokio::test]
