@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::cut::Cut;
 use super::passed_on::{self, Client};
@@ -84,8 +85,7 @@ pub(super) async fn serve(
     };
     let ended = match tls {
         None => serve_cleartext(stream, Arc::new(peer), shared, &worker).await,
-        // Boxed: it is large, and this future is moved into its task.
-        Some(side) => Box::pin(serve_tls(stream, side, peer, shared, &worker)).await,
+        Some(side) => serve_tls(stream, side, peer, shared, &worker).await,
     };
     if let Err(error) = ended {
         tracing::debug!(client = %address, %error, "connection ended");
@@ -99,20 +99,26 @@ async fn serve_tls(
     shared: Arc<Shared>,
     worker: &Arc<Worker>,
 ) -> io::Result<()> {
-    let handshake = TlsAcceptor::from(side.config.clone()).accept(Corked::new(stream));
-    let accepted = tokio::time::timeout(shared.settings.tls_handshake, handshake).await;
-    let mut stream = match accepted.map_err(io::Error::from).flatten() {
+    // Boxed: its room is given back when it is over, however long the connection lies idle afterwards.
+    let stream = match Box::pin(shake_hands(stream, &side, shared.settings.tls_handshake)).await {
         Ok(stream) => stream,
         Err(error) => {
             worker.metrics.handshakes_failed.one();
             return Err(error);
         }
     };
-    stream.get_mut().0.uncork();
     let session = stream.get_ref().1;
     peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), side });
     let http2 = session.alpn_protocol() == Some(b"h2");
     serve_http(stream, http2, Arc::new(peer), shared, worker).await
+}
+
+/// Boxed, as the session would lie in every future that it is handed to, twice in each.
+async fn shake_hands(stream: TcpStream, side: &ServerSide, time: Duration) -> io::Result<Box<TlsStream<Corked>>> {
+    let handshake = TlsAcceptor::from(side.config.clone()).accept(Corked::new(stream));
+    let mut stream = Box::new(tokio::time::timeout(time, handshake).await??);
+    stream.get_mut().0.uncork();
+    Ok(stream)
 }
 
 async fn serve_cleartext(

@@ -24,7 +24,7 @@ use crate::peer::Peer;
 
 /// An HTTP/1 connection without a request for so long gives its buffers back. Long enough that a busy one never does, as
 /// beginning again costs about 2 µs; short enough that thousands of idle ones never add up.
-const IDLE_AFTER: Duration = Duration::from_millis(500);
+const IDLE_AFTER: Duration = Duration::from_millis(250);
 
 /// A connection that is accepted while the process drains has so long to ask something.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ where
         tokio::select! {
             biased;
             ended = connection.as_mut() => return ended.map(|()| None),
-            // Asked whenever the connection is looked at, which is twice a second if nothing else happens.
+            // Asked whenever the connection is looked at, which is four times a second if nothing else happens.
             () = poll_fn(|_| if shared.is_draining() { Poll::Ready(()) } else { Poll::Pending }) => {
                 if let Some(ended) = first_request(&mut connection, peer).await {
                     return ended.map(|()| None);

@@ -42,6 +42,12 @@ impl Readable for Corked {
     }
 }
 
+impl<S: Readable> Readable for Box<S> {
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        (**self).poll_readable(context)
+    }
+}
+
 impl<S: Readable> Readable for TlsStream<S> {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_ref().0.poll_readable(context)
@@ -230,8 +236,9 @@ impl<S> ClientStream<S> {
 
     /// Taken back from hyper, with what it had read and not used.
     pub(super) fn taken_back(mut self, unread: Bytes) -> Self {
-        // What hyper had read comes before what it had not.
-        self.unread = if self.unread.is_empty() { unread } else { [&unread[..], &self.unread[..]].concat().into() };
+        // What hyper had read comes before what it had not. Copied, also if it is nothing: an empty piece of hyper's buffer
+        // would keep all of it.
+        self.unread = [&unread[..], &self.unread[..]].concat().into();
         self.exchange.kept_open.store(false, Ordering::Relaxed);
         self
     }
