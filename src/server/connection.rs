@@ -184,7 +184,8 @@ where
         }
     });
     if http2 {
-        stream.guard(shared.settings.flood);
+        let (shared, peer) = (shared.clone(), peer.clone());
+        stream.guard(shared.settings.flood, Box::new(move || pause(&shared, &peer)));
     }
     let verdict = stream.verdict();
     // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
@@ -199,18 +200,23 @@ where
         }
         match verdict.get().copied().or_else(|| Cut::by_h2(&error)) {
             Some(Cut::Flood) => {
-                let gateway = shared.gateway.load();
-                gateway.note_flood(&peer, worker, &error);
-                // Whoever brings the connections of others must not be kept from it by one of them.
-                if !brings_many(&peer, &gateway) {
-                    shared.paused.pause(peer.address.ip(), gateway.clock.now());
-                }
+                shared.gateway.load().note_flood(&peer, worker, &error);
+                // What h2 counts ends at once.
+                pause(&shared, &peer);
             }
             Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
             None => {}
         }
         io::Error::other(error)
     })
+}
+
+/// Lets its address in no more for a while. Whoever brings the connections of others must not be kept from it by one of them.
+fn pause(shared: &Shared, peer: &Peer) {
+    let gateway = shared.gateway.load();
+    if !brings_many(peer, &gateway) {
+        shared.paused.pause(peer.address.ip(), gateway.clock.now());
+    }
 }
 
 /// Is it a proxy's, that is trusted, or a balancer's that does not say whose it is?

@@ -147,6 +147,9 @@ impl AsyncWrite for Corked {
     }
 }
 
+/// Told of a flood.
+pub(super) type Flooded = Box<dyn FnOnce() + Send + Sync>;
+
 /// A client's stream as hyper sees it.
 pub(super) struct ClientStream<S> {
     stream: S,
@@ -166,6 +169,8 @@ pub(super) struct ClientStream<S> {
     cut: Arc<OnceLock<Cut>>,
     /// Of an HTTP/2 connection.
     guard: Option<Box<Guard>>,
+    /// Who is to know of a flood before its sender does.
+    flooded: Option<Flooded>,
     /// Was everything written of what was to be written the last time? Then a frame may follow.
     between_frames: bool,
 }
@@ -186,13 +191,15 @@ impl<S> ClientStream<S> {
             farewell: None,
             cut: Arc::default(),
             guard: None,
+            flooded: None,
             between_frames: true,
         }
     }
 
     /// An HTTP/2 client: its frames are counted.
-    pub(super) fn guard(&mut self, settings: FloodSettings) {
+    pub(super) fn guard(&mut self, settings: FloodSettings, flooded: Flooded) {
         self.guard = Some(Box::new(Guard::new(settings)));
+        self.flooded = Some(flooded);
     }
 
     /// Why we ended the connection, once we have. What becomes of our errors further up does not keep their type.
@@ -277,6 +284,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                 buffer.set_filled(before + passed);
             }
             return Poll::Ready(Ok(()));
+        }
+        // Now, and not at the end of the connection: until then, it would have come back a thousand times.
+        if let Some(flooded) = self.flooded.take() {
+            flooded();
         }
         // Whoever has left no room for it does not hear it, and the connection ends all the same.
         if self.between_frames {

@@ -37,6 +37,18 @@ async fn is_served(client: &mut Wire) {
     assert_eq!(client.answer().await.status, 200);
 }
 
+/// It could come back a thousand times before the connection is over.
+#[tokio::test]
+async fn the_pause_has_begun_when_the_flooder_is_told() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
+    attacker.say(frames::hello()).await;
+    attacker.say(frames::frame(PING, 0, 0, &[7; 8]).repeat(2000)).await;
+    frames::next(&mut attacker, &[GOAWAY]).await;
+    is_refused(gateway.address()).await;
+}
+
 #[tokio::test]
 async fn an_address_that_floods_is_not_let_in_for_a_while_and_others_are() {
     let upstream = Upstream::start();
