@@ -17,9 +17,10 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::corked::Corked;
 use super::cut::Cut;
 use super::passed_on::{self, Client};
-use super::stream::{ClientStream, Corked, Readable};
+use super::stream::{ClientStream, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
 use crate::framing::Limits;

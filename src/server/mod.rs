@@ -4,6 +4,7 @@
 //! a connection stays on the core that accepted it.
 
 mod connection;
+mod corked;
 mod cut;
 mod drive;
 mod executor;

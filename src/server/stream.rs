@@ -1,9 +1,8 @@
-//! What lies between a socket and hyper: two thin wrappers.
+//! What lies between a client's stream and hyper: a thin wrapper.
 //!
-//! [`Corked`] (below TLS) saves a write in each handshake. [`ClientStream`] (above TLS, below hyper) lets a connection be
-//! taken back from hyper while it is idle, so that an idle connection holds no buffers; it gives hyper only heads that have
-//! one reading ([`Heads`]), does not wait for ever for a client that does not read, and parts from one that is still sending
-//! in a way that it hears the answer.
+//! [`ClientStream`] (above TLS) lets a connection be taken back from hyper while it is idle, so that an idle connection holds no
+//! buffers; it gives hyper only heads that have one reading ([`Heads`]), does not wait for ever for a client that does not read,
+//! and parts from one that is still sending in a way that it hears the answer.
 
 use std::io;
 use std::pin::Pin;
@@ -36,12 +35,6 @@ impl Readable for TcpStream {
     }
 }
 
-impl Readable for Corked {
-    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_readable(context)
-    }
-}
-
 impl<S: Readable> Readable for Box<S> {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         (**self).poll_readable(context)
@@ -51,99 +44,6 @@ impl<S: Readable> Readable for Box<S> {
 impl<S: Readable> Readable for TlsStream<S> {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_ref().0.poll_readable(context)
-    }
-}
-
-/// Holds small writes back until there is nothing to read, or until the next write.
-///
-/// At the end of a TLS 1.3 handshake the server sends session tickets. Clients send their first request along with their
-/// last handshake message, so its answer is about to follow: both leave in one write, which saves a tenth of a handshake.
-/// If no request is there yet, reading finds nothing and the tickets leave by themselves.
-pub(super) struct Corked {
-    stream: TcpStream,
-    held: Vec<u8>,
-    /// From the first byte to the first write after the handshake.
-    corked: bool,
-}
-
-impl Corked {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Corked { stream, held: Vec::new(), corked: true }
-    }
-
-    /// The handshake is over: what is held leaves with the next write.
-    pub(super) fn uncork(&mut self) {
-        self.corked = false;
-    }
-
-    fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.held.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.held))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.held.drain(..written);
-        }
-        // A connection that lives on needs no empty buffer.
-        self.held = Vec::new();
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncRead for Corked {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
-        if polled.is_pending() && !this.held.is_empty() {
-            // The other side may be waiting for just what is held. The socket wakes us in either case.
-            if let Poll::Ready(Err(error)) = this.poll_release(context) {
-                return Poll::Ready(Err(error));
-            }
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for Corked {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if this.held.is_empty() && !this.corked {
-            return Pin::new(&mut this.stream).poll_write_vectored(context, slices);
-        }
-        // A handshake's messages are a few KiB at most.
-        let len = slices.iter().map(|slice| slice.len()).sum();
-        slices.iter().for_each(|slice| this.held.extend_from_slice(slice));
-        if !this.corked {
-            // Taken in full. What the socket does not take now leaves at the next poll.
-            let _ = this.poll_release(context)?;
-        }
-        Poll::Ready(Ok(len))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.corked {
-            return Poll::Ready(Ok(()));
-        }
-        this.poll_release(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        ready!(this.poll_release(context))?;
-        Pin::new(&mut this.stream).poll_shutdown(context)
     }
 }
 
