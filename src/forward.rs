@@ -51,7 +51,7 @@ pub struct Forwarded {
     pub response: Response<Body>,
     pub lease: Option<Lease>,
     pub tunnel: Option<Tunnel>,
-    /// The token whose end is also the answer's, or the tunnel's.
+    /// The token whose end is also the answer's, or the tunnel's. `None` if no upstream had a part in it.
     pub held: Option<Held>,
     /// What the upstream said about a login. Only a route that captures logins believes it.
     pub said: Option<Box<Said>>,
@@ -87,12 +87,12 @@ impl Forwarder {
         address(request, upstream, host);
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
 
-        let mut held = Some(Held::by(permit.holder(), streams));
-        let progress = self.limit_body(request, record.version, held.as_ref())?;
+        let mut held = Held::by(permit.holder(), streams);
+        let progress = self.limit_body(request, record.version, &held)?;
         let whereabouts = Whereabouts::default();
         let sending = pin!(upstream.send(worker, metrics, origin.address, key, &whereabouts, request));
         let limit = upstream.settings.response_timeout;
-        let answered = answer_within(limit, progress.as_deref(), held.as_mut(), sending).await;
+        let answered = answer_within(limit, progress.as_deref(), &mut held, sending).await;
         // Where the request's own body broke off, that is the reason, whatever the upstream made of it.
         let body_failure = || progress.as_ref().and_then(|progress| progress.failure());
         let (mut response, lease) = answered.map_err(|reject| {
@@ -127,12 +127,10 @@ impl Forwarder {
         *response.version_mut() = Version::HTTP_11;
         // What answers a request that is still being sent may end in a reset.
         let must_end = over_http2 && progress.is_none_or(|progress| progress.is_complete());
-        if let Some(held) = &mut held {
-            held.ending_as(Manner::of(&record.method, &response));
-        }
+        held.ending_as(Manner::of(&record.method, &response));
         let incoming = |body| Body::incoming(body).silent_for_at_most(self.body_idle).that_must_end(must_end);
         let response = response.map(incoming);
-        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, held, said })
+        Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, held: Some(held), said })
     }
 
     /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].
@@ -173,7 +171,7 @@ impl Forwarder {
         &self,
         request: &mut Request<Body>,
         came_over: Version,
-        held: Option<&Held>,
+        held: &Held,
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
             return Err(Reject::new(
@@ -185,7 +183,7 @@ impl Forwarder {
             return Ok(None);
         }
         let progress = Arc::new(Progress::begin());
-        let (hygiene, held) = (self.hygiene.clone(), held.map(Held::another));
+        let (hygiene, held) = (self.hygiene.clone(), held.another());
         let watch = Box::new(Upload { progress: progress.clone(), hygiene, held });
         // Streams of messages: how fast they come is the backend's business, and `body_idle` bounds their silence.
         let least = if grpc::is_grpc(request.headers()) { Least { rate: 0, ..self.upload } } else { self.upload };
@@ -269,7 +267,7 @@ impl Progress {
 struct Upload {
     progress: Arc<Progress>,
     hygiene: Arc<Hygiene>,
-    held: Option<Held>,
+    held: Held,
 }
 
 impl Watch for Upload {
@@ -290,11 +288,12 @@ impl Watch for Upload {
     }
 
     fn lasts(&mut self) -> bool {
-        self.held.as_mut().map(Held::lasts).is_some()
+        self.held.lasts();
+        true
     }
 
     fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
-        self.held.as_mut().map_or(Poll::Pending, |held| held.poll_ending(context))
+        self.held.poll_ending(context)
     }
 
     fn end(&mut self) {
@@ -315,7 +314,7 @@ impl Forwarded {
 async fn answer_within(
     limit: Duration,
     progress: Option<&Progress>,
-    held: Option<&mut Held>,
+    held: &mut Held,
     // Pinned by the caller: taken by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<Answer, Failure>>>,
 ) -> Result<Answer, Reject> {
@@ -342,8 +341,7 @@ async fn answer_within(
 }
 
 /// Returns when the token is good no longer that a request stands on.
-async fn token_end(held: Option<&mut Held>) -> Reason {
-    let Some(held) = held else { return std::future::pending().await };
+async fn token_end(held: &mut Held) -> Reason {
     held.lasts();
     held.end().await
 }

@@ -66,7 +66,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// The request stays where it is until it is sent on: handed down by value, it would lie in every step's future, twice in each.
+    /// The request stays where it is until it is sent on: handed down by value, it would lie in every step's future, twice in
+    /// each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Response<Body> {
         let now = self.clock.now();
         let form = Form::wanted_by(request);
@@ -347,8 +348,7 @@ fn out_of_time(time: Duration) -> Reject {
 
 /// What is meant to last.
 fn is_stream(response: &Response<Body>) -> bool {
-    let is_events = |kind: &str| kind.eq_ignore_ascii_case("text/event-stream");
-    grpc::is_grpc(response.headers()) || media_type::of(response.headers()).is_some_and(is_events)
+    grpc::is_grpc(response.headers()) || media_type::is_event_stream(response.headers())
 }
 
 fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {

@@ -10,6 +10,16 @@ pub fn of(headers: &HeaderMap) -> Option<&str> {
     only.to_str().ok()?.split(';').next().map(str::trim)
 }
 
+/// Is it of this type, and of no other?
+pub fn is(headers: &HeaderMap, kind: &str) -> bool {
+    of(headers).is_some_and(|named| named.eq_ignore_ascii_case(kind))
+}
+
+/// Server-sent events.
+pub fn is_event_stream(headers: &HeaderMap) -> bool {
+    is(headers, "text/event-stream")
+}
+
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;

@@ -14,7 +14,7 @@ pub(super) struct Form(BTreeMap<String, String>);
 impl Form {
     pub(super) fn read(headers: &HeaderMap, content: &[u8]) -> Result<Form, Reject> {
         let bad = |fault: &'static str| Reject::new(Reason::BadForm, fault);
-        if !media_type::of(headers).is_some_and(|kind| kind.eq_ignore_ascii_case("application/x-www-form-urlencoded")) {
+        if !media_type::is(headers, "application/x-www-form-urlencoded") {
             return Err(bad("Content-Type is not application/x-www-form-urlencoded"));
         }
         let text = str::from_utf8(content).map_err(|_| bad("not UTF-8"))?;

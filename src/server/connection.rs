@@ -199,12 +199,10 @@ where
         if error.is_parse() {
             shared.gateway.load().note_unreadable(&peer, worker, &error);
         }
-        match verdict.get().copied().or_else(|| Cut::by_h2(&error)) {
-            Some(Cut::Flood) => {
-                shared.gateway.load().note_flood(&peer, worker, &error);
-                // What h2 counts ends at once.
-                pause(&shared, &peer);
-            }
+        // Of what h2 counts itself, this is the first that we hear.
+        let by_h2 = || Cut::by_h2(&error).inspect(|_| pause(&shared, &peer));
+        match verdict.get().copied().or_else(by_h2) {
+            Some(Cut::Flood) => shared.gateway.load().note_flood(&peer, worker, &error),
             Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
             None => {}
         }

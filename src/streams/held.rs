@@ -54,7 +54,7 @@ impl Manner {
         }
         let headers = response.headers();
         match media_type::of(headers) {
-            Some(kind) if kind.eq_ignore_ascii_case("text/event-stream") => {
+            Some(_) if media_type::is_event_stream(headers) => {
                 Manner::EventStream { asked_by_get: *method == Method::GET }
             }
             Some(_) if grpc::is_grpc(headers) => Manner::Grpc(Box::default()),

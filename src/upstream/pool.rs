@@ -303,8 +303,8 @@ impl Server {
         None
     }
 
-    /// Once a second. Closes what nobody needs any more, what has served its time, and what leads to an address that has vanished.
-    /// Requests under way end as they began.
+    /// Once a second. Closes what nobody needs any more, what has served its time, and what leads to an address that has
+    /// vanished. Requests under way end as they began.
     pub(super) fn retire(&self, now: Instant) {
         let _ = self.wary.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         for (worker, pool) in self.workers.iter().enumerate() {

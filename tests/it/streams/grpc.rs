@@ -96,7 +96,8 @@ async fn a_call_that_outlasts_a_drain_is_unavailable() {
         (&trailers["grpc-status"], &trailers["grpc-message"]),
         (&"14".parse().unwrap(), &"the gateway is going away".parse().unwrap())
     );
-    // The connection goes with the gateway: its end may be what comes next, and is no part of the answer.
+    // The connection goes with the gateway, under a request that is still being sent: to h2, that breaks the answer as well, also
+    // a whole one.
     assert!(!matches!(call.body.frame().await, Some(Ok(_))), "nothing follows");
     draining.join().expect("it ends");
     logged(&call.gateway, "draining").await;
