@@ -1,9 +1,9 @@
 //! HTTP/2 frames that ask for nothing and cost something: counted as they are read, before they are acted on.
 //!
-//! h2 itself bounds header blocks without end, empty DATA, streams that are reset before they are looked at (CVE-2023-44487),
-//! and streams that it is made to reset (CVE-2025-8671). It answers any number of PING and SETTINGS (CVE-2019-9512, -9515),
+//! h2 itself bounds header blocks without end, streams that are reset before they are looked at (CVE-2023-44487), and streams
+//! that it is made to reset (CVE-2025-8671). It answers any number of PING and SETTINGS (CVE-2019-9512, -9515),
 //! takes any number of PRIORITY, WINDOW_UPDATE and unknown frames, and any number of requests that are cancelled once they
-//! have begun. So those are counted here.
+//! have begun. So those are counted here. And so is empty DATA, although h2 bounds it: we hear of that only when the connection is over.
 //!
 //! Honest clients send such frames with something: a window is widened for data that came, a stream is cancelled now and then.
 //! What they ask for, send and are sent earns the right to more. The clock is read only by those who have used up all.
@@ -21,6 +21,10 @@ pub struct Settings {
 
 const CONTROL_WITHIN: Duration = Duration::from_secs(1);
 const RESETS_WITHIN: Duration = Duration::from_secs(10);
+
+/// DATA that is empty and ends nothing (CVE-2019-9518), for as long as a connection lasts. h2 takes no more, and has no option
+/// for it.
+const EMPTY_DATA: u32 = 100;
 
 /// So much data earns one control frame. Clients that widen their windows with every piece they read do so for about 4 KiB at
 /// the least, for the stream and for the connection.
@@ -44,6 +48,7 @@ const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const ENHANCE_YOUR_CALM: u8 = 11;
+const END_STREAM: u8 = 1;
 
 /// Too much of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +66,7 @@ pub(super) struct Guard {
     control: Budget,
     /// A cancelled request costs two, any request earns one: at most half of what is asked may be cancelled for ever.
     resets: Budget,
+    empty_data: u32,
     /// Data that has earned nothing yet.
     unearned: usize,
 }
@@ -104,6 +110,7 @@ impl Guard {
             newest: [0; 4],
             control: Budget::of(settings.control, CONTROL_WITHIN),
             resets: Budget::of(settings.resets.saturating_mul(2), RESETS_WITHIN),
+            empty_data: 0,
             unearned: 0,
         }
     }
@@ -145,7 +152,7 @@ impl Guard {
 
     /// Answers what it costs.
     fn frame(&mut self) -> Result<usize, Flood> {
-        let [high, middle, low, kind, _, stream @ ..] = self.head;
+        let [high, middle, low, kind, flags, stream @ ..] = self.head;
         self.skip = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         match kind {
             HEADERS => {
@@ -154,7 +161,12 @@ impl Guard {
                 self.resets.earn(1);
                 return Ok(OF_A_REQUEST);
             }
-            // How many of these may be empty is h2's to count.
+            DATA if self.skip == 0 && flags & END_STREAM == 0 => {
+                self.empty_data += 1;
+                if self.empty_data > EMPTY_DATA {
+                    return Err(Flood);
+                }
+            }
             DATA => self.control.earn(1),
             CONTINUATION => {}
             RST_STREAM => self.resets.spend(2)?,
@@ -198,7 +210,7 @@ mod tests {
 
     #[test]
     fn frames_are_counted_however_they_are_cut() {
-        let said = [frame(PING, 0, 8), frame(HEADERS, 3, 300), frame(DATA, 3, 0), frame(PING, 0, 8)].concat();
+        let said = [frame(PING, 0, 8), frame(HEADERS, 3, 300), frame(DATA, 3, 1), frame(PING, 0, 8)].concat();
         for piece in 1..40 {
             let mut guard = guard(10, 10);
             for bytes in said.chunks(piece) {
@@ -237,6 +249,16 @@ mod tests {
         let ended = (1..1000).find(|_| attacker.hear(&[ask.clone(), cancel.clone()].concat()).is_err());
         assert_eq!(ended, Some(20));
         assert_eq!(guard(0, 0).hear(&cancel.repeat(1000)), Ok(()), "no limit");
+    }
+
+    #[test]
+    fn so_much_data_may_be_empty_that_ends_nothing_and_no_more() {
+        let mut guard = guard(0, 0);
+        let (empty, mut last) = (frame(DATA, 1, 0), frame(DATA, 1, 0));
+        last[4] = END_STREAM;
+        assert_eq!(guard.hear(&[last, frame(DATA, 1, 1)].concat().repeat(1000)), Ok(()));
+        assert_eq!(guard.hear(&empty.repeat(100)), Ok(()));
+        assert_eq!(guard.hear(&empty), Err(Flood));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::TcpSocket;
 
-use crate::support::frames::{self, GOAWAY, PING};
+use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, PING};
 use crate::support::{Gateway, Upstream, Wire};
 
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66));
@@ -41,12 +41,18 @@ async fn is_served(client: &mut Wire) {
 #[tokio::test]
 async fn the_pause_has_begun_when_the_flooder_is_told() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
-    attacker.say(frames::hello()).await;
-    attacker.say(frames::frame(PING, 0, 0, &[7; 8]).repeat(2000)).await;
-    frames::next(&mut attacker, &[GOAWAY]).await;
-    is_refused(gateway.address()).await;
+    let request = frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/"));
+    for (begun, flood) in [
+        (Vec::new(), frames::frame(PING, 0, 0, &[7; 8]).repeat(2000)),
+        (request, frames::frame(DATA, 0, 1, &[]).repeat(101)),
+    ] {
+        let gateway = Gateway::open(upstream.address, "");
+        let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
+        attacker.say([frames::hello(), begun, flood].concat()).await;
+        let told = frames::next(&mut attacker, &[GOAWAY]).await;
+        assert_eq!(told.payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
+        is_refused(gateway.address()).await;
+    }
 }
 
 #[tokio::test]
