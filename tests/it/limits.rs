@@ -8,3 +8,6 @@ mod pace;
 mod pauses;
 mod rates;
 mod silence;
+
+/// Whole, and served by every upstream.
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";

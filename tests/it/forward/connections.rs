@@ -109,6 +109,23 @@ async fn a_backend_that_closes_idle_connections_costs_no_request() {
     assert_eq!(backend.connections(), 4);
 }
 
+/// Only a connection that lay idle for a while is expected to be closed under a request.
+const LAIN_IDLE: Duration = Duration::from_millis(600);
+
+/// Of so many requests, one after the other over one connection to the gateway, with a pause after each.
+async fn statuses(gateway: &Gateway, method: Method, requests: u32, pause: Duration) -> Vec<u16> {
+    let mut session = Session::http1(gateway.address()).await;
+    let mut statuses = Vec::new();
+    for _ in 0..requests {
+        let request = Request::builder().method(&method).uri("/").body(session::empty()).expect("a request");
+        let answer = session.send(request).await;
+        statuses.push(answer.status().as_u16());
+        session::text(answer.into_body()).await;
+        tokio::time::sleep(pause).await;
+    }
+    statuses
+}
+
 /// The connection is closed in the moment that the second request is on its way: it may have been seen, or not.
 struct Trap {
     backend: Scripted,
@@ -143,14 +160,7 @@ impl Trap {
 async fn a_get_is_sent_again_if_its_pooled_connection_dies_without_an_answer() {
     let trap = Trap::set();
     let gateway = Gateway::open(trap.backend.address, "");
-    let mut session = Session::http1(gateway.address()).await;
-    for _ in 0..2 {
-        let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
-        assert_eq!(answer.status(), 200);
-        assert_eq!(session::text(answer.into_body()).await, "ok");
-        // Only a connection that lay idle for a while is expected to be closed under a request.
-        tokio::time::sleep(Duration::from_millis(600)).await;
-    }
+    assert_eq!(statuses(&gateway, Method::GET, 2, LAIN_IDLE).await, [200, 200]);
     assert_eq!(trap.gets.load(Ordering::SeqCst), 3, "the first, the lost one, and its second try");
 }
 
@@ -163,13 +173,7 @@ async fn a_backend_that_closes_fresh_connections_under_requests_costs_one_get_an
         wire.try_hear_until("\r\n\r\n").await;
     });
     let gateway = Gateway::open(backend.address, "");
-    let mut session = Session::http1(gateway.address()).await;
-    let mut statuses = Vec::new();
-    for _ in 0..8 {
-        let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
-        statuses.push(answer.status().as_u16());
-        session::text(answer.into_body()).await;
-    }
+    let statuses = statuses(&gateway, Method::GET, 8, Duration::ZERO).await;
     assert_eq!(statuses, [200, 502, 200, 200, 200, 200, 200, 200]);
 }
 
@@ -177,14 +181,6 @@ async fn a_backend_that_closes_fresh_connections_under_requests_costs_one_get_an
 async fn a_post_is_never_sent_again() {
     let trap = Trap::set();
     let gateway = Gateway::open(trap.backend.address, "");
-    let mut session = Session::http1(gateway.address()).await;
-    let mut statuses = Vec::new();
-    for _ in 0..2 {
-        let answer = session.send(Request::post("/").body(session::empty()).expect("a request")).await;
-        statuses.push(answer.status().as_u16());
-        session::text(answer.into_body()).await;
-        tokio::time::sleep(Duration::from_millis(600)).await;
-    }
-    assert_eq!(statuses, [200, 502]);
+    assert_eq!(statuses(&gateway, Method::POST, 2, LAIN_IDLE).await, [200, 502]);
     assert_eq!(trap.posts.load(Ordering::SeqCst), 2);
 }

@@ -34,6 +34,33 @@ fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> S
     )
 }
 
+/// A gateway that runs, and where.
+struct Before {
+    folder: TempDir,
+    address: SocketAddr,
+    admin: SocketAddr,
+    served: Served,
+}
+
+impl Before {
+    async fn running(upstream: &Upstream, more: &str) -> Before {
+        let folder = TempDir::new().expect("a folder");
+        let (address, admin) = (free_address(), free_address());
+        write(folder.path(), &text(upstream, address, &admin.to_string(), more));
+        let served = serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
+        Before { folder, address, admin, served }
+    }
+}
+
+/// The one after it.
+async fn taking_over(folder: &Path) -> Served {
+    serving(Program::start(folder, &["serve", "--take-over"]), folder).await
+}
+
+async fn issue(served: &Served, subject: &str) -> Pair {
+    Pair::of(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
+}
+
 async fn ended(program: Program) -> String {
     let (status, _, said) = tokio::task::spawn_blocking(|| program.wait()).await.expect("no panic");
     assert!(status.success(), "{said}");
@@ -48,19 +75,12 @@ async fn serving(program: Program, folder: &Path) -> Served {
 #[tokio::test]
 async fn a_process_that_takes_over_is_noticed_by_nobody() {
     let upstream = Upstream::start();
-    let folder = TempDir::new().expect("a folder");
-    let (address, admin) = (free_address(), free_address());
-    write(folder.path(), &text(&upstream, address, &admin.to_string(), ""));
-    let mut served = serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
-    let issue = async |served: &Served, subject: &str| {
-        Pair::of(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
-    };
+    let Before { folder, address, admin, mut served } = Before::running(&upstream, "").await;
     let mut pair = issue(&served, "alice").await;
     let load = Load::begin().newcomers(address, 4).regulars(address, Version::HTTP_2, 2);
     for round in 0..rounds(4) {
         load.goes_on_for(50).await;
-        let next = Program::start(folder.path(), &["serve", "--take-over"]);
-        let next = serving(next, folder.path()).await;
+        let next = taking_over(folder.path()).await;
         assert_eq!((next.addresses[0], next.admin), (address, admin));
         let said = ended(std::mem::replace(&mut served, next).program).await;
         assert!(
@@ -90,11 +110,8 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
 #[tokio::test]
 async fn a_long_request_holds_up_no_take_over() {
     let upstream = Upstream::start();
-    let folder = TempDir::new().expect("a folder");
-    let (address, admin) = (free_address(), free_address());
-    write(folder.path(), &text(&upstream, address, &admin.to_string(), ""));
-    let old = serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
-    let pair = Pair::of(&old.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await.json());
+    let Before { folder, address, served: old, .. } = Before::running(&upstream, "").await;
+    let pair = issue(&old, "alice").await;
     let (pieces, body) = session::streamed();
     let session = Session::http1(address).await;
     let sending = session.sender().send(http::Request::post("/mirror").body(body).expect("a request"));
@@ -114,7 +131,7 @@ async fn a_long_request_holds_up_no_take_over() {
     .await;
 
     let began = Instant::now();
-    let new = serving(Program::start(folder.path(), &["serve", "--take-over"]), folder.path()).await;
+    let new = taking_over(folder.path()).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     late.say(&content[9..]).await;
     let refused = late.answer().await;
@@ -133,20 +150,18 @@ async fn a_long_request_holds_up_no_take_over() {
 #[tokio::test]
 async fn what_is_revoked_after_a_take_over_ends_streams_of_before() {
     let upstream = Upstream::start();
-    let folder = TempDir::new().expect("a folder");
-    let (address, admin) = (free_address(), free_address());
-    write(folder.path(), &text(&upstream, address, &admin.to_string(), "[[route]]\npath = \"/mirror\"\n"));
-    let old = serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
+    let before = Before::running(&upstream, "[[route]]\npath = \"/mirror\"\n").await;
+    let Before { folder, address, served: old, .. } = before;
     let mut streams = Vec::new();
     for subject in ["alice", "bob"] {
-        let pair = Pair::of(&old.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json());
+        let pair = issue(&old, subject).await;
         let mut wire = Wire::connect(address).await;
         let head = format!("POST /mirror HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n", pair.access);
         wire.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")).await;
         wire.hear_until("first\r\n").await;
         streams.push((pair, wire));
     }
-    let new = serving(Program::start(folder.path(), &["serve", "--take-over"]), folder.path()).await;
+    let new = taking_over(folder.path()).await;
     let admin = new.admin_client();
     let [(alice, mut of_alice), (_, mut of_bob)] = <[_; 2]>::try_from(streams).ok().expect("two");
     let began = Instant::now();
@@ -178,7 +193,7 @@ async fn what_cannot_take_over_leaves_the_gateway_that_runs_alone() {
     let good = text(&upstream, free_address(), &free_address().to_string(), "");
     write(folder.path(), &good);
     // Without anybody there, it starts as usual.
-    let served = serving(Program::start(folder.path(), &["serve", "--take-over"]), folder.path()).await;
+    let served = taking_over(folder.path()).await;
     write(folder.path(), &good.replace("workers = 2", "wrokers = 2"));
     assert_eq!(bearward(folder.path(), &["serve", "--take-over"]).status.code(), Some(2));
     write(folder.path(), &good);

@@ -2,11 +2,10 @@
 
 use http::Request;
 
+use super::GET;
 use crate::support::frames::{self, GOAWAY, HEADERS, RST_STREAM};
 use crate::support::session::{self, Session, eventually};
 use crate::support::{Gateway, Upstream, Wire};
-
-const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[tokio::test]
 async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_served() {

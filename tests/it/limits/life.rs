@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use http::Request;
 use http_body_util::BodyExt;
 
+use super::GET;
 use crate::support::frames::{self, GOAWAY, HEADERS};
 use crate::support::session::{self, Session};
 use crate::support::wire::PATIENCE;
 use crate::support::{Gateway, Scripted, Upstream, Wire};
-
-const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[tokio::test]
 async fn a_connection_ends_with_its_last_request() {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::net::TcpSocket;
 
+use super::GET;
 use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, PING};
 use crate::support::{Gateway, Upstream, Wire};
 
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66));
 const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 7));
-const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const REFUSED: &str = "paused_connections_refused_total";
 
 /// After `opening`, more than a second's worth of PING, until the gateway ends it.
