@@ -1,7 +1,7 @@
 //! The attacks: each is what a connection says first, and what it goes on saying.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
-use crate::Outcome;
 use crate::gateway::Gateway;
+use crate::{Outcome, client};
 
 pub const NAMES: [&str; 14] = [
     "slow-heads",
@@ -104,8 +104,8 @@ impl Attack {
     }
 
     /// Until it is over. Counts pieces that were sent, and connections where they are all there is.
-    pub fn run(&self, over: &AtomicBool) -> u64 {
-        let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::default()).collect();
+    pub fn run(&self, from: IpAddr, over: &AtomicBool) -> u64 {
+        let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::at(from)).collect();
         let mut attacks = 0;
         while !over.load(Ordering::Relaxed) {
             if matches!(self.then, Then::Drip(_)) {
@@ -129,8 +129,8 @@ fn said(attackers: &mut [Attacker], attack: &Attack) -> u64 {
     attackers.iter_mut().map(|attacker| attacker.turn(attack)).sum()
 }
 
-#[derive(Default)]
 struct Attacker {
+    from: IpAddr,
     /// `None` before the first turn, and after the gateway has closed.
     stream: Option<TcpStream>,
     unsent: Vec<u8>,
@@ -138,10 +138,14 @@ struct Attacker {
 }
 
 impl Attacker {
+    fn at(from: IpAddr) -> Attacker {
+        Attacker { from, stream: None, unsent: Vec::new(), turn: 0 }
+    }
+
     /// Says what is due, and answers how many pieces that were.
     fn turn(&mut self, attack: &Attack) -> u64 {
         let Some(stream) = &mut self.stream else {
-            self.stream = connect(attack.address);
+            self.stream = connect(self.from, attack.address);
             (self.unsent, self.turn) = (attack.opening.clone(), 0);
             return 0;
         };
@@ -172,8 +176,8 @@ impl Attacker {
     }
 }
 
-fn connect(address: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
+fn connect(from: IpAddr, address: SocketAddr) -> Option<TcpStream> {
+    let stream = client::connect_from(Some(from), address).ok()?;
     stream.set_nonblocking(true).ok()?;
     Some(stream)
 }

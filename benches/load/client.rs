@@ -3,7 +3,7 @@
 //! It blocks, and has a thread to itself. A timer of the operating system then wakes it to the microsecond for a request that
 //! is due; an asynchronous runtime counts in milliseconds.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,16 +87,17 @@ impl Connection {
     }
 }
 
+/// From an address of this machine, or from whichever the kernel says.
+pub fn connect_from(from: Option<IpAddr>, address: SocketAddr) -> io::Result<TcpStream> {
+    let Some(from) = from else { return TcpStream::connect(address) };
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
+}
+
 fn connect(target: &Target) -> Outcome<Stream> {
-    let tcp = match target.from {
-        None => TcpStream::connect(target.address)?,
-        Some(from) => {
-            let socket = Socket::new(Domain::for_address(target.address), Type::STREAM, None)?;
-            socket.bind(&SocketAddr::new(from, 0).into())?;
-            socket.connect(&target.address.into())?;
-            socket.into()
-        }
-    };
+    let tcp = connect_from(target.from, target.address)?;
     tcp.set_nodelay(true)?;
     // A gateway that never answers must end the bench, not hang it.
     tcp.set_read_timeout(Some(Duration::from_secs(30)))?;
