@@ -66,10 +66,10 @@ fn attacker(round: u8) -> IpAddr {
 #[derive(Parser)]
 struct Flags {
     /// Length of each run
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Runs alone, and beside each attack, of which the median counts
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
     /// Requests a second of the honest client
     #[arg(long, default_value_t = 200)]

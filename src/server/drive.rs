@@ -56,7 +56,7 @@ where
         let goes_on = tokio::select! {
             biased;
             readable = idle.readable() => readable.is_ok(),
-            // An idle client has `timeouts.head` from one request to the next, as it has with hyper.
+            // An idle client has `timeouts.head` from one request to the next, as it has for its first.
             () = tokio::time::sleep_until(old_at.min(Instant::now() + shared.settings.head)) => false,
             () = shared.drains() => false,
         };
@@ -84,7 +84,7 @@ where
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut idle = Idle::watch(peer);
-    let begun_with = peer.requests.get();
+    let (begun_with, began) = (peer.requests.get(), Instant::now());
     loop {
         tokio::select! {
             biased;
@@ -97,15 +97,21 @@ where
                 connection.as_mut().graceful_shutdown();
                 return connection.await.map(|()| None);
             }
-            () = tokio::time::sleep(IDLE_AFTER) => {
+            () = tokio::time::sleep(IDLE_AFTER.min(shared.settings.head)) => {
                 if Instant::now() >= old_at {
                     connection.as_mut().graceful_shutdown();
                     return connection.await.map(|()| None);
                 }
-                // Only after a request: the time that a client has for its first head, or for one it has begun, is
-                // hyper's to measure, and must not begin again.
-                if idle.since_last_asked(peer) && peer.requests.get() > begun_with {
+                if !idle.since_last_asked(peer) {
+                    continue;
+                }
+                // Only after a request: the time that a client has for its first head, or for one it has begun, must not
+                // begin again.
+                if peer.requests.get() > begun_with {
                     break;
+                }
+                if began.elapsed() >= shared.settings.head {
+                    return Ok(None);
                 }
             }
         }
@@ -192,8 +198,8 @@ impl Idle {
 fn http1_builder(shared: &Shared) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(shared.settings.head)
+        // `drive_http1` has the time for a head. hyper would set a timer for each.
+        .header_read_timeout(None)
         .max_headers(shared.settings.headers)
         .max_header_size(shared.settings.head_size);
     builder
