@@ -74,12 +74,16 @@ fn claim_text(value: &Value) -> Option<String> {
 /// ` alice` is not `alice`.
 fn encode(text: &str, also: &[u8]) -> String {
     let kept = text.trim_matches(' ');
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !also.contains(&byte);
+    if kept.len() == text.len() && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
     let start = text.len() - text.trim_start_matches(' ').len();
     let mut safe = String::with_capacity(text.len());
     for (place, byte) in text.bytes().enumerate() {
         let inside = (start..start + kept.len()).contains(&place);
         match byte {
-            b' '..=b'~' if inside && !also.contains(&byte) => safe.push(char::from(byte)),
+            _ if inside && is_plain(byte) => safe.push(char::from(byte)),
             _ => safe.push_str(&format!("%{byte:02X}")),
         }
     }

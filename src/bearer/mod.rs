@@ -85,8 +85,19 @@ fn decoded(token: &[u8], max_size: usize) -> Result<String, Reject> {
 
 /// Can this be sent as a Bearer token? (`b64token` of RFC 6750)
 pub fn is_sendable(token: &str) -> bool {
-    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
+    !token.is_empty() && token.bytes().all(|byte| SENDABLE[usize::from(byte)])
 }
+
+/// By table: a token has 700 of them.
+const SENDABLE: [bool; 256] = {
+    let mut sendable = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        sendable[byte] = matches!(byte as u8, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
+        byte += 1;
+    }
+    sendable
+};
 
 #[cfg(test)]
 mod tests {

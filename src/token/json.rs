@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 /// Deeper nesting than this has no use in a token and only costs.
@@ -87,10 +88,10 @@ impl<'de> Visitor<'de> for Strict {
         let inner = self.deeper()?;
         let mut object = Map::new();
         while let Some(Name(name)) = members.next_key()? {
-            if object.contains_key(&name) {
+            let Entry::Vacant(member) = object.entry(name) else {
                 return Err(de::Error::custom("a member stands twice"));
-            }
-            object.insert(name, members.next_value_seed(inner)?);
+            };
+            member.insert(members.next_value_seed(inner)?);
         }
         Ok(Value::Object(object))
     }

@@ -5,6 +5,8 @@
 
 mod flood;
 mod idle;
+mod in_turns;
+mod over_plain;
 mod refresh;
 mod revocations;
 mod side_by_side;
@@ -31,7 +33,8 @@ pub type Figure = Result<Vec<f64>, String>;
 /// What is measured, in the order of the table.
 type Rows = fn(&Bench<'_>, &[Kind]) -> Outcome<Vec<Line>>;
 
-const ALONE: [(&str, Rows); 5] = [
+const ALONE: [(&str, Rows); 6] = [
+    ("over-plain", over_plain::lines),
     ("idle", idle::lines),
     ("revocations", revocations::lines),
     ("workers", workers::lines),

@@ -66,9 +66,6 @@ const RUNS: [Run; 16] = [
     },
 ];
 
-/// What is held against the gateway's own `plain`, and the most that it may be of it.
-const OVER_PLAIN: ([&str; 5], f64) = (["es256", "rs256", "eddsa", "hs256", "es256-10k"], 1.06);
-
 pub fn names() -> Vec<&'static str> {
     RUNS.iter().map(|run| run.row).collect()
 }
@@ -103,9 +100,7 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
         }
     }
     let read = |(run, seen): (&&Run, &Vec<_>)| run.lines.iter().map(|read| read.line(seen)).collect::<Vec<_>>();
-    let mut lines: Vec<Line> = runs.iter().zip(&seen).flat_map(read).collect();
-    lines.extend(over_plain(&runs, &seen, kinds.len()));
-    Ok(lines)
+    Ok(runs.iter().zip(&seen).flat_map(read).collect())
 }
 
 impl Field {
@@ -158,23 +153,4 @@ impl Read {
         let is_met = ratio.zip(self.goal).map(|(ratio, goal)| is_at_most(ratio, goal));
         Line { name: self.name.into(), unit: self.unit, figures, ratio, goal, is_met }
     }
-}
-
-/// The dearest kind of token beside a request without: round by round, as both are of the same round.
-fn over_plain(runs: &[&Run], seen: &[Vec<Result<Vec<Measured>, String>>], peers: usize) -> Option<Line> {
-    let of = |row: &str| {
-        let place = runs.iter().position(|run| run.row == row)?;
-        let rounds = seen[place][0].as_ref().ok()?;
-        Some(rounds.iter().map(Measured::cpu_micros_per_request).collect::<Vec<_>>())
-    };
-    let (plain, (rows, goal)) = (of("plain")?, OVER_PLAIN);
-    let over = |row: &'static str| {
-        let ratios: Vec<f64> = of(row)?.iter().zip(&plain).map(|(one, plain)| one / plain).collect();
-        Some((row, ratios))
-    };
-    let dearest = rows.into_iter().filter_map(over).max_by(|(_, a), (_, b)| median(a).total_cmp(&median(b)));
-    let (row, ratios) = dearest?;
-    let ratio = median(&ratios);
-    let line = Line::alone(&format!("any token over own plain (dearest: {row})"), "x", ratios, peers);
-    Some(line.goal(ratio, format!("{goal:.2}"), is_at_most(ratio, goal)))
 }

@@ -1,0 +1,25 @@
+//! What a token costs: requests with one, of each kind, beside requests of a public route.
+
+use super::in_turns::{Side, costs, ratio};
+use super::side_by_side::REVOCATIONS;
+use super::{Line, is_at_most};
+use crate::Outcome;
+use crate::bench::Bench;
+use crate::gateway::{Gateway, Setup};
+use crate::peers::Kind;
+use crate::scenario::Scenario;
+
+/// At most so many times what a request costs without.
+const GOAL: f64 = 1.06;
+
+pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
+    let gateway = Gateway::start(&Setup { workers: 1, revocations: REVOCATIONS, ..bench.gateway() })?;
+    let side = |name: &'static str| Scenario::called(name).map(|scenario| Side { gateway: &gateway, scenario });
+    let line = |name: &'static str| {
+        let costs = costs(bench, &[side("plain")?, side(name)?])?;
+        let (ratio, [_, dearer]) = (ratio(&costs), costs);
+        let line = Line::alone(&format!("{name}, in turns with plain"), "CPU us/req", dearer, kinds.len());
+        Outcome::Ok(line.goal(ratio, format!("{GOAL:.2} x plain"), is_at_most(ratio, GOAL)))
+    };
+    ["es256", "rs256", "eddsa", "hs256", "es256-10k"].into_iter().map(line).collect()
+}
