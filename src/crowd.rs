@@ -1,7 +1,8 @@
-//! How many connections each address has open, over all workers.
+//! How much each address has of something of which it may have so much: connections, over all workers, or places at a server
+//! that has few left.
 //!
-//! Asked once a connection, never for a request. There are never more entries than connections, so `limits.connections`
-//! bounds the memory too.
+//! Asked once a connection, and for a request only where it has to wait. There are never more entries than what is counted, whose
+//! own limit bounds the memory too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ pub struct Crowd {
     open: Mutex<HashMap<Key, usize, RandomState>>,
 }
 
-/// One connection among those of its address, until it is dropped.
+/// One of what its address has, until it is dropped.
 pub struct Member {
     crowd: Arc<Crowd>,
     key: Key,

@@ -9,6 +9,7 @@ mod budget;
 mod connect;
 pub mod eject;
 pub mod health;
+mod places;
 mod pool;
 mod repeat;
 mod resolve;
@@ -127,7 +128,6 @@ impl Upstream {
         whereabouts: &Whereabouts,
         request: &mut Request<Body>,
     ) -> Result<Answer, Failure> {
-        let client = self.settings.proxy_protocol.map(|_| client.to_canonical());
         let turn = &self.turns[worker].0;
         turn.one();
         // Workers begin at different servers.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use http::Request;
 use hyper::client::conn::{http1, http2};
 use rustls::ClientConfig;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::Dialer;
+use super::places::{Place, Places};
 use super::repeat::{Attempt, Unanswered, copy_if_repeatable};
 use super::resolve::Addresses;
 use super::standing::Standing;
@@ -40,6 +40,8 @@ pub(super) struct Server {
     wary: AtomicU32,
     pub(super) name: String,
     is_tls: bool,
+    /// `proxy_protocol`: each connection says whose requests it carries.
+    announces: bool,
 }
 
 struct WorkerPool {
@@ -47,7 +49,7 @@ struct WorkerPool {
     idle: Mutex<Vec<Idle>>,
     shared: tokio::sync::Mutex<Shared>,
     /// Requests that may be under way.
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 /// An HTTP/1 connection. Boxed once: it passes from hand to hand with every request.
@@ -87,7 +89,7 @@ pub struct Lease {
     channel: Option<Box<Channel>>,
     server: Arc<Server>,
     worker: usize,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Lease {
@@ -124,7 +126,7 @@ impl Server {
         let pool = |_| WorkerPool {
             idle: Mutex::default(),
             shared: tokio::sync::Mutex::default(),
-            places: Arc::new(Semaphore::new(settings.connections)),
+            places: Places::new(settings.connections, settings.reserve),
         };
         Ok(Server {
             dialer: Dialer::new(server, settings, config, addresses)?,
@@ -139,6 +141,7 @@ impl Server {
             wary: AtomicU32::new(0),
             name: server.authority(),
             is_tls: server.tls,
+            announces: settings.proxy_protocol.is_some(),
         })
     }
 
@@ -148,12 +151,12 @@ impl Server {
 
     /// Places that are free to this worker.
     pub(super) fn free(&self, worker: usize) -> usize {
-        self.workers[worker].places.available_permits()
+        self.workers[worker].places.free()
     }
 
     /// Requests under way, of all workers.
     pub(super) fn under_way(&self) -> usize {
-        self.workers.iter().map(|pool| self.connections.saturating_sub(pool.places.available_permits())).sum()
+        self.workers.iter().map(|pool| pool.places.taken()).sum()
     }
 
     /// Takes the request when it is sent. If nobody took it, or nobody minds getting it twice, it is there again afterwards.
@@ -161,13 +164,14 @@ impl Server {
         self: &Arc<Self>,
         worker: usize,
         metrics: &WorkerMetrics,
-        client: Option<IpAddr>,
+        client: IpAddr,
         request: &mut Request<Body>,
         attempt: Attempt,
     ) -> Result<Answer, Unanswered> {
-        let place = self.place(worker).await.map_err(Unanswered::unsent)?;
+        let place = self.place(worker, client).await.map_err(Unanswered::unsent)?;
+        let announced = self.announces.then(|| client.to_canonical());
         match self.protocol {
-            Protocol::Http1 => self.send_http1(worker, metrics, client, request, attempt, place).await,
+            Protocol::Http1 => self.send_http1(worker, metrics, announced, request, attempt, place).await,
             // Boxed: it is three times as large, and every request's future as large as the largest step in it.
             Protocol::Http2 => Box::pin(self.send_http2(worker, metrics, request, attempt, place)).await,
         }
@@ -180,7 +184,7 @@ impl Server {
         client: Option<IpAddr>,
         request: &mut Request<Body>,
         attempt: Attempt,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Answer, Unanswered> {
         // What is sent a second time is not sent over what may be just being closed.
         let may_be_pooled = attempt != Attempt::Second;
@@ -219,7 +223,7 @@ impl Server {
         metrics: &WorkerMetrics,
         request: &mut Request<Body>,
         attempt: Attempt,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Answer, Unanswered> {
         let mut is_first = true;
         loop {
@@ -272,15 +276,9 @@ impl Server {
     }
 
     /// Waits for a place among the requests under way, as long as it would for a connection.
-    async fn place(&self, worker: usize) -> Result<OwnedSemaphorePermit, Failure> {
-        let places = &self.workers[worker].places;
-        if let Ok(place) = places.clone().try_acquire_owned() {
-            return Ok(place);
-        }
-        match tokio::time::timeout(self.connect_timeout, places.clone().acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(Failure::Busy(format!("all connections to {} are in use", self.name))),
-        }
+    async fn place(&self, worker: usize, client: IpAddr) -> Result<Place, Failure> {
+        let place = self.workers[worker].places.take(client, self.connect_timeout).await;
+        place.ok_or_else(|| Failure::Busy(format!("all connections to {} are in use", self.name)))
     }
 
     /// The idle connection that was used last, and for how long it lay idle. Last in, first out: the others grow old and
@@ -289,14 +287,15 @@ impl Server {
         let mut idle = self.idle(worker);
         while let Some(at) = idle.iter().rposition(|idle| idle.channel.client == client) {
             let Idle { channel, since } = idle.remove(at);
-            let age = since.elapsed();
+            let now = Instant::now();
+            let age = now.saturating_duration_since(since);
             if age > self.idle_timeout {
                 // Everything below it is older still.
                 idle.drain(..at);
                 return None;
             }
             // One that is not ready is closed, or still busy with an upload that was answered before its end.
-            if channel.sender.is_ready() {
+            if channel.sender.is_ready() && !self.is_too_old(&channel, now) {
                 return Some((channel, age));
             }
         }
@@ -317,7 +316,7 @@ impl Server {
             // Whoever holds the lock is about to use it, or to open another one: then the next time.
             let Ok(mut shared) = pool.shared.try_lock() else { continue };
             let Some(joint) = &mut shared.open else { continue };
-            if pool.places.available_permits() < self.connections {
+            if pool.places.taken() > 0 {
                 joint.used = now;
             }
             if now.saturating_duration_since(joint.born) > self.max_age
@@ -347,7 +346,7 @@ impl Server {
         self.workers[worker].idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lease(self: &Arc<Self>, worker: usize, channel: Option<Box<Channel>>, place: OwnedSemaphorePermit) -> Lease {
+    fn lease(self: &Arc<Self>, worker: usize, channel: Option<Box<Channel>>, place: Place) -> Lease {
         Lease { channel, server: self.clone(), worker, _place: place }
     }
 }

@@ -25,6 +25,8 @@ pub struct Settings {
     pub resolve: Duration,
     /// Requests under way to one server, for each worker.
     pub connections: usize,
+    /// Of a hundred of these, so many are kept back for addresses that have few.
+    pub reserve: usize,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
     pub preserve_host: bool,

@@ -63,6 +63,7 @@ fn settings(hosts: &[&str]) -> Settings {
         max_age: second * 60,
         resolve: second * 60,
         connections: 10,
+        reserve: 25,
         connect_timeout: second,
         response_timeout: second,
         preserve_host: true,

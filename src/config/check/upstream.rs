@@ -49,6 +49,7 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
         max_age: table.duration("max_age", Duration::from_mins(10), SHORTEST..=LONGEST),
         resolve: table.duration("resolve", Duration::from_secs(10), Duration::from_secs(1)..=LONGEST),
         connections: table.whole("connections", 256, 1..=100_000),
+        reserve: table.whole("reserve", 25, 0..=90),
         connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, SHORTEST..=LONGEST),
         response_timeout: table.duration("response_timeout", timeouts.upstream_response, SHORTEST..=LONGEST),
         preserve_host: table.flag("preserve_host", true),
