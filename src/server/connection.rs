@@ -8,7 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderMap, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -174,11 +175,15 @@ where
             if let Some(fault) = exchange.refused_after(peer.requests.get()) {
                 return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
             }
+            let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
             let response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
             if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
                 let mut wait = Box::pin(wait);
                 poll_fn(|context| waiting::noted(wait.as_mut().poll(context))).await;
+            }
+            if is_last || !http2 && says_close(response.headers()) {
+                exchange.ends();
             }
             exchange.answers(peer.requests.get(), response.status());
             Ok::<Response<Body>, Infallible>(response)
@@ -208,6 +213,17 @@ where
         }
         io::Error::other(error)
     })
+}
+
+/// Does the connection end with the answer to this request? HTTP/1.0 may have it otherwise, but not where the end of the answer
+/// is the connection's.
+fn ends_connection(version: Version, headers: &HeaderMap) -> bool {
+    version == Version::HTTP_10 || says_close(headers)
+}
+
+fn says_close(headers: &HeaderMap) -> bool {
+    let options = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    options.flat_map(|options| options.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
 /// Lets its address in no more for a while. Whoever brings the connections of others must not be kept from it by one of them.

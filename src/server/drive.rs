@@ -27,6 +27,9 @@ use crate::peer::Peer;
 /// these leave in the heap are holes.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 
+/// Between two looks at one whose request goes on and on.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// A connection that is accepted while the process drains has so long to ask something.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
@@ -85,12 +88,12 @@ where
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut idle = Idle::watch(peer);
-    let (begun_with, began) = (peer.requests.get(), Instant::now());
+    let (begun_with, mut quiet_since) = (peer.requests.get(), Instant::now());
     loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => return ended.map(|()| None),
-            // Asked whenever the connection is looked at, which is ten times a second if nothing else happens.
+            // Asked whenever the connection is looked at, which is every [`LOOK`] or [`IDLE_AFTER`] if nothing else happens.
             () = poll_fn(|_| if shared.is_draining() { Poll::Ready(()) } else { Poll::Pending }) => {
                 if let Some(ended) = first_request(&mut connection, peer).await {
                     return ended.map(|()| None);
@@ -98,30 +101,39 @@ where
                 connection.as_mut().graceful_shutdown();
                 return connection.await.map(|()| None);
             }
-            () = tokio::time::sleep(IDLE_AFTER.min(shared.settings.head)) => {
+            () = tokio::time::sleep(idle.next_look().min(shared.settings.head)) => {
                 if Instant::now() >= old_at {
                     connection.as_mut().graceful_shutdown();
                     return connection.await.map(|()| None);
                 }
                 if !idle.since_last_asked(peer) {
+                    quiet_since = Instant::now();
                     continue;
                 }
                 // Only after a request: the time that a client has for its first head, or for one it has begun, must not
                 // begin again.
-                if peer.requests.get() > begun_with {
+                if peer.requests.get() > begun_with && exchange.goes_on() {
                     break;
                 }
-                if began.elapsed() >= shared.settings.head {
+                if quiet_since.elapsed() >= shared.settings.head {
+                    tracing::debug!(client = %peer.address, "closed: no whole head in time");
                     return Ok(None);
                 }
             }
         }
     }
+    let asked = peer.requests.get();
     exchange.kept_open.store(true, Ordering::Relaxed);
     connection.as_mut().graceful_shutdown();
     connection.as_mut().await?;
-    let parts = Pin::into_inner(connection).into_parts();
-    Ok(parts.map(|parts| parts.io.into_inner().taken_back(parts.read_buf)))
+    let Some(parts) = Pin::into_inner(connection).into_parts() else { return Ok(None) };
+    let mut stream = parts.io.into_inner().taken_back(parts.read_buf);
+    // What came in the same moment was told that the connection ends.
+    if !exchange.goes_on() || peer.requests.get() != asked {
+        let _ = stream.shutdown().await;
+        return Ok(None);
+    }
+    Ok(Some(stream))
 }
 
 /// Drives a connection to its first request, if it has had none. Being accepted, it was promised an answer, and the request
@@ -178,21 +190,30 @@ where
 
 /// Tells whether a connection lies idle.
 struct Idle {
-    /// How often the peer is held while nothing goes on. Each request under way holds it too, and each body and tunnel
-    /// that is left of one.
+    /// How often the peer is held while nothing goes on. Each request under way holds it too, and each answer and tunnel
+    /// that is left of one. An upload that goes on after its answer does not: see [`Exchange::goes_on`].
     unused: usize,
     requests: u64,
+    /// Something was under way when this was asked the last time.
+    was_in_use: bool,
 }
 
 impl Idle {
     fn watch(peer: &Arc<Peer>) -> Self {
-        Idle { unused: Arc::strong_count(peer), requests: peer.requests.get() }
+        Idle { unused: Arc::strong_count(peer), requests: peer.requests.get(), was_in_use: false }
     }
 
     /// Has nothing gone on since this was asked the last time?
     fn since_last_asked(&mut self, peer: &Arc<Peer>) -> bool {
         let before = std::mem::replace(&mut self.requests, peer.requests.get());
-        Arc::strong_count(peer) <= self.unused && self.requests == before
+        let is_in_use = Arc::strong_count(peer) > self.unused;
+        let was_in_use = std::mem::replace(&mut self.was_in_use, is_in_use);
+        !was_in_use && !is_in_use && self.requests == before
+    }
+
+    /// Until it is worth asking again: streams are not looked at as often.
+    fn next_look(&self) -> Duration {
+        if self.was_in_use { LOOK } else { IDLE_AFTER }
     }
 }
 

@@ -30,9 +30,24 @@ pub(super) struct Exchange {
     refused: OnceLock<(u64, Fault)>,
     /// So many answers in a row were 429.
     limited: AtomicU32,
+    /// The connection ends with an exchange that was begun.
+    ends: AtomicBool,
+    /// What the client sends next is no head: a body has not come to its end, or something was wrong.
+    unfinished: AtomicBool,
 }
 
 impl Exchange {
+    /// Can there be another request? Where not, what still comes must not be read as one: neither the rest of a body that
+    /// nobody wanted, nor what follows the last answer (RFC 9112 section 9.6).
+    pub(super) fn goes_on(&self) -> bool {
+        !self.ends.load(Ordering::Relaxed) && !self.unfinished.load(Ordering::Relaxed)
+    }
+
+    /// Nothing follows what is under way.
+    pub(super) fn ends(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+
     /// Is the request after so many others the one that stands for a refused head?
     pub(super) fn refused_after(&self, requests: u64) -> Option<Fault> {
         self.refused.get().filter(|(heads, _)| *heads == requests).map(|(_, fault)| *fault)
@@ -88,6 +103,11 @@ impl Heads {
         Heads { framing: Framing::new(limits), held: Vec::new(), most_held: limits.head_size, over: None }
     }
 
+    /// Tells where the client stands, whenever it has been looked at.
+    fn tell(&self, exchange: &Exchange) {
+        exchange.unfinished.store(self.over.is_some() || self.framing.is_in_body(), Ordering::Relaxed);
+    }
+
     /// Has the client begun something that hyper does not know of?
     pub(super) fn has_begun(&self) -> bool {
         !self.held.is_empty()
@@ -127,6 +147,7 @@ impl Heads {
         }
         let passed = self.framing.pass(read);
         let instead = passed.fault.map(|fault| self.refuse(fault, exchange));
+        self.tell(exchange);
         if instead.is_none() && passed.len < read.len() {
             self.held.extend_from_slice(&read[passed.len..]);
         }
@@ -146,6 +167,7 @@ impl Heads {
             Some(fault) => released.extend_from_slice(self.refuse(fault, exchange)),
             None => self.held = rest,
         }
+        self.tell(exchange);
         released.into()
     }
 

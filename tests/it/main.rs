@@ -35,6 +35,7 @@ mod observe;
 mod openssl;
 mod oracle;
 mod own_keys;
+mod parting;
 mod paths;
 mod proxy_protocol;
 mod refresh;

@@ -93,7 +93,8 @@ async fn a_body_that_stops_is_answered_with_408_and_the_connection_ends() {
 #[tokio::test]
 async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
     let upstream = Upstream::start();
-    let gateway = impatient(&upstream);
+    // As long as it likes, it may take to answer a ping.
+    let gateway = Gateway::open(upstream.address, "[timeouts]\nkeep_alive = \"300ms\"");
     let mut busy = Session::http2(gateway.address()).await;
     let (pieces, body) = session::streamed();
     pieces.send("first").await;
