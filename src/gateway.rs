@@ -73,10 +73,12 @@ impl Gateway {
         let form = Form::wanted_by(request);
         let mut delivery = Box::new(Delivery::open(request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
+        // A gRPC call may last, and may have no answer before its client has sent all it has.
+        let request_time = self.request_time.filter(|_| !grpc::is_grpc(request.headers()));
         let mut answered = {
             // Pinned: it would lie here twice, with and without a limit.
             let answering = pin!(self.answer(request, peer, worker, &mut delivery.record, now));
-            match self.request_time {
+            match request_time {
                 None => answering.await,
                 Some(time) => tokio::time::timeout(time, answering).await.unwrap_or_else(|_| Err(out_of_time(time))),
             }
@@ -92,6 +94,10 @@ impl Gateway {
             let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, form);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            // Over HTTP/1, its answer says so.
+            if matches!(refusal.reason, Reason::BadHost | Reason::BadFraming) {
+                peer.ends();
             }
             delivery.record.refused = Some(refusal);
             Forwarded::own(response)
@@ -114,7 +120,7 @@ impl Gateway {
             None => {
                 delivery.held = held;
                 let may_last = delivery.record.refused.is_some() || is_stream(&response);
-                let ends = self.request_time.filter(|_| !may_last).map(|time| delivery.started + time);
+                let ends = request_time.filter(|_| !may_last).map(|time| delivery.started + time);
                 response.map(|body| body.ending_at(ends).watched_by(delivery))
             }
             Some(tunnel) => {

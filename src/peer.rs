@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::headers::Origin;
 use crate::metrics::Count;
@@ -22,6 +23,8 @@ pub struct Peer {
     pub requests: Count,
     /// `limits.requests_per_connection`: its connection ends with this one.
     pub last_request: u64,
+    /// What it asked could be read in two ways: it is asked nothing more.
+    pub ended: AtomicBool,
     /// Kept as long as anybody still serves this connection: a place among the open ones, the drain's wish to be told.
     pub kept: Box<dyn Any + Send + Sync>,
 }
@@ -29,6 +32,11 @@ pub struct Peer {
 impl Peer {
     /// Has it made as many requests as its connection may carry?
     pub fn has_asked_its_last(&self) -> bool {
-        self.requests.get() >= self.last_request
+        self.requests.get() >= self.last_request || self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Its connection carries no further request.
+    pub fn ends(&self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 }

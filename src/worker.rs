@@ -115,6 +115,9 @@ impl Watch for Delivery {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
             self.record.ended = Some(Ended::OutOfTime);
         }
+        if let (BodyError::Silent(_) | BodyError::Http(_) | BodyError::CutShort, Some(lease)) = (error, &self.lease) {
+            lease.broke_off(&error.to_string());
+        }
     }
 
     fn end(&mut self) {

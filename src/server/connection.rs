@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use http::header::CONNECTION;
@@ -83,6 +84,7 @@ pub(super) async fn serve(
         sni: None,
         requests: Count::default(),
         last_request: shared.settings.requests_per_connection,
+        ended: AtomicBool::new(false),
         kept,
     };
     let ended = match tls {

@@ -49,6 +49,7 @@ const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const ENHANCE_YOUR_CALM: u8 = 11;
 const END_STREAM: u8 = 1;
+const PADDED: u8 = 8;
 
 /// Too much of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -167,6 +168,8 @@ impl Guard {
                     return Err(Flood);
                 }
             }
+            // Padding may be all that it has, which h2 takes for empty.
+            DATA if flags & PADDED != 0 && self.skip <= 256 => self.control.spend(1)?,
             DATA => self.control.earn(1),
             CONTINUATION => {}
             RST_STREAM => self.resets.spend(2)?,
@@ -259,6 +262,15 @@ mod tests {
         assert_eq!(guard.hear(&[last, frame(DATA, 1, 1)].concat().repeat(1000)), Ok(()));
         assert_eq!(guard.hear(&empty.repeat(100)), Ok(()));
         assert_eq!(guard.hear(&empty), Err(Flood));
+    }
+
+    #[test]
+    fn padding_is_no_data() {
+        let mut guard = guard(3, 0);
+        let mut padded = frame(DATA, 1, 1);
+        padded[4] = PADDED;
+        assert_eq!(guard.hear(&padded.repeat(3)), Ok(()));
+        assert_eq!(guard.hear(&padded), Err(Flood));
     }
 
     #[test]

@@ -139,13 +139,15 @@ impl Upstream {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
             let server = &self.servers[at];
-            whereabouts.set(at, server.standing.ejections());
+            let ejections = server.standing.ejections();
+            whereabouts.set(at, ejections);
             let Unanswered { failure, again } = match server.send(worker, metrics, client, request, attempt).await {
-                Ok(answer) => {
+                Ok((response, mut lease)) => {
                     if self.servers.len() > 1 {
                         server.standing.answered();
+                        lease.ejections = Some(ejections);
                     }
-                    return Ok(answer);
+                    return Ok((response, lease));
                 }
                 Err(unanswered) => unanswered,
             };

@@ -90,11 +90,22 @@ pub struct Lease {
     server: Arc<Server>,
     worker: usize,
     _place: Place,
+    /// How often its server had been left out when it was chosen. `None`: there is no other, and it is never left out.
+    pub(super) ejections: Option<u64>,
 }
 
 impl Lease {
+    /// The answer broke off, and the server is to blame. What began before it was last left out says nothing about it now.
+    pub fn broke_off(&self, why: &str) {
+        let (standing, settings) = (&self.server.standing, &self.server.ejection);
+        if self.ejections.is_some_and(|ejections| ejections == standing.ejections()) {
+            standing.broke_off(settings, why, Instant::now());
+        }
+    }
+
     /// The answer is complete: another request may have the connection.
     pub fn give_back(mut self) {
+        self.server.standing.answered_whole();
         let Some(mut channel) = self.channel.take().filter(|channel| !channel.sender.is_closed()) else { return };
         let since = Instant::now();
         if self.server.is_too_old(&channel, since) || self.server.leads_nowhere(&mut channel) {
@@ -254,7 +265,7 @@ impl Server {
         let asked = Instant::now();
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut shared = self.workers[worker].shared.lock().await;
-        if let Some(joint) = shared.open.as_mut().filter(|joint| !joint.sender.is_closed()) {
+        if let Some(joint) = shared.open.as_mut().filter(|joint| self.may_carry(worker, joint, asked)) {
             joint.used = asked;
             return Ok((joint.sender.clone(), joint.born));
         }
@@ -273,6 +284,13 @@ impl Server {
                 Err(failure)
             }
         }
+    }
+
+    /// Not if the backend may be just closing it. With requests under way, it lies not idle; this one has a place already.
+    fn may_carry(&self, worker: usize, joint: &Joint, now: Instant) -> bool {
+        let is_idle =
+            self.workers[worker].places.taken() <= 1 && now.saturating_duration_since(joint.used) > self.idle_timeout;
+        !joint.sender.is_closed() && !is_idle && now.saturating_duration_since(joint.born) <= self.max_age
     }
 
     /// Waits for a place among the requests under way, as long as it would for a connection.
@@ -347,6 +365,6 @@ impl Server {
     }
 
     fn lease(self: &Arc<Self>, worker: usize, channel: Option<Box<Channel>>, place: Place) -> Lease {
-        Lease { channel, server: self.clone(), worker, _place: place }
+        Lease { channel, server: self.clone(), worker, _place: place, ejections: None }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It belongs to the server and not to a configuration, so that a reload finds it as it was. Requests read one number.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -17,6 +17,8 @@ pub(super) struct Standing {
     share: AtomicU16,
     /// Requests in a row that failed.
     failures: AtomicU32,
+    /// The last of them in its body: heads alone make up for it no more.
+    breaks_off: AtomicBool,
     state: Mutex<State>,
     ejections: AtomicU64,
     /// Requests that went on to another connection or server.
@@ -31,6 +33,7 @@ impl Standing {
             server,
             share: AtomicU16::new(FULL),
             failures: AtomicU32::new(0),
+            breaks_off: AtomicBool::new(false),
             state: Mutex::default(),
             ejections: AtomicU64::new(0),
             retries: AtomicU64::new(0),
@@ -55,9 +58,23 @@ impl Standing {
     /// The head of an answer came.
     pub(super) fn answered(&self) {
         // Written only if it has to be: otherwise every core would own this line in turn.
-        if self.failures.load(Ordering::Relaxed) != 0 {
+        if self.failures.load(Ordering::Relaxed) != 0 && !self.breaks_off.load(Ordering::Relaxed) {
             self.failures.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// All of an answer came.
+    pub(super) fn answered_whole(&self) {
+        if self.breaks_off.load(Ordering::Relaxed) {
+            self.breaks_off.store(false, Ordering::Relaxed);
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// An answer began, and did not come to its end.
+    pub(super) fn broke_off(&self, settings: &eject::Settings, why: &str, now: Instant) {
+        self.breaks_off.store(true, Ordering::Relaxed);
+        self.failed(settings, why, now);
     }
 
     /// A request failed, and the server is to blame.

@@ -8,6 +8,7 @@ mod pace;
 mod pauses;
 mod rates;
 mod silence;
+mod slow_uploads;
 
 /// Whole, and served by every upstream.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";

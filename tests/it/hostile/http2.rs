@@ -124,6 +124,24 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "18446744073709551616")],
 ];
 
+/// It is refused, and nothing else is heard from whoever asks so.
+#[tokio::test]
+async fn a_request_for_two_hosts_is_the_last_of_its_connection() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let block = frames::block(&[(":method", "GET"), SCHEME, AUTHORITY, PATH, ("host", "b")]);
+    let ambiguous = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
+    let mut client = frames::connect(gateway.address(), &[frames::hello(), ambiguous]).await;
+    let (mut answered, mut told) = (false, false);
+    while !(answered && told) {
+        let frame = frames::next(&mut client, &[HEADERS, GOAWAY]).await;
+        answered |= frame.kind == HEADERS;
+        told |= frame.kind == GOAWAY;
+    }
+    client.hear_to_the_end().await;
+    assert!(upstream.seen().is_empty());
+}
+
 #[tokio::test]
 async fn a_hostile_http2_request_goes_nowhere() {
     let upstream = Upstream::start();

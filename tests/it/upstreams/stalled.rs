@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::crowd::Crowd;
 use super::{addresses, has_share, in_front_of, metric};
-use crate::support::{Scripted, Upstream, secrets};
+use crate::support::{Scripted, Upstream, Wire, secrets};
 
 /// Answers, or not, as it is told; knows how many requests came.
 struct Moody {
@@ -97,6 +97,26 @@ async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly(
         "each client ran into it once, or twice before the second time-out: {answers:?}"
     );
     assert_eq!(metric(&gateway, "ejections_total", moody.backend.address).await, 1.0);
+}
+
+/// Its heads come, and its bodies do not.
+#[tokio::test]
+async fn a_backend_that_stalls_in_its_bodies_is_left_out() {
+    let stalled = Scripted::start(|mut wire, _| async move {
+        while wire.try_hear_until("\r\n\r\n").await.is_some() {
+            let _ = wire.try_say("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
+        }
+    });
+    let other = Upstream::start();
+    let more = "[upstream.ejection]\nfailures = 2\ntime = \"60s\"\n[timeouts]\nbody_idle = \"300ms\"";
+    let gateway = in_front_of(&[other.address, stalled.address], more);
+    for _ in 0..20 {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+        assert!(client.hear_to_the_end().await.starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!(metric(&gateway, "share", stalled.address).await, 0.0);
+    assert_eq!(stalled.connections(), 2, "after two of them, nothing goes there");
 }
 
 /// One that is still ill when it comes back costs one client its patience, and is out for twice as long.
