@@ -132,10 +132,11 @@ fn run(flags: &Flags) -> Outcome<()> {
         let gateway = Gateway::start(&Setup { cpus, connections: 1_000, more: &more, ..shipped })?;
         let token = keys.tokens(Algorithm::ES256, 1)?.remove(0);
         let honest = Honest { target: Target { from: Some(HONEST), ..gateway.target(true) }, token: &token, flags };
-        honest.asks(Duration::from_millis(500))?;
         let attack = Attack::named(name, &gateway, &token)?;
         let mut rounds = Vec::new();
         for round in 1..=flags.rounds {
+            // What is left of the attack before is no part of being alone.
+            honest.asks(Duration::from_millis(500))?;
             let alone = honest.asks(flags.length())?;
             rounds.push((alone, beside(&attack, attacker(round), &honest, &gateway)?));
         }

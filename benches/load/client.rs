@@ -92,7 +92,8 @@ pub fn connect_from(from: Option<IpAddr>, address: SocketAddr) -> io::Result<Tcp
     let Some(from) = from else { return TcpStream::connect(address) };
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(from, 0).into())?;
-    socket.connect(&address.into())?;
+    // Somebody who does not accept must end the bench, not hang it.
+    socket.connect_timeout(&address.into(), Duration::from_secs(10))?;
     Ok(socket.into())
 }
 

@@ -29,7 +29,7 @@ async fn accept(listener: TcpListener) -> io::Result<()> {
     }
 }
 
-/// Requests here have no body, so each ends with its head.
+/// An answer comes when the request has, with its body if it has a Content-Length.
 async fn answer(mut connection: TcpStream) -> io::Result<()> {
     connection.set_nodelay(true)?;
     let response = response(1024);
@@ -43,7 +43,14 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
         while let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             let is_stream = read.starts_with(b"GET /stream ");
             let is_large = read.starts_with(b"GET /public/1m ");
+            let length = if read.starts_with(b"POST ") { content_length(&read[..end + 2]) } else { 0 };
             read.drain(..end + 4);
+            while read.len() < length {
+                if connection.read_buf(&mut read).await? == 0 {
+                    return Ok(());
+                }
+            }
+            read.drain(..length);
             if is_stream {
                 connection.write_all(SWITCHED).await?;
                 continue;
@@ -58,6 +65,13 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
             connection.write_all(&response).await?;
         }
     }
+}
+
+/// As the gateway and its peers write it, with one space.
+fn content_length(head: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let value = text.split_once("\r\ncontent-length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
+    value.and_then(|(length, _)| length.parse().ok()).unwrap_or_default()
 }
 
 fn response(length: usize) -> Vec<u8> {

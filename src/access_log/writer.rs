@@ -2,7 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -78,10 +79,10 @@ pub struct AccessLog {
 impl AccessLog {
     /// Opens the target and starts the writer. `None` if the log is off.
     pub fn open(settings: &Settings, workers: &[Arc<WorkerMetrics>]) -> io::Result<Option<AccessLog>> {
-        let mut out: Box<dyn Write + Send> = match &settings.target {
+        let mut out = match &settings.target {
             Target::Off => return Ok(None),
-            Target::Stdout => Box::new(io::stdout()),
-            Target::File(path) => Box::new(open_file(path)?),
+            Target::Stdout => Out::Stdout(io::stdout()),
+            Target::File(path) => Out::File { file: open_file(path)?, path: path.clone() },
         };
         let wake = Arc::new(Wake::default());
         let buffers: Vec<_> = workers
@@ -114,13 +115,37 @@ impl Drop for AccessLog {
     }
 }
 
+enum Out {
+    Stdout(io::Stdout),
+    File { file: File, path: PathBuf },
+}
+
+impl Out {
+    /// To the file that has the name now: who rotates logs takes the old one away, and need not say so.
+    fn write(&mut self, page: &[u8]) -> io::Result<()> {
+        match self {
+            Out::Stdout(stdout) => stdout.write_all(page).and_then(|()| stdout.flush()),
+            Out::File { file, path } => {
+                if !is_at(file, path)? {
+                    *file = open_file(path)?;
+                }
+                file.write_all(page)
+            }
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    Ok(std::fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())))
+}
+
 /// Log files hold subjects and addresses: readable by the group at most.
 fn open_file(path: &PathBuf) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
-fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut impl Write) {
+fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut Out) {
     let mut page = Vec::new();
     let mut complained = false;
     loop {
@@ -133,7 +158,7 @@ fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut impl Write
         for buffer in buffers {
             // The two pages change places: both keep their memory.
             std::mem::swap(&mut buffer.page.lock().unwrap_or_else(PoisonError::into_inner).text, &mut page);
-            match out.write_all(&page).and_then(|()| out.flush()) {
+            match out.write(&page) {
                 Ok(()) => complained = false,
                 Err(error) if !complained => {
                     tracing::error!(%error, "the access log cannot be written; lines are lost until it can");

@@ -151,6 +151,20 @@ async fn a_client_that_leaves_is_not_forgotten() {
     assert!(line["sent"].as_u64().is_some_and(|sent| sent > 0 && sent < 100_000_000), "{line}");
 }
 
+/// logrotate takes the file away, and tells nobody.
+#[tokio::test]
+async fn a_log_that_is_taken_away_is_begun_anew() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    gateway.client().get("/first").await;
+    gateway.log_lines(1).await;
+    let (log, rotated) = (gateway.folder.path().join("access.log"), gateway.folder.path().join("access.log.1"));
+    std::fs::rename(&log, &rotated).expect("renamed");
+    gateway.client().get("/second").await;
+    assert_eq!(gateway.log_lines(1).await[0]["path"], "/second");
+    assert!(std::fs::read_to_string(rotated).expect("a file").contains("/first"));
+}
+
 #[tokio::test]
 async fn no_token_is_in_it_wherever_it_was_put() {
     let upstream = Upstream::start();

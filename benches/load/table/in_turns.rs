@@ -1,4 +1,4 @@
-//! What differs by a few percent is measured in turns of a second: within a minute, the machine differs from itself by more.
+//! What differs by a few percent is measured in turns of a second or so: within a minute, the machine differs from itself by more.
 
 use super::median;
 use crate::Outcome;
