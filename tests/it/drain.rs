@@ -12,12 +12,14 @@ use rustls::pki_types::pem::PemObject;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use crate::support::client::tls_connect;
+use crate::support::frames::{self, DATA, GOAWAY, HEADERS, PING, RST_STREAM};
 use crate::support::program::Served;
 use crate::support::session::{self, Session, eventually};
 use crate::support::wire::PATIENCE;
-use crate::support::{Client, Gateway, Upstream, Wire};
+use crate::support::{Backend, Client, Gateway, Upstream, Wire};
 
 /// Waits for the end without standing in its way: this thread's clients have their part in it.
 async fn ended(draining: JoinHandle<()>) {
@@ -77,6 +79,58 @@ async fn requests_under_way_are_finished_and_their_connections_closed_after() {
     assert_eq!(log.lines().filter(|line| line.contains("\"status\":200")).count(), 7, "{log}");
 }
 
+/// In two steps (RFC 9113 section 6.8): what the client asked before it knew is taken as well.
+#[tokio::test]
+async fn an_http2_client_is_told_by_goaway_and_all_it_asked_is_answered_before_the_end() {
+    let (goes_on, asked) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (held, counts) = (goes_on.clone(), asked.clone());
+    let backend = Backend::start(Version::HTTP_11, move |_| {
+        let held = held.clone();
+        counts.fetch_add(1, Ordering::SeqCst);
+        async move {
+            held.notified().await;
+            http::Response::new(session::full("hello"))
+        }
+    })
+    .await;
+    let mut gateway = Gateway::open(backend.address, "");
+    let mut client = frames::connect(gateway.address(), &[frames::hello(), frames::get(1, "/")]).await;
+    eventually("it was asked", || asked.load(Ordering::SeqCst) == 1).await;
+
+    let draining = gateway.begin_drain();
+    let told = frames::next(&mut client, &[GOAWAY, HEADERS]).await;
+    assert_eq!((told.kind, &told.payload[..8]), (GOAWAY, &goaway_after(i32::MAX)[..]), "no more, and no error");
+    client.say(frames::get(3, "/")).await;
+    eventually("so was the one that came late", || asked.load(Ordering::SeqCst) == 2).await;
+    let ping = frames::next(&mut client, &[PING, HEADERS]).await;
+    assert_eq!(ping.kind, PING, "asks for a sign that the client knows");
+    client.say(frames::frame(PING, PING_ACK, 0, &ping.payload)).await;
+    let told = frames::next(&mut client, &[GOAWAY, HEADERS]).await;
+    assert_eq!((told.kind, &told.payload[..8]), (GOAWAY, &goaway_after(3)[..]), "which was the last");
+
+    let mut answered = Vec::new();
+    for _ in 0..2 {
+        goes_on.notify_one();
+        let head = frames::next(&mut client, &[HEADERS, DATA, RST_STREAM, GOAWAY]).await;
+        let body = frames::next(&mut client, &[HEADERS, DATA, RST_STREAM, GOAWAY]).await;
+        assert_eq!((head.kind, head.payload[0], head.stream), (HEADERS, frames::OK, body.stream));
+        assert_eq!((body.kind, body.payload.as_slice()), (DATA, b"hello".as_slice()));
+        answered.push(body.stream);
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 3]);
+    client.hear_to_the_end().await;
+    ended(draining).await;
+}
+
+/// The flag of an answer to a PING.
+const PING_ACK: u8 = 1;
+
+/// The last stream that is taken, and NO_ERROR.
+fn goaway_after(stream: i32) -> Vec<u8> {
+    [stream.to_be_bytes(), [0; 4]].concat()
+}
+
 #[tokio::test]
 async fn idle_connections_are_closed_at_once() {
     let upstream = Upstream::start();
@@ -103,8 +157,7 @@ async fn idle_connections_are_closed_at_once() {
 async fn a_client_that_does_not_take_part_holds_nobody_up() {
     let upstream = Upstream::start();
     let mut gateway = Gateway::open(upstream.address, "");
-    let hello = crate::support::frames::hello();
-    let asleep = crate::support::frames::connect(gateway.address(), &[hello]).await;
+    let asleep = frames::connect(gateway.address(), &[frames::hello()]).await;
     let began = Instant::now();
     ended(gateway.begin_drain()).await;
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
@@ -199,7 +252,6 @@ impl Newcomer {
         let mut wire = Wire::of(self.0);
         match self.1 {
             Version::HTTP_2 => {
-                use crate::support::frames::{self, DATA, RST_STREAM};
                 wire.say([frames::hello(), frames::get(1, "/")].concat()).await;
                 let answer = frames::next(&mut wire, &[DATA, RST_STREAM]).await;
                 assert_eq!((answer.kind, answer.payload.as_slice()), (DATA, b"hello".as_slice()));

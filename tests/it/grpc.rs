@@ -3,8 +3,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::support::session::eventually;
 use crate::support::{Gateway, Upstream};
@@ -12,6 +14,9 @@ use crate::support::{Gateway, Upstream};
 /// For which Debian packages modules, whatever else is called python3 here.
 const PYTHON: &str = "/usr/bin/python3";
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/grpc_peer.py");
+
+/// Longer than any access token lives, leeway included.
+const LIFE: Duration = Duration::from_mins(16);
 
 /// `grpc_peer.py serve`. Ends when this is dropped.
 struct Server {
@@ -39,11 +44,16 @@ impl Drop for Server {
     }
 }
 
-/// What became of these calls.
-async fn calls(gateway: &Gateway, token: &str, names: &[&str]) -> Vec<Value> {
+/// A client that makes these calls.
+fn client(gateway: &Gateway, token: &str, names: &[&str]) -> Child {
     let mut command = Command::new(PYTHON);
     command.args([PEER, "call", &gateway.tls_address().port().to_string()]).arg(gateway.certificate()).arg(token);
-    let mut child = command.args(names).stdout(Stdio::piped()).spawn().expect("python3 is there");
+    command.args(names).stdout(Stdio::piped()).spawn().expect("python3 is there")
+}
+
+/// What became of these calls.
+async fn calls(gateway: &Gateway, token: &str, names: &[&str]) -> Vec<Value> {
+    let mut child = client(gateway, token, names);
     let mut stdout = child.stdout.take().expect("piped");
     let reading = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
@@ -162,6 +172,54 @@ async fn a_call_to_a_backend_that_is_down_is_unavailable() {
     let line = last_line(&gateway).await;
     assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(502), Some("upstream_connect")), "{line}");
     gateway.counts("requests_total{status=\"5xx\"}", 1).await;
+}
+
+/// What becomes of a call that has had an answer and waits for more, when this happens.
+async fn midway(gateway: &Gateway, token: &str, happens: impl Future<Output = ()>) -> Value {
+    let mut child = client(gateway, token, &["endure"]);
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut told = move || -> Value {
+        let line = lines.next().expect("it tells more").expect("text");
+        serde_json::from_str::<[Value; 2]>(&line).map(|[_, told]| told).expect("JSON")
+    };
+    let (begun, begins) = oneshot::channel();
+    let reading = tokio::task::spawn_blocking(move || {
+        // Whoever waited for it may have given up.
+        let _ = begun.send(told());
+        let outcome = told();
+        assert!(child.wait().expect("it is our child").success(), "the client failed after {outcome}");
+        outcome
+    });
+    assert_eq!(begins.await.expect("it begins"), "begun");
+    happens.await;
+    reading.await.expect("it ends")
+}
+
+/// To its client that is an end like any other, for which it has code, and no broken connection.
+#[tokio::test]
+async fn a_call_whose_token_ends_is_told_in_the_middle_that_it_is_unauthenticated() {
+    for (reason, says) in [("revoked", "the token was revoked"), ("expired", "the token expired")] {
+        let server = Server::start();
+        let gateway = before(server.address, "");
+        let pair = gateway.issue("alice", "").await;
+        let ending = async {
+            match reason {
+                "revoked" => assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200),
+                _ => gateway.advance(LIFE),
+            }
+        };
+        let told = midway(&gateway, &pair.access, ending).await;
+        assert_eq!((told["status"].as_str(), without_request(&told)), (Some("UNAUTHENTICATED"), says), "{told}");
+        gateway.counts(&format!("streams_ended_total{{reason=\"{reason}\"}}"), 1).await;
+        let other = gateway.issue("bob", "").await;
+        assert_eq!(call(&gateway, &other.access, "was_cancelled").await, "yes", "the server is told as well");
+    }
+}
+
+/// What it says, but not of which request.
+fn without_request(told: &Value) -> &str {
+    let says = told["says"].as_str().expect("a message");
+    says.split_once(" (request ").map_or(says, |(says, _)| says)
 }
 
 /// Over HTTP/1.1 there is no gRPC, and gRPC-Web is another protocol: both are told HTTP's status.

@@ -3,6 +3,7 @@
 //!
 //! The tables are data; a new attack is a new row. Two rows that send the same bytes are one attack, and fail.
 
+mod behind;
 mod framings;
 mod headers;
 mod http2;

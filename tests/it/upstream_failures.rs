@@ -4,6 +4,8 @@ mod bodies;
 mod http2;
 mod no_answer;
 mod points;
+mod tls;
+mod uploads;
 
 use serde_json::Value;
 

@@ -61,6 +61,33 @@ async fn the_backend_chooses_the_subprotocol() {
     assert_eq!(answer.headers()["sec-websocket-protocol"], "chat.v2");
 }
 
+/// What they agree on is about frames, which pass as they are: the gateway has no part in it.
+#[tokio::test]
+async fn client_and_backend_agree_on_extensions() {
+    let backend = Scripted::start(|mut wire, _| async move {
+        let head = wire.hear_until("\r\n\r\n").await;
+        let chosen = "Sec-WebSocket-Extensions: x-bear\r\nSec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover";
+        let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket";
+        wire.say(format!("{switched}\r\n{chosen}\r\n\r\n{head}")).await;
+    });
+    let gateway = Gateway::open(backend.address, "");
+    let mut client = Wire::connect(gateway.address()).await;
+    let offered = ["permessage-deflate; client_max_window_bits, x-bear; paws=\"4\"", "permessage-deflate"];
+    let [first, second] = offered.map(|offer| format!("Sec-WebSocket-Extensions: {offer}\r\n"));
+    client.say(format!("{HANDSHAKE}{first}{second}\r\n")).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.status, 101);
+    assert_eq!(extensions(&answer.head), ["x-bear", "permessage-deflate; client_no_context_takeover"]);
+    let seen: Vec<String> = client.hear_to_the_end().await.lines().map(str::to_owned).collect();
+    assert_eq!(extensions(&seen), offered);
+}
+
+/// What these lines of a head say of extensions, field by field.
+fn extensions(head: &[String]) -> Vec<&str> {
+    let fields = head.iter().filter_map(|line| line.split_once(": "));
+    fields.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-extensions")).map(|(_, value)| value).collect()
+}
+
 #[tokio::test]
 async fn without_a_token_nothing_is_switched_anywhere() {
     let upstream = Upstream::start();

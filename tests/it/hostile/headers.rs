@@ -121,7 +121,7 @@ const EXCUSES: &[&str] = &[
 ];
 
 /// What is no host, or more than one. Several programs have each believed another part of these.
-const HOSTS: &[&str] = &[
+pub(super) const HOSTS: &[&str] = &[
     "Host:",
     "Host: a b",
     "Host: a\tb",

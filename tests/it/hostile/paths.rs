@@ -248,7 +248,7 @@ const UNREADABLE: &[&[u8]] = &[
 ];
 
 /// Forms of a target other than a path, and what is too long: the target, the Host, and the reason.
-const FORMS: &[(&str, &str, Reason)] = &[
+pub(super) const FORMS: &[(&str, &str, Reason)] = &[
     ("*", "gateway.test", BadPath),
     ("gateway.test", "gateway.test", BadPath),
     ("gateway.test:80", "gateway.test:80", BadPath),

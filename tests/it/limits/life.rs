@@ -2,14 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use http::Request;
+use futures_util::{SinkExt, StreamExt};
+use http::{Request, Response, Version};
 use http_body_util::BodyExt;
+use tokio::net::TcpStream;
+use tokio_tungstenite::client_async;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::GET;
 use crate::support::frames::{self, GOAWAY, HEADERS};
 use crate::support::session::{self, Session};
 use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Scripted, Upstream, Wire};
+use crate::support::{Backend, Gateway, Scripted, Upstream, Wire};
 
 #[tokio::test]
 async fn a_connection_ends_with_its_last_request() {
@@ -104,3 +108,45 @@ async fn events_are_not_held_to_the_time_of_a_request() {
     let answer = client.answer().await;
     assert_eq!((answer.status, &*answer.body), (200, "4\r\n:hi\n\r\n0\r\n\r\n"));
 }
+
+/// The one by its handshake, the other by its media type.
+#[tokio::test]
+async fn websockets_and_calls_of_grpc_are_not_held_to_it_either() {
+    const LIMIT: Duration = Duration::from_millis(300);
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "[timeouts]\nrequest = \"300ms\"");
+    let stream = TcpStream::connect(gateway.address()).await.expect("the gateway listens");
+    let mut socket = client_async("ws://gateway.test/ws", stream).await.expect("a WebSocket").0;
+    for message in ["early", "late"].map(Message::text) {
+        socket.send(message.clone()).await.expect("sent");
+        let echo = tokio::time::timeout(PATIENCE, socket.next()).await.expect("an echo in time");
+        assert_eq!(echo.expect("an echo").expect("a message"), message);
+        tokio::time::sleep(2 * LIMIT).await;
+    }
+
+    let backend = Backend::start(Version::HTTP_2, |_| async {
+        let (pieces, body) = session::streamed();
+        tokio::spawn(async move {
+            pieces.send(MESSAGE).await;
+            tokio::time::sleep(2 * LIMIT).await;
+            pieces.send(MESSAGE).await;
+            pieces.end_with("grpc-status", "0").await;
+        });
+        let answer = Response::builder().header("content-type", "application/grpc+proto");
+        answer.body(body).expect("an answer")
+    })
+    .await;
+    let gateway = Gateway::open(backend.address, "protocol = \"h2\"\n[timeouts]\nrequest = \"300ms\"");
+    let began = Instant::now();
+    let mut session = Session::http2(gateway.address()).await;
+    let call =
+        Request::post("/service/Method").header("content-type", "application/grpc+proto").header("te", "trailers");
+    let answer = session.send(call.body(session::full(MESSAGE)).expect("a request")).await;
+    let (text, trailers) = session::text_and_trailers(answer.into_body()).await;
+    assert_eq!(text, [MESSAGE, MESSAGE].map(|message| String::from_utf8_lossy(message)).concat());
+    assert_eq!(trailers.expect("trailers")["grpc-status"], "0");
+    assert!(began.elapsed() >= 2 * LIMIT, "{:?}", began.elapsed());
+}
+
+/// A message of gRPC: not compressed, and four bytes long.
+const MESSAGE: &[u8] = b"\0\0\0\0\x04bear";

@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use hyper::ext::Protocol;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::*;
@@ -85,6 +86,46 @@ async fn its_subprotocol_may_bring_the_token_and_a_cookie_needs_an_origin() {
     }
     assert_eq!(session.send(connect("/ws", "websocket", &[("cookie", &cookie)])).await.status(), 403);
     assert_eq!(session.send(connect("/ws", "websocket", &[])).await.status(), 401);
+}
+
+/// The whole frame of a text message without a character.
+const EMPTY_TEXT: [u8; 2] = [0x81, 0];
+
+/// Takes the last of the subprotocols that it is offered and the first of the extensions, and says that it is there.
+fn choosing() -> Scripted {
+    Scripted::start(|mut wire, _| async move {
+        let head = wire.hear_until("\r\n\r\n").await;
+        let said = |wanted: &str| {
+            let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+            fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map_or("", |(_, value)| value).to_owned()
+        };
+        let accept = derive_accept_key(said("sec-websocket-key").as_bytes());
+        let (protocols, extensions) = (said("sec-websocket-protocol"), said("sec-websocket-extensions"));
+        let protocol = protocols.rsplit(", ").next().unwrap_or_default();
+        let extension = extensions.split(", ").next().unwrap_or_default();
+        wire.say(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: {protocol}\r\n\
+             Sec-WebSocket-Extensions: {extension}\r\n\r\n"
+        ))
+        .await;
+        wire.say(EMPTY_TEXT).await;
+        wire.hear_to_the_end().await;
+    })
+}
+
+#[tokio::test]
+async fn the_backend_chooses_the_subprotocol_and_the_extensions() {
+    let backend = choosing();
+    let gateway = Gateway::open(backend.address, "");
+    let mut session = session(&gateway).await;
+    let offered =
+        [("sec-websocket-protocol", "chat.v1, chat.v2"), ("sec-websocket-extensions", "x-bear; paws=4, x-wolf")];
+    let answer = session.send(connect("/ws", "websocket", &offered)).await;
+    assert_eq!(answer.headers()["sec-websocket-protocol"], "chat.v2");
+    assert_eq!(answer.headers()["sec-websocket-extensions"], "x-bear; paws=4");
+    let mut socket = socket(answer).await;
+    assert_eq!(socket.next().await.expect("a message").expect("a message"), Message::text(""));
 }
 
 #[tokio::test]

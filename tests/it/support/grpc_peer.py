@@ -1,7 +1,8 @@
 """A real gRPC client and a real gRPC server, which exchange plain bytes: no message format is needed.
 
     grpc_peer.py serve                                   says its port, and serves until standard input ends
-    grpc_peer.py call PORT CERTIFICATE TOKEN NAME...     makes calls over TLS, and says how each ended, in JSON
+    grpc_peer.py call PORT CERTIFICATE TOKEN NAME...     makes calls over TLS, and says how each ended, in JSON; before that, of
+                                                         a call that waits to be ended, each answer as it comes
 
 A call that is answered is told as what came back, one that is not as its status and what the status says.
 """
@@ -154,7 +155,16 @@ class Client:
         stream = self._stream("Endless", b"")
         assert next(stream) == b"begun"
         stream.cancel()
+        return self.was_cancelled()
+
+    def was_cancelled(self):
         return self._unary("WasCancelled", b"")[0].decode()
+
+    def endure(self):
+        """Its server does not end it."""
+        for answer in self._stream("Endless", b""):
+            print(json.dumps(["endure", answer.decode()]), flush=True)
+        return "complete"
 
     def deadline(self):
         for _ in self._stream("Endless", b"", timeout=0.3):

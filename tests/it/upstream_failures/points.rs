@@ -13,11 +13,11 @@ use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, RST_S
 use crate::support::session::{self, Session, eventually};
 use crate::support::{Gateway, Scripted, Upstream, Wire};
 
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug)]
-enum End {
+pub(super) enum End {
     Close,
     Reset,
     /// Says that nothing more comes, and goes on listening.
@@ -27,7 +27,7 @@ enum End {
 }
 
 impl End {
-    async fn of(self, mut wire: Wire) {
+    pub(super) async fn of(self, mut wire: Wire) {
         match self {
             End::Close => {}
             End::Reset => {
@@ -87,7 +87,7 @@ const POINTS: [(&str, End, Heard); 21] = [
 ];
 
 /// One worker with one connection to its backend: what is not given back is missed at once.
-fn with_one_place(backend: &Scripted, protocol: &str) -> Gateway {
+pub(super) fn with_one_place(backend: &Scripted, protocol: &str) -> Gateway {
     let more = format!(
         "protocol = \"{protocol}\"\nconnections = 1\nconnect_timeout = \"2s\"\n\
          [timeouts]\nupstream_response = \"300ms\"\nbody_idle = \"300ms\""
@@ -166,7 +166,7 @@ async fn say_in_frames(mut wire: Wire, said: Vec<u8>, end: End, seen: Arc<Notify
 }
 
 /// `:status: 200` is number 8 of HPACK's static table.
-const STATUS_200: &[u8] = &[0x88];
+pub(super) const STATUS_200: &[u8] = &[0x88];
 
 #[tokio::test]
 async fn at_each_point_over_http2() {
