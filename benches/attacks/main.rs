@@ -113,8 +113,8 @@ fn run(flags: &Flags) -> Outcome<()> {
         flags.burst()
     );
     println!(
-        "{:14}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}{:>14}{:>8}{:>10}",
-        "attack", "p50", "p99", "p50 then", "p99 then", "ratio", "failed", "attacks/s", "CPU %", "RSS MiB"
+        "{:14}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}{:>14}{:>8}{:>10}{:>10}",
+        "attack", "p50", "p99", "p50 then", "p99 then", "ratio", "failed", "attacks/s", "CPU %", "RSS MiB", "stolen %"
     );
     let keys = Keys::make()?;
     for name in
@@ -134,13 +134,14 @@ fn run(flags: &Flags) -> Outcome<()> {
         let honest = Honest { target: Target { from: Some(HONEST), ..gateway.target(true) }, token: &token, flags };
         let attack = Attack::named(name, &gateway, &token)?;
         let mut rounds = Vec::new();
+        let before = Machine::now()?;
         for round in 1..=flags.rounds {
             // What is left of the attack before is no part of being alone.
             honest.asks(Duration::from_millis(500))?;
             let alone = honest.asks(flags.length())?;
             rounds.push((alone, beside(&attack, attacker(round), &honest, &gateway)?));
         }
-        print_row(name, &rounds, flags);
+        print_row(name, &rounds, Machine::now()?.stolen_since(&before), flags);
     }
     Ok(())
 }
@@ -239,11 +240,33 @@ fn cpu_time(pid: u32) -> Outcome<Duration> {
     Ok(Duration::from_millis(10 * ticks))
 }
 
-fn print_row(name: &str, rounds: &[(Felt, Attacked)], flags: &Flags) {
+/// Time of all processors (proc(5): the first line of stat, in ticks).
+struct Machine {
+    all: u64,
+    /// In which somebody else on the host ran.
+    stolen: u64,
+}
+
+impl Machine {
+    fn now() -> Outcome<Machine> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        let line = stat.lines().next().ok_or("no stat")?;
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice.
+        let times: Vec<u64> = line.split_whitespace().skip(1).take(8).map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Machine { all: times.iter().sum(), stolen: times.get(7).copied().unwrap_or_default() })
+    }
+
+    /// In percent.
+    fn stolen_since(&self, before: &Machine) -> f64 {
+        100.0 * (self.stolen - before.stolen) as f64 / (self.all - before.all).max(1) as f64
+    }
+}
+
+fn print_row(name: &str, rounds: &[(Felt, Attacked)], stolen: f64, flags: &Flags) {
     let alone = |quantile| median(rounds.iter().map(|(alone, _)| alone.latency.value_at_quantile(quantile)));
     let beside = |quantile| median(rounds.iter().map(|(_, beside)| beside.felt.latency.value_at_quantile(quantile)));
     println!(
-        "{name:14}{:>10}{:>10}{:>10}{:>10}{:>8.1}{:>8}{:>14}{:>8}{:>10}",
+        "{name:14}{:>10}{:>10}{:>10}{:>10}{:>8.1}{:>8}{:>14}{:>8}{:>10}{stolen:>10.1}",
         alone(0.5),
         alone(0.99),
         beside(0.5),
