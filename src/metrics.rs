@@ -336,7 +336,7 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
         &worker.streams_opened
     }),
     ("streams_closed", "Those of them that are over", |worker| &worker.streams_closed),
-    ("streams_drained", "WebSockets ended as the process was about to end", |worker| &worker.streams_drained),
+    ("streams_drained", "Streams that were ended as the process was about to end", |worker| &worker.streams_drained),
     ("access_log_dropped", "Access log lines lost because the log could not keep up", |worker| {
         &worker.access_log_dropped
     }),
