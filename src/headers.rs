@@ -7,6 +7,7 @@
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
+use crate::field_list;
 use crate::identity::Identity;
 
 /// Tells the upstream what a request would have been refused for, on a route that does not enforce that.
@@ -193,11 +194,8 @@ fn remove_nominated(headers: &mut HeaderMap) {
     if !headers.contains_key(header::CONNECTION) {
         return;
     }
-    let nominated: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .filter_map(|name| str::from_utf8(name.trim_ascii()).ok())
+    let nominated: Vec<HeaderName> = field_list::items(headers, &header::CONNECTION)
+        .filter_map(|name| str::from_utf8(name).ok())
         // Asked first: nearly always this is `close` or `keep-alive`, and there is nothing to remove.
         .filter(|name| headers.contains_key(*name))
         .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
@@ -210,10 +208,7 @@ fn remove_nominated(headers: &mut HeaderMap) {
 
 /// `TE: trailers` goes on, as gRPC needs it; any other transfer coding is between the client and us.
 fn reduce_te(headers: &mut HeaderMap) {
-    let lists_trailers = |value: &HeaderValue| {
-        value.as_bytes().split(|byte| *byte == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-    };
-    if headers.get_all(header::TE).iter().any(lists_trailers) {
+    if field_list::has(headers, &header::TE, "trailers") {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     } else {
         headers.remove(header::TE);

@@ -26,7 +26,7 @@
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` → `streams/` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
 //! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `hand_over`, `limiter`, `media_type`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `paused`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
-//! | 1 | `boundaries`, `clock`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
+//! | 1 | `boundaries`, `clock`, `field_list`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
 //!
 //! # Doors
 //!
@@ -111,6 +111,7 @@ pub mod delivery;
 pub mod ended;
 pub mod endpoints;
 pub mod family;
+pub mod field_list;
 pub mod forward;
 pub mod forwarding;
 pub mod framing;

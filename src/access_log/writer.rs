@@ -158,6 +158,9 @@ fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut Out) {
         for buffer in buffers {
             // The two pages change places: both keep their memory.
             std::mem::swap(&mut buffer.page.lock().unwrap_or_else(PoisonError::into_inner).text, &mut page);
+            if page.is_empty() {
+                continue;
+            }
             match out.write(&page) {
                 Ok(()) => complained = false,
                 Err(error) if !complained => {

@@ -93,7 +93,8 @@ const SENDABLE: [bool; 256] = {
     let mut sendable = [false; 256];
     let mut byte = 0;
     while byte < 256 {
-        sendable[byte] = matches!(byte as u8, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
+        let one = byte as u8;
+        sendable[byte] = one.is_ascii_alphanumeric() || matches!(one, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
         byte += 1;
     }
     sendable

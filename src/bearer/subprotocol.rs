@@ -5,6 +5,8 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
+use crate::field_list;
+
 /// Answered to the client when the upstream chose nothing else: browsers close a WebSocket that asked for subprotocols and
 /// was given none.
 pub const MARKER: &str = "bearer";
@@ -20,8 +22,7 @@ pub(super) enum Entry<'h> {
 
 /// In their order, over all fields.
 pub(super) fn entries(headers: &HeaderMap) -> Vec<Entry<'_>> {
-    let fields = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
-    let mut items = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let mut items = field_list::items(headers, &header::SEC_WEBSOCKET_PROTOCOL);
     let mut entries = Vec::new();
     while let Some(item) = items.next() {
         if item == MARKER.as_bytes() {

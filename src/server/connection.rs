@@ -25,6 +25,7 @@ use super::passed_on::{self, Client};
 use super::stream::{ClientStream, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
+use crate::field_list;
 use crate::framing::Limits;
 use crate::gateway::Gateway;
 use crate::headers::Origin;
@@ -224,8 +225,7 @@ fn ends_connection(version: Version, headers: &HeaderMap) -> bool {
 }
 
 fn says_close(headers: &HeaderMap) -> bool {
-    let options = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    options.flat_map(|options| options.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
+    field_list::has(headers, &CONNECTION, "close")
 }
 
 /// Lets its address in no more for a while. Whoever brings the connections of others must not be kept from it by one of them.

@@ -3,7 +3,8 @@
 //! h2 itself bounds header blocks without end, streams that are reset before they are looked at (CVE-2023-44487), and streams
 //! that it is made to reset (CVE-2025-8671). It answers any number of PING and SETTINGS (CVE-2019-9512, -9515),
 //! takes any number of PRIORITY, WINDOW_UPDATE and unknown frames, and any number of requests that are cancelled once they
-//! have begun. So those are counted here. And so is empty DATA, although h2 bounds it: we hear of that only when the connection is over.
+//! have begun. So those are counted here. And so is empty DATA, although h2 bounds it: we hear of that only when the connection is
+//! over.
 //!
 //! Honest clients send such frames with something: a window is widened for data that came, a stream is cancelled now and then.
 //! What they ask for, send and are sent earns the right to more. The clock is read only by those who have used up all.

@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
+use crate::field_list;
 use crate::reject::{Reason, Reject};
 
 pub use carry::Over;
@@ -48,20 +49,13 @@ pub fn is_asked_for<B>(request: &Request<B>) -> bool {
     *request.method() == Method::GET
         && request.version() == Version::HTTP_11
         && names_websocket(request.headers())
-        && nominates_upgrade(request.headers())
+        && field_list::has(request.headers(), &header::CONNECTION, "upgrade")
 }
 
 fn names_websocket(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::UPGRADE).iter();
     let names = values.next().is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"websocket"));
     names && values.next().is_none()
-}
-
-fn nominates_upgrade(headers: &HeaderMap) -> bool {
-    let lists = |value: &HeaderValue| {
-        value.as_bytes().split(|byte| *byte == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
-    };
-    headers.get_all(header::CONNECTION).iter().any(lists)
 }
 
 /// Puts the upgrade back that header hygiene took out.

@@ -198,12 +198,11 @@ impl Upstream {
         }
     }
 
-    /// There is nobody to take over from an only server. What began before it was last ejected says nothing about it now.
+    /// There is nobody to take over from an only server.
     fn count_failure(&self, whereabouts: &Whereabouts, why: &str) {
         let (at, ejections) = whereabouts.get();
-        let standing = &self.servers[at].standing;
-        if self.servers.len() > 1 && standing.ejections() == ejections {
-            standing.failed(&self.settings.ejection, why, Instant::now());
+        if self.servers.len() > 1 {
+            self.servers[at].standing.failed(&self.settings.ejection, ejections, why, Instant::now());
         }
     }
 

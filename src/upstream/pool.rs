@@ -95,11 +95,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The answer broke off, and the server is to blame. What began before it was last left out says nothing about it now.
+    /// The answer broke off, and the server is to blame.
     pub fn broke_off(&self, why: &str) {
-        let (standing, settings) = (&self.server.standing, &self.server.ejection);
-        if self.ejections.is_some_and(|ejections| ejections == standing.ejections()) {
-            standing.broke_off(settings, why, Instant::now());
+        if let Some(ejections) = self.ejections {
+            self.server.standing.broke_off(&self.server.ejection, ejections, why, Instant::now());
         }
     }
 
@@ -265,7 +264,12 @@ impl Server {
         let asked = Instant::now();
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut shared = self.workers[worker].shared.lock().await;
-        if let Some(joint) = shared.open.as_mut().filter(|joint| self.may_carry(worker, joint, asked)) {
+        // This request has a place already.
+        let is_in_use = self.workers[worker].places.taken() > 1;
+        if let Some(joint) = shared.open.as_mut()
+            && !joint.sender.is_closed()
+            && !self.is_spent(joint, is_in_use, asked)
+        {
             joint.used = asked;
             return Ok((joint.sender.clone(), joint.born));
         }
@@ -286,11 +290,13 @@ impl Server {
         }
     }
 
-    /// Not if the backend may be just closing it. With requests under way, it lies not idle; this one has a place already.
-    fn may_carry(&self, worker: usize, joint: &Joint, now: Instant) -> bool {
-        let is_idle =
-            self.workers[worker].places.taken() <= 1 && now.saturating_duration_since(joint.used) > self.idle_timeout;
-        !joint.sender.is_closed() && !is_idle && now.saturating_duration_since(joint.born) <= self.max_age
+    /// Has it served its time, or lain idle for so long that the backend may be just closing it?
+    fn is_spent(&self, joint: &mut Joint, is_in_use: bool, now: Instant) -> bool {
+        if is_in_use {
+            joint.used = now;
+        }
+        now.saturating_duration_since(joint.born) > self.max_age
+            || now.saturating_duration_since(joint.used) > self.idle_timeout
     }
 
     /// Waits for a place among the requests under way, as long as it would for a connection.
@@ -334,11 +340,7 @@ impl Server {
             // Whoever holds the lock is about to use it, or to open another one: then the next time.
             let Ok(mut shared) = pool.shared.try_lock() else { continue };
             let Some(joint) = &mut shared.open else { continue };
-            if pool.places.taken() > 0 {
-                joint.used = now;
-            }
-            if now.saturating_duration_since(joint.born) > self.max_age
-                || now.saturating_duration_since(joint.used) > self.idle_timeout
+            if self.is_spent(joint, pool.places.taken() > 0, now)
                 || !self.dialer.addresses.known().contains(&joint.address)
             {
                 shared.open = None;

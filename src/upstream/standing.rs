@@ -71,14 +71,23 @@ impl Standing {
         }
     }
 
-    /// An answer began, and did not come to its end.
-    pub(super) fn broke_off(&self, settings: &eject::Settings, why: &str, now: Instant) {
-        self.breaks_off.store(true, Ordering::Relaxed);
-        self.failed(settings, why, now);
+    /// A request failed, and the server is to blame. `ejections` there were when it was chosen: what began before the last one
+    /// says nothing about it now.
+    pub(super) fn failed(&self, settings: &eject::Settings, ejections: u64, why: &str, now: Instant) {
+        if ejections == self.ejections() {
+            self.count_failure(settings, why, now);
+        }
     }
 
-    /// A request failed, and the server is to blame.
-    pub(super) fn failed(&self, settings: &eject::Settings, why: &str, now: Instant) {
+    /// As [`Standing::failed`], after the head of an answer.
+    pub(super) fn broke_off(&self, settings: &eject::Settings, ejections: u64, why: &str, now: Instant) {
+        if ejections == self.ejections() {
+            self.breaks_off.store(true, Ordering::Relaxed);
+            self.count_failure(settings, why, now);
+        }
+    }
+
+    fn count_failure(&self, settings: &eject::Settings, why: &str, now: Instant) {
         let in_a_row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         // One that just came back is on probation.
         let enough = if self.share() == FULL { settings.failures } else { 1 };
@@ -159,23 +168,23 @@ mod tests {
         let settings = eject::Settings { failures: 3, time: second, longest: second * 60, slow_start: second * 10 };
         let (standing, now) = (Standing::new("backend", "a:80".into()), Instant::now());
         for _ in 0..5 {
-            standing.failed(&settings, "refused", now);
-            standing.failed(&settings, "refused", now);
+            standing.count_failure(&settings, "refused", now);
+            standing.count_failure(&settings, "refused", now);
             standing.answered();
         }
         assert_eq!((standing.share(), standing.ejections()), (FULL, 0));
         for _ in 0..8 {
-            standing.failed(&settings, "refused", now);
+            standing.count_failure(&settings, "refused", now);
         }
         assert_eq!((standing.share(), standing.ejections()), (0, 1), "once for all that fail at once");
         standing.advance(&settings, now + second);
         assert_eq!((standing.share(), standing.in_words()), (50, "returning"));
         standing.answered();
-        standing.failed(&settings, "refused", now + second * 2);
+        standing.count_failure(&settings, "refused", now + second * 2);
         assert_eq!((standing.share(), standing.ejections()), (0, 2));
         let never = eject::Settings { failures: 0, ..settings };
         let other = Standing::new("backend", "b:80".into());
-        (0..100).for_each(|_| other.failed(&never, "refused", now));
+        (0..100).for_each(|_| other.count_failure(&never, "refused", now));
         assert_eq!(other.share(), FULL);
     }
 }
