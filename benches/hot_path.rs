@@ -191,8 +191,9 @@ fn access_log(c: &mut Criterion) {
     for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
         let metrics = Metrics::new(1).worker(0);
         let settings = access_log::Settings { target: Target::File("/dev/null".into()), format };
+        let before: Vec<_> = Writer::tasks().collect();
         let log = AccessLog::open(&settings, slice::from_ref(&metrics)).expect("opens").expect("is on");
-        let (buffer, writer) = (log.buffer(0), Writer::find());
+        let (buffer, writer) = (log.buffer(0), Writer::find_beside(&before));
         let push = |count: u64| {
             // Fewer than a buffer takes, however many are asked for: the time is scaled.
             let pushed = count.min(10_000);
@@ -216,12 +217,17 @@ fn access_log(c: &mut Criterion) {
 struct Writer(PathBuf);
 
 impl Writer {
-    /// A thread names itself, so it may take a moment until it can be found.
-    fn find() -> Writer {
+    /// A thread names itself, so it may take a moment until it can be found. Nor is one gone at once when its log is
+    /// dropped: those that were there `before` are of other logs.
+    fn find_beside(before: &[PathBuf]) -> Writer {
         let is_writer =
             |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "access-log");
-        let tasks = || fs::read_dir("/proc/self/task").expect("Linux").flatten().map(|task| task.path());
-        Writer(iter::repeat_with(|| tasks().find(is_writer)).flatten().next().expect("endless"))
+        let find = || Writer::tasks().find(|task| !before.contains(task) && is_writer(task));
+        Writer(iter::repeat_with(find).flatten().next().expect("endless"))
+    }
+
+    fn tasks() -> impl Iterator<Item = PathBuf> {
+        fs::read_dir("/proc/self/task").expect("Linux").flatten().map(|task| task.path())
     }
 
     /// Its CPU time so far.
