@@ -74,7 +74,7 @@ trait Finds: Sync {
 
 impl Finds for VerifiedTokens {
     fn find(&self, headers: &HeaderMap) -> Option<Arc<Known>> {
-        VerifiedTokens::find(self, bearer::find(headers, usize::MAX).ok()?, 1)
+        VerifiedTokens::find(self, bearer::find(headers, usize::MAX).ok()?, 1, |_| false)
     }
 }
 
@@ -95,7 +95,7 @@ impl Moka {
             .build_with_hasher(RandomState::default());
         for headers in requests {
             let token = bearer::find(headers, usize::MAX).expect("a token");
-            cache.insert(token.as_str().into(), VerifiedTokens::find(verified, token, 1).expect("is known"));
+            cache.insert(token.as_str().into(), VerifiedTokens::find(verified, token, 1, |_| false).expect("is known"));
         }
         cache.run_pending_tasks();
         assert_eq!(cache.entry_count(), requests.len() as u64, "all of them fit");

@@ -17,7 +17,7 @@ use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
 use crate::story::{Step, Story};
 use crate::streams::Renewals;
-use crate::token::verify::{named_issuer, verify};
+use crate::token::verify::{named_issuer, still_holds, verify};
 use crate::token::{Validity, VerifiedToken};
 use crate::turns::{Turn, Turns};
 use crate::verified::{Known, VerifiedTokens};
@@ -72,7 +72,7 @@ impl Authenticator {
         asker: Asker<'_>,
         now: UnixTime,
     ) -> Result<Caller, Reject> {
-        let known = match self.verified.find(bearer, self.keyring.generation()) {
+        let known = match self.find(bearer, self.keyring.generation()) {
             Some(known) => {
                 asker.metrics.token_cache_hits.one();
                 // Time and revocation are asked again: the cache remembers a signature, not a verdict.
@@ -88,6 +88,11 @@ impl Authenticator {
         known.check_revocation(&self.revocations)?;
         asker.story.tell(Step::Revocation, || "not revoked".into());
         Ok(Caller { known })
+    }
+
+    /// A token that is known. The generation was read before the keys, as everywhere.
+    fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<Known>> {
+        self.verified.find(bearer, generation, |token| still_holds(token, &self.keyring.keys().issuers))
     }
 
     /// A token that is not known.
@@ -106,7 +111,7 @@ impl Authenticator {
     ) -> Result<Arc<Known>, Reject> {
         let (turn, generation) = self.take_turn(bearer, asker, now).await?;
         if turn.has_waited
-            && let Some(known) = self.verified.find(bearer, generation)
+            && let Some(known) = self.find(bearer, generation)
         {
             known.check_time(now)?;
             return Ok(known);
