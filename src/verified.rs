@@ -42,12 +42,7 @@ pub struct Known {
 }
 
 impl Known {
-    pub fn new(
-        text: BearerToken<'_>,
-        token: VerifiedToken,
-        identity: Vec<(HeaderName, HeaderValue)>,
-        generation: u64,
-    ) -> Self {
+    pub fn new(text: &str, token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
         let keys = RevocationKeys::of(&token);
         let headers: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
         Known {
@@ -56,7 +51,7 @@ impl Known {
             generation: AtomicU64::new(generation),
             checked: AtomicU64::new(0),
             token: Arc::new(token),
-            text: text.as_str().into(),
+            text: text.into(),
             identity,
             keys,
             replacements: Replacements::default(),
@@ -108,22 +103,22 @@ impl Known {
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Arc<str>, Arc<Known>> for Bytes {
-    fn weight(&self, token: &Arc<str>, known: &Arc<Known>) -> u64 {
+impl Weighter<Arc<[u8]>, Arc<Known>> for Bytes {
+    fn weight(&self, token: &Arc<[u8]>, known: &Arc<Known>) -> u64 {
         (token.len() * 5 + known.size + 512) as u64
     }
 }
 
-impl Weighter<Box<str>, u64> for Bytes {
-    fn weight(&self, token: &Box<str>, _generation: &u64) -> u64 {
+impl Weighter<Box<[u8]>, u64> for Bytes {
+    fn weight(&self, token: &Box<[u8]>, _generation: &u64) -> u64 {
         (token.len() + 96) as u64
     }
 }
 
 pub struct VerifiedTokens {
-    known: Cache<Arc<str>, Arc<Known>, Bytes, RandomState>,
+    known: Cache<Arc<[u8]>, Arc<Known>, Bytes, RandomState>,
     /// Tokens with a bad signature, and the keyring's generation at that time.
-    forged: Cache<Box<str>, u64, Bytes, RandomState>,
+    forged: Cache<Box<[u8]>, u64, Bytes, RandomState>,
 }
 
 impl VerifiedTokens {
@@ -145,19 +140,19 @@ impl VerifiedTokens {
         generation: u64,
         still_holds: impl FnOnce(&VerifiedToken) -> bool,
     ) -> Option<Arc<Known>> {
-        self.known.get(token.as_str()).filter(|known| known.is_good_by(generation, still_holds))
+        self.known.get(token.as_bytes()).filter(|known| known.is_good_by(generation, still_holds))
     }
 
     pub fn insert(&self, known: Arc<Known>) {
-        self.known.insert(known.text.clone(), known);
+        self.known.insert(known.text.clone().into(), known);
     }
 
     pub fn is_forged(&self, token: BearerToken<'_>, generation: u64) -> bool {
-        self.forged.get(token.as_str()) == Some(generation)
+        self.forged.get(token.as_bytes()) == Some(generation)
     }
 
-    pub fn insert_forged(&self, token: BearerToken<'_>, generation: u64) {
-        self.forged.insert(token.as_str().into(), generation);
+    pub fn insert_forged(&self, token: &str, generation: u64) {
+        self.forged.insert(token.as_bytes().into(), generation);
     }
 
     pub fn len(&self) -> usize {
