@@ -130,7 +130,9 @@ impl Watch for Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        self.worker.metrics.ended.one();
+        if !self.record.turned_away {
+            self.worker.metrics.ended.one();
+        }
         self.record.duration = self.started.elapsed();
         if let Some(ended) = self.held.as_ref().and_then(Held::ended) {
             self.record.ended = Some(ended);
