@@ -1,10 +1,13 @@
 //! So many requests at once, and what is kept for those who would refresh or log out.
 
+use std::cell::Cell;
+
 use http::Request;
 use serde_json::json;
 
+use crate::support::frames::{self, HEADERS, SETTINGS};
 use crate::support::session::{self, Session, eventually};
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::{Gateway, Pair, Upstream, Wire};
 
 /// One worker, as each has its share.
 fn narrow(upstream: &Upstream, more: &str) -> Gateway {
@@ -39,11 +42,37 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
     let refused = uploading.answer().await;
     assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
 
-    let next = gateway.refresh(&alice.access, &alice.refresh).await;
-    assert_eq!(next.status, 200, "a refresh has priority: {next:?}");
+    // Who takes no refusal has no place by it.
+    let no_room = frames::frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let more = (1..40).step_by(2).flat_map(|stream| frames::get(stream, "/")).collect();
+    let mut deaf = frames::connect(gateway.address(), &[frames::hello(), no_room, more]).await;
+    for _ in 0..20 {
+        frames::next(&mut deaf, &[HEADERS]).await;
+    }
+    assert_eq!(gateway.metric("bearward_requests_under_way ").await, 10.0);
+    // While it asks on as fast as it is refused.
+    let (refreshed, mut refused) = (Cell::new(0), 6 + 20);
+    let asking_on = async {
+        while refreshed.get() < 5 {
+            let full = attacker.send(hang().body(session::empty()).expect("a request")).await;
+            assert_eq!(full.status(), 503);
+            refused += 1;
+        }
+    };
+    let refreshing = async {
+        let mut pair = alice.clone();
+        for _ in 0..5 {
+            let next = gateway.refresh(&pair.access, &pair.refresh).await;
+            assert_eq!(next.status, 200, "a refresh has priority: {next:?}");
+            pair = Pair::of(&next.json());
+            refreshed.set(refreshed.get() + 1);
+        }
+    };
+    tokio::join!(asking_on, refreshing);
+    drop(deaf);
     assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200, "and so has a logout");
     assert_eq!(upstream.seen().len(), 10, "no backend was bothered");
-    gateway.counts("refusals_total{reason=\"overloaded\"}", 6).await;
+    gateway.counts("refusals_total{reason=\"overloaded\"}", refused).await;
 
     hanging.iter().for_each(tokio::task::JoinHandle::abort);
     attacker.cut();
