@@ -1,4 +1,4 @@
-//! The backend of the load test: answers every request with the same 1 KiB, or 1 MiB, and does nothing else.
+//! The backend of the load test: answers every request with the same 1 KiB, or 1 MiB, or never, and does nothing else.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -41,6 +41,9 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
             return Ok(());
         }
         while let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            if read.starts_with(b"GET /public/never ") || read.starts_with(b"POST /public/never ") {
+                return swallow(connection).await;
+            }
             let is_stream = read.starts_with(b"GET /stream ");
             let is_large = read.starts_with(b"GET /public/1m ");
             let length = if read.starts_with(b"POST ") { content_length(&read[..end + 2]) } else { 0 };
@@ -65,6 +68,13 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
             connection.write_all(&response).await?;
         }
     }
+}
+
+/// Takes whatever comes and says nothing.
+async fn swallow(mut connection: TcpStream) -> io::Result<()> {
+    let mut space = vec![0; 16 * 1024];
+    while connection.read(&mut space).await? > 0 {}
+    Ok(())
 }
 
 /// As the gateway and its peers write it, with one space.
