@@ -16,7 +16,7 @@ use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::peer::Peer;
 use crate::reject::Reason;
-use crate::share::Share;
+use crate::share::{KeptBack, Share};
 use crate::streams::{Held, Streams};
 use crate::turns::Turns;
 use crate::upstream::Lease;
@@ -62,6 +62,10 @@ pub struct Delivery {
     pub lease: Option<Lease>,
     /// Whose end is also this answer's.
     pub held: Option<Held>,
+    /// Its place, where few are left.
+    pub kept_back: Option<KeptBack>,
+    /// There was no place left, so it counts no longer as under way.
+    pub turned_away: bool,
     worker: Arc<Worker>,
     _peer: Arc<Peer>,
 }
@@ -85,6 +89,8 @@ impl Delivery {
             started: Instant::now(),
             lease: None,
             held: None,
+            kept_back: None,
+            turned_away: false,
             worker: worker.clone(),
             _peer: peer.clone(),
         }
@@ -130,7 +136,7 @@ impl Watch for Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if !self.record.turned_away {
+        if !self.turned_away {
             self.worker.metrics.ended.one();
         }
         self.record.duration = self.started.elapsed();

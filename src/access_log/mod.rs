@@ -72,8 +72,6 @@ pub struct Record {
     pub token_id: Option<TokenId>,
     pub upstream: Option<Arc<str>>,
     pub refused: Option<Reject>,
-    /// It has no place among the requests that are under way, as there was none left.
-    pub turned_away: bool,
     /// What it would have been refused for, on a route that does not enforce that.
     pub observed: Option<Arc<Reject>>,
     /// For the answer's headers, not for the log.
