@@ -39,7 +39,7 @@
 //! | `aws_lc_rs` | `secret`, `token/`, `tls` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | what is typed |
 //! | `crc32fast` | `family/` | the checksum that ends a refresh token |
-//! | `h2` | `server/` | the errors of a protocol that hyper speaks: was it a flood? |
+//! | `h2` | `server/`, `upstream/` | the errors of a protocol that hyper speaks: was it a flood? was the request looked at? |
 //! | `ipnet` | `config/`, `forwarding` | networks of trusted proxies |
 //! | `jsonwebtoken` | `token/` | keys and signatures only: its checks of claims are lax by default |
 //! | `listenfd` | `hand_over` | takes the sockets of systemd without unsafe code of ours |

@@ -211,7 +211,7 @@ impl Server {
                 Some(unsent) => unsent,
                 None => {
                     self.wary.store(WARY, Ordering::Relaxed);
-                    return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol));
+                    return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
             metrics.upstream_retries.one();
@@ -223,7 +223,7 @@ impl Server {
         let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
         match channel.sender.try_send_request(mem::take(request)).await {
             Ok(response) => Ok((response, self.lease(worker, Some(channel), place))),
-            Err(error) => Err(Unanswered::sent(error.into_error(), copy, request, self.protocol)),
+            Err(error) => Err(Unanswered::sent(error.into_error(), copy, request, self.protocol, attempt)),
         }
     }
 
@@ -238,7 +238,7 @@ impl Server {
         let mut is_first = true;
         loop {
             let (mut sender, born) = self.shared_connection(worker, metrics).await.map_err(Unanswered::unsent)?;
-            let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
+            let copy = (attempt != Attempt::Second).then(|| copy_if_repeatable(request)).flatten();
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, self.lease(worker, None, place))),
                 Err(mut error) => match error.take_message().filter(|_| is_first) {
@@ -249,7 +249,7 @@ impl Server {
                         self.workers[worker].shared.lock().await.open.take_if(|joint| joint.born == born);
                         (*request, is_first) = (unsent, false);
                     }
-                    None => return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol)),
+                    None => return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol, attempt)),
                 },
             }
         }

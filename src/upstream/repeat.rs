@@ -10,7 +10,8 @@ use crate::body::Body;
 /// How a request comes to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// To the only server: a copy is kept only where the connection is likely to break off.
+    /// To the only server: over HTTP/1.1 a copy is kept only where the connection is likely to break off, and over HTTP/2 it is
+    /// used only if the server has not looked at the request.
     OfOne,
     /// To one of several: a copy is always kept, as another server can have it.
     OfSeveral,
@@ -43,11 +44,13 @@ impl Unanswered {
         copy: Option<Box<Request<Body>>>,
         request: &mut Request<Body>,
         protocol: Protocol,
+        attempt: Attempt,
     ) -> Self {
-        let broke_off = match protocol {
-            Protocol::Http1 => broke_off(&error),
+        let broke_off = match (protocol, attempt) {
+            (Protocol::Http1, _) => broke_off(&error),
+            (Protocol::Http2, Attempt::OfOne) => was_not_looked_at(&error),
             // The stream or its connection was reset.
-            Protocol::Http2 => !error.is_user(),
+            (Protocol::Http2, _) => !error.is_user(),
         };
         let again = copy.filter(|_| broke_off).map(|copy| {
             *request = *copy;
@@ -61,6 +64,17 @@ impl Unanswered {
 fn broke_off(error: &hyper::Error) -> bool {
     let is_io = std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
     error.is_incomplete_message() || error.is_closed() || (is_io && !error.is_parse())
+}
+
+/// Did the server say that it has not looked at the request (RFC 9113 sections 6.8 and 8.7)? Any connection may be going away as one
+/// is written to it.
+fn was_not_looked_at(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        let said = cause.reason().filter(|_| cause.is_remote());
+        (cause.is_go_away() && said == Some(h2::Reason::NO_ERROR))
+            || (cause.is_reset() && said == Some(h2::Reason::REFUSED_STREAM))
+    })
 }
 
 /// A second copy of a request that nobody minds getting twice: safe, without a body, and no upgrade. PUT and DELETE would

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::support::session::{self, Session};
-use crate::support::{Gateway, Upstream, frames};
+use crate::support::{Gateway, Scripted, Upstream, frames};
 
 #[tokio::test]
 async fn a_backend_that_goes_away_and_comes_back_costs_no_request_after_it_is_back() {
@@ -94,4 +94,57 @@ fn kinds(heard: &[u8]) -> Vec<u8> {
         rest = after;
     }
     kinds
+}
+
+/// The end comes while a request is on its way: the backend says that it has not looked at it (RFC 9113 section 6.8).
+#[tokio::test]
+async fn a_request_that_crosses_a_goaway_is_sent_again() {
+    let backend = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let gateway = Gateway::open(backend.local_addr().expect("an address"), "protocol = \"h2\"");
+    let mut session = Session::http1(gateway.address()).await;
+    let asking = session.send(Request::get("/").body(session::empty()).expect("a request"));
+    let settings = frames::frame(frames::SETTINGS, 0, 0, &[]);
+    let answering = async {
+        // Looked at nothing, for no error.
+        let goodbye = frames::frame(frames::GOAWAY, 0, 0, &[0; 8]);
+        let head = frames::frame(frames::HEADERS, frames::END_HEADERS | frames::END_STREAM, 1, &[frames::OK]);
+        for last in [goodbye, head] {
+            let mut stream = backend.accept().await.expect("the gateway connects").0;
+            let mut heard = Vec::new();
+            while !kinds(&heard).contains(&frames::HEADERS) {
+                stream.read_buf(&mut heard).await.expect("read");
+            }
+            stream.write_all(&[settings.clone(), last].concat()).await.expect("written");
+            // Until the gateway closes.
+            tokio::spawn(async move { stream.read_to_end(&mut heard).await });
+        }
+    };
+    let answer = tokio::select! {
+        answer = asking => answer,
+        () = async { answering.await; std::future::pending().await } => unreachable!(),
+    };
+    assert_eq!(answer.status(), 200);
+}
+
+/// The same of one request alone (RFC 9113 section 8.7), and of any other reset not.
+#[tokio::test]
+async fn a_request_that_is_refused_unseen_is_sent_again() {
+    const REFUSED_STREAM: u8 = 7;
+    const INTERNAL_ERROR: u8 = 2;
+    for (code, status) in [(REFUSED_STREAM, 200), (INTERNAL_ERROR, 502)] {
+        let backend = Scripted::start(move |mut wire, _| async move {
+            wire.hear_bytes(frames::PREFACE.len()).await;
+            wire.say(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+            frames::next(&mut wire, &[frames::HEADERS]).await;
+            wire.say(frames::frame(frames::RST_STREAM, 0, 1, &[0, 0, 0, code])).await;
+            frames::next(&mut wire, &[frames::HEADERS]).await;
+            let flags = frames::END_HEADERS | frames::END_STREAM;
+            wire.say(frames::frame(frames::HEADERS, flags, 3, &[frames::OK])).await;
+            wire.hear_to_the_end().await;
+        });
+        let gateway = Gateway::open(backend.address, "protocol = \"h2\"");
+        let mut session = Session::http1(gateway.address()).await;
+        let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
+        assert_eq!(answer.status(), status, "{code}");
+    }
 }
