@@ -2,6 +2,7 @@
 //! remembers, clients, tokens good and bad, and a clock that is moved by hand.
 
 pub mod backend;
+pub mod certificates;
 pub mod client;
 pub mod clock;
 pub mod disk;
