@@ -9,6 +9,8 @@ pub mod disk;
 pub mod frames;
 pub mod gateway;
 pub mod jwks;
+pub mod names;
+pub mod preload;
 pub mod program;
 pub mod rounds;
 pub mod scripted;
