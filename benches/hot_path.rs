@@ -112,8 +112,8 @@ fn each_step(c: &mut Criterion) {
 fn limits(c: &mut Criterion) {
     let mut group = c.benchmark_group("limit");
     let (address, under_way) = (IpAddr::from([192, 0, 2, 7]), 17);
-    let share = Share::of(20_000, 2);
-    group.bench_function("requests under way", |b| b.iter(|| share.has_room(under_way, || false).is_ok()));
+    let share = Share::of(20_000, 25, 2);
+    group.bench_function("requests under way", |b| b.iter(|| share.take(under_way, address, || false).is_ok()));
     let none = Rates::default();
     group.bench_function("rates, none configured", |b| b.iter(|| none.are_off()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {

@@ -74,15 +74,15 @@ trait Finds: Sync {
 
 impl Finds for VerifiedTokens {
     fn find(&self, headers: &HeaderMap) -> Option<Arc<Known>> {
-        VerifiedTokens::find(self, bearer::find(headers, usize::MAX).ok()?, 1)
+        VerifiedTokens::find(self, bearer::find(headers, usize::MAX).ok()?, 1, |_| false)
     }
 }
 
-struct Moka(moka::sync::Cache<Arc<str>, Arc<Known>, RandomState>);
+struct Moka(moka::sync::Cache<Arc<[u8]>, Arc<Known>, RandomState>);
 
 impl Finds for Moka {
     fn find(&self, headers: &HeaderMap) -> Option<Arc<Known>> {
-        self.0.get(bearer::find(headers, usize::MAX).ok()?.as_str())
+        self.0.get(bearer::find(headers, usize::MAX).ok()?.as_bytes())
     }
 }
 
@@ -91,11 +91,14 @@ impl Moka {
     fn of(verified: &VerifiedTokens, requests: &[HeaderMap]) -> Moka {
         let cache = moka::sync::Cache::builder()
             .max_capacity(64 << 20)
-            .weigher(|token: &Arc<str>, _| u32::try_from(token.len() * 5 + 1024).unwrap_or(u32::MAX))
+            .weigher(|token: &Arc<[u8]>, _| u32::try_from(token.len() * 5 + 1024).unwrap_or(u32::MAX))
             .build_with_hasher(RandomState::default());
         for headers in requests {
             let token = bearer::find(headers, usize::MAX).expect("a token");
-            cache.insert(token.as_str().into(), VerifiedTokens::find(verified, token, 1).expect("is known"));
+            cache.insert(
+                token.as_bytes().into(),
+                VerifiedTokens::find(verified, token, 1, |_| false).expect("is known"),
+            );
         }
         cache.run_pending_tasks();
         assert_eq!(cache.entry_count(), requests.len() as u64, "all of them fit");

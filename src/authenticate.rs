@@ -17,7 +17,7 @@ use crate::reject::{Reason, Reject};
 use crate::revocations::{RevocationKeys, Revocations};
 use crate::story::{Step, Story};
 use crate::streams::Renewals;
-use crate::token::verify::{named_issuer, verify};
+use crate::token::verify::{named_issuer, still_holds, verify};
 use crate::token::{Validity, VerifiedToken};
 use crate::turns::{Turn, Turns};
 use crate::verified::{Known, VerifiedTokens};
@@ -72,7 +72,7 @@ impl Authenticator {
         asker: Asker<'_>,
         now: UnixTime,
     ) -> Result<Caller, Reject> {
-        let known = match self.verified.find(bearer, self.keyring.generation()) {
+        let known = match self.find(bearer, self.keyring.generation()) {
             Some(known) => {
                 asker.metrics.token_cache_hits.one();
                 // Time and revocation are asked again: the cache remembers a signature, not a verdict.
@@ -90,6 +90,11 @@ impl Authenticator {
         Ok(Caller { known })
     }
 
+    /// A token that is known. The generation was read before the keys, as everywhere.
+    fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<Known>> {
+        self.verified.find(bearer, generation, |token| still_holds(token, &self.keyring.keys().issuers))
+    }
+
     /// A token that is not known.
     async fn meet(&self, bearer: BearerToken<'_>, asker: Asker<'_>, now: UnixTime) -> Result<Arc<Known>, Reject> {
         match self.get_to_know(bearer, asker, now).await {
@@ -104,25 +109,26 @@ impl Authenticator {
         asker: Asker<'_>,
         now: UnixTime,
     ) -> Result<Arc<Known>, Reject> {
-        let (turn, generation) = self.take_turn(bearer, asker, now).await?;
+        let (turn, generation, text) = self.take_turn(bearer, asker, now).await?;
         if turn.has_waited
-            && let Some(known) = self.verified.find(bearer, generation)
+            && let Some(known) = self.find(bearer, generation)
         {
             known.check_time(now)?;
             return Ok(known);
         }
-        let known = self.remember(bearer, generation, asker, now);
+        let known = self.remember(text, generation, asker, now);
         end(turn, &known).await;
         known
     }
 
-    /// The turn to check a signature, and of which generation the keys are that it is checked by.
-    async fn take_turn<'w>(
+    /// The turn to check a signature, of which generation the keys are that it is checked by, and what they are to check.
+    async fn take_turn<'w, 'r>(
         &self,
-        bearer: BearerToken<'_>,
+        bearer: BearerToken<'r>,
         asker: Asker<'w>,
         now: UnixTime,
-    ) -> Result<(Turn<'w>, u64), Reject> {
+    ) -> Result<(Turn<'w>, u64, &'r str), Reject> {
+        let text = bearer.text()?;
         self.check_cheaply(bearer, self.keyring.generation(), asker, now)?;
         let turn = asker.turns.next().await;
         // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
@@ -130,19 +136,13 @@ impl Authenticator {
         if turn.has_waited {
             self.check_cheaply(bearer, generation, asker, now)?;
         }
-        Ok((turn, generation))
+        Ok((turn, generation, text))
     }
 
-    fn remember(
-        &self,
-        bearer: BearerToken<'_>,
-        generation: u64,
-        asker: Asker<'_>,
-        now: UnixTime,
-    ) -> Result<Arc<Known>, Reject> {
-        let token = self.check_signature(bearer, generation, asker, now, Validity::Live)?;
+    fn remember(&self, text: &str, generation: u64, asker: Asker<'_>, now: UnixTime) -> Result<Arc<Known>, Reject> {
+        let token = self.check_signature(text, generation, asker, now, Validity::Live)?;
         let identity = self.identity.of(&token);
-        let known = Arc::new(Known::new(bearer, token, identity, generation));
+        let known = Arc::new(Known::new(text, token, identity, generation));
         known.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {
             self.confirmations.note(family, generation);
@@ -161,7 +161,6 @@ impl Authenticator {
         asker: Asker<'_>,
         now: UnixTime,
     ) -> Result<(), Reject> {
-        bearer.check_shape()?;
         if self.verified.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
@@ -176,7 +175,7 @@ impl Authenticator {
     /// The costly step.
     fn check_signature(
         &self,
-        bearer: BearerToken<'_>,
+        text: &str,
         generation: u64,
         asker: Asker<'_>,
         now: UnixTime,
@@ -184,13 +183,13 @@ impl Authenticator {
     ) -> Result<VerifiedToken, Reject> {
         let keys = self.keyring.keys();
         let checked = match validity {
-            Validity::Live => verify(bearer.as_str(), &keys.issuers, now, validity, asker.story),
-            Validity::ExpiredUpTo(_) => verify(bearer.as_str(), &keys.issuers_at_refresh(), now, validity, asker.story),
+            Validity::Live => verify(text, &keys.issuers, now, validity, asker.story),
+            Validity::ExpiredUpTo(_) => verify(text, &keys.issuers_at_refresh(), now, validity, asker.story),
         };
         // Only what cost a signature is worth remembering; and no other verdict is final.
         if checked.as_ref().is_err_and(cost_a_signature) {
             asker.failures.take(asker.address, now);
-            self.verified.insert_forged(bearer, generation);
+            self.verified.insert_forged(text, generation);
         }
         checked
     }
@@ -204,7 +203,7 @@ impl Authenticator {
         now: UnixTime,
         unknown: Reject,
     ) -> Result<Arc<Known>, Reject> {
-        let issuer = named_issuer(bearer.as_str()).unwrap_or_default();
+        let issuer = bearer.text().ok().and_then(named_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
         let unavailable = |why: &'static str| Err(Reject::new(Reason::KeysUnavailable, why));
         match source.ask(now).await {
@@ -232,8 +231,8 @@ impl Authenticator {
         now: UnixTime,
     ) -> Result<VerifiedToken, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
-        let (turn, generation) = self.take_turn(bearer, asker, now).await?;
-        let checked = self.check_signature(bearer, generation, asker, now, Validity::ExpiredUpTo(idle));
+        let (turn, generation, text) = self.take_turn(bearer, asker, now).await?;
+        let checked = self.check_signature(text, generation, asker, now, Validity::ExpiredUpTo(idle));
         end(turn, &checked).await;
         let token = checked?;
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {

@@ -77,7 +77,7 @@ impl Gateway {
         let request_time = self.request_time.filter(|_| !grpc::is_grpc(request.headers()));
         let mut answered = {
             // Pinned: it would lie here twice, with and without a limit.
-            let answering = pin!(self.answer(request, peer, worker, &mut delivery.record, now));
+            let answering = pin!(self.answer(request, peer, worker, &mut delivery, now));
             match request_time {
                 None => answering.await,
                 Some(time) => tokio::time::timeout(time, answering).await.unwrap_or_else(|_| Err(out_of_time(time))),
@@ -181,16 +181,17 @@ impl Gateway {
         request: &mut Request<Body>,
         peer: &Peer,
         worker: &Worker,
-        record: &mut Record,
+        delivery: &mut Delivery,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
+        let record = &mut delivery.record;
         tunnel::http2::translate(request)?;
         let believed = peer.speaks_for_others.then_some(&self.forwarding);
         let spoken_for = believed.and_then(|forwarding| forwarding.origin(&peer.origin, request.headers()));
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
         let is_on_tokens = || self.judge.routes.is_call_on_tokens(request.uri().path());
-        worker.share.has_room(worker.metrics.under_way(), is_on_tokens)?;
+        delivery.kept_back = worker.share.take(worker.metrics.under_way(), origin.address, is_on_tokens)?;
         // A proxy that is trusted brings the requests of many hosts over one connection.
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };

@@ -25,7 +25,7 @@
 //! | 5 | `authenticate`, `worker` → `authorize` → `broker/`, `forward`, `judge` → `capture/`, `oauth/` | the steps, each with the proof of the one before |
 //! | 4 | `access_log/`, `delivery/`, `forwarding`, `peer`, `verified` → `streams/` | what is known about a request, a connection, a token |
 //! | 3 | `confirmations`, `headers`, `keyring/`, `respond`, `revocations/`, `route`, `store/`, `upstream/` | what is shared, and what is built from the words below |
-//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `hand_over`, `limiter`, `media_type`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `paused`, `rates`, `rules`, `share`, `signing/`, `throttle` | one subject each: pure rules, and the edges of the process |
+//! | 2 | `endpoints`, `family/`, `framing/`, `grpc`, `hand_over`, `limiter`, `media_type`, `path`, `proxy_protocol`, `socket`, `target`, `tls`, `token/`, `tunnel/` → `audit`, `bearer/`, `crowd`, `csrf`, `identity`, `login`, `paused`, `rates`, `rules`, `signing/`, `throttle` → `share` | one subject each: pure rules, and the edges of the process |
 //! | 1 | `boundaries`, `clock`, `field_list`, `reject`, `secret`, `silence`, `story`, `turns`, `waiting` → `body`, `ended`, `ids` → `metrics` | the words that everything is said in |
 //!
 //! # Doors

@@ -2,7 +2,7 @@
 //!
 //! The key is the **whole** token: a cache keyed by less has been a bypass (fast-jwt GHSA-rp9m-7r4c-75qg). What an entry says
 //! about time, revocation and key generation is asked again on every request; the entry only saves the signature, the
-//! JSON and the base64. Losing one costs one verification. Tokens whose signature failed are remembered as well, so that
+//! JSON and the base64. Where keys have moved, it stays as long as its own key and its issuer's terms are what they were. Losing one costs one verification. Tokens whose signature failed are remembered as well, so that
 //! one bad token sent again and again is cheap; both caches are bounded by bytes.
 
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::token::{Validity, VerifiedToken};
 pub struct Known {
     not_before: UnixTime,
     expires: UnixTime,
-    /// Of the keyring it was verified with.
-    generation: u64,
+    /// Of the keyring that it was last found good by.
+    generation: AtomicU64,
     /// It was not revoked as of this epoch.
     checked: AtomicU64,
     pub token: Arc<VerifiedToken>,
@@ -42,21 +42,16 @@ pub struct Known {
 }
 
 impl Known {
-    pub fn new(
-        text: BearerToken<'_>,
-        token: VerifiedToken,
-        identity: Vec<(HeaderName, HeaderValue)>,
-        generation: u64,
-    ) -> Self {
+    pub fn new(text: &str, token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
         let keys = RevocationKeys::of(&token);
         let headers: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
         Known {
             not_before: token.not_before,
             expires: token.expires,
-            generation,
+            generation: AtomicU64::new(generation),
             checked: AtomicU64::new(0),
             token: Arc::new(token),
-            text: text.as_str().into(),
+            text: text.into(),
             identity,
             keys,
             replacements: Replacements::default(),
@@ -64,9 +59,21 @@ impl Known {
         }
     }
 
-    /// Of the keyring that it was verified with.
+    /// Of the keyring that it was last found good by.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Is it good by the keys of this generation? If keys have moved since, `still_holds` is asked, once.
+    pub fn is_good_by(&self, generation: u64, still_holds: impl FnOnce(&VerifiedToken) -> bool) -> bool {
+        if self.generation() == generation {
+            return true;
+        }
+        let holds = still_holds(&self.token);
+        if holds {
+            self.generation.store(generation, Ordering::Release);
+        }
+        holds
     }
 
     /// Refuses a token whose time has passed, or not come.
@@ -96,22 +103,22 @@ impl Known {
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Arc<str>, Arc<Known>> for Bytes {
-    fn weight(&self, token: &Arc<str>, known: &Arc<Known>) -> u64 {
+impl Weighter<Arc<[u8]>, Arc<Known>> for Bytes {
+    fn weight(&self, token: &Arc<[u8]>, known: &Arc<Known>) -> u64 {
         (token.len() * 5 + known.size + 512) as u64
     }
 }
 
-impl Weighter<Box<str>, u64> for Bytes {
-    fn weight(&self, token: &Box<str>, _generation: &u64) -> u64 {
+impl Weighter<Box<[u8]>, u64> for Bytes {
+    fn weight(&self, token: &Box<[u8]>, _generation: &u64) -> u64 {
         (token.len() + 96) as u64
     }
 }
 
 pub struct VerifiedTokens {
-    known: Cache<Arc<str>, Arc<Known>, Bytes, RandomState>,
+    known: Cache<Arc<[u8]>, Arc<Known>, Bytes, RandomState>,
     /// Tokens with a bad signature, and the keyring's generation at that time.
-    forged: Cache<Box<str>, u64, Bytes, RandomState>,
+    forged: Cache<Box<[u8]>, u64, Bytes, RandomState>,
 }
 
 impl VerifiedTokens {
@@ -126,21 +133,26 @@ impl VerifiedTokens {
         }
     }
 
-    /// The entry of this very token, if it was verified under this generation of keys.
-    pub fn find(&self, token: BearerToken<'_>, generation: u64) -> Option<Arc<Known>> {
-        self.known.get(token.as_str()).filter(|known| known.generation == generation)
+    /// The entry of this very token, if it is good by this generation of keys.
+    pub fn find(
+        &self,
+        token: BearerToken<'_>,
+        generation: u64,
+        still_holds: impl FnOnce(&VerifiedToken) -> bool,
+    ) -> Option<Arc<Known>> {
+        self.known.get(token.as_bytes()).filter(|known| known.is_good_by(generation, still_holds))
     }
 
     pub fn insert(&self, known: Arc<Known>) {
-        self.known.insert(known.text.clone(), known);
+        self.known.insert(known.text.clone().into(), known);
     }
 
     pub fn is_forged(&self, token: BearerToken<'_>, generation: u64) -> bool {
-        self.forged.get(token.as_str()) == Some(generation)
+        self.forged.get(token.as_bytes()) == Some(generation)
     }
 
-    pub fn insert_forged(&self, token: BearerToken<'_>, generation: u64) {
-        self.forged.insert(token.as_str().into(), generation);
+    pub fn insert_forged(&self, token: &str, generation: u64) {
+        self.forged.insert(token.as_bytes().into(), generation);
     }
 
     pub fn len(&self) -> usize {

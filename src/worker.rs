@@ -16,7 +16,7 @@ use crate::limiter::Limiter;
 use crate::metrics::WorkerMetrics;
 use crate::peer::Peer;
 use crate::reject::Reason;
-use crate::share::Share;
+use crate::share::{KeptBack, Share};
 use crate::streams::{Held, Streams};
 use crate::turns::Turns;
 use crate::upstream::Lease;
@@ -62,6 +62,8 @@ pub struct Delivery {
     pub lease: Option<Lease>,
     /// Whose end is also this answer's.
     pub held: Option<Held>,
+    /// Its place, where few are left.
+    pub kept_back: Option<KeptBack>,
     worker: Arc<Worker>,
     _peer: Arc<Peer>,
 }
@@ -85,6 +87,7 @@ impl Delivery {
             started: Instant::now(),
             lease: None,
             held: None,
+            kept_back: None,
             worker: worker.clone(),
             _peer: peer.clone(),
         }

@@ -166,7 +166,7 @@ impl Admin {
     /// Exactly one token, as at every door; which rule another one breaks is nobody's business.
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Reject> {
         match bearer::find(headers, MOST_TOKEN) {
-            Ok(sent) if self.token.matches(sent.as_str().as_bytes()) => Ok(()),
+            Ok(sent) if self.token.matches(sent.as_bytes()) => Ok(()),
             _ => Err(Reason::AdminTokenWrong.into()),
         }
     }

@@ -201,7 +201,7 @@ fn start_workers(
             failures: Limiter::new(config.limits.bad_signatures),
             turns: Turns::new(),
             log: log.map(|log| log.buffer(number)),
-            share: Share::of(config.connections.requests, config.workers),
+            share: Share::of(config.connections.requests, config.connections.requests_reserve, config.workers),
         };
         let spawned = server::spawn(Arc::new(worker), listeners, shared.clone());
         spawned.map_err(|error| format!("worker {number} cannot start: {error}"))

@@ -19,7 +19,7 @@ const SCHEME: &[u8] = b"Bearer ";
 
 /// A token as the client sent it. It has no `Display` and no `Debug`: it must not reach a log.
 #[derive(Clone, Copy)]
-pub struct BearerToken<'r>(&'r str);
+pub struct BearerToken<'r>(&'r [u8]);
 
 impl<'r> BearerToken<'r> {
     /// One that is not sent as a credential, but asked about.
@@ -27,22 +27,22 @@ impl<'r> BearerToken<'r> {
         admitted(text.as_bytes(), max_size).map(BearerToken)
     }
 
-    /// The bytes themselves, whatever they are: good for comparing with known tokens.
-    pub fn as_str(self) -> &'r str {
+    /// Whatever they are: good for comparing with known tokens.
+    pub fn as_bytes(self) -> &'r [u8] {
         self.0
     }
 
-    /// Can this be a token at all? Asked before it is taken apart. A token that is known by its bytes needs not be asked:
-    /// looking at each of 700 characters would double what recognising it costs.
-    pub fn check_shape(self) -> Result<(), Reject> {
-        if self.0.contains(',') {
+    /// Its text, if this can be a token at all. Asked before it is taken apart. A token that is known by its bytes needs not be
+    /// asked: looking at each of 700 characters would double what recognising it costs.
+    pub fn text(self) -> Result<&'r str, Reject> {
+        if self.0.contains(&b',') {
             return Err(Reject::new(Reason::SeveralTokens, "a comma inside Authorization"));
         }
         // Anything else cannot be a JWT, and must not get further.
-        if !is_sendable(self.0) {
-            return Err(Reject::new(Reason::MalformedToken, "characters that no token has"));
-        }
-        Ok(())
+        std::str::from_utf8(self.0)
+            .ok()
+            .filter(|text| is_sendable(text))
+            .ok_or_else(|| Reject::new(Reason::MalformedToken, "characters that no token has"))
     }
 }
 
@@ -68,19 +68,20 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
 }
 
-/// What is too large, or no text, does not get further. The rest is looked at when it is not known: [`BearerToken::check_shape`].
-fn admitted(token: &[u8], max_size: usize) -> Result<&str, Reject> {
+/// What is too large does not get further. The rest is looked at when it is not known: [`BearerToken::text`].
+fn admitted(token: &[u8], max_size: usize) -> Result<&[u8], Reject> {
     if token.len() > max_size {
         return Err(Reject::new(Reason::TokenTooLarge, format!("{} bytes, at most {max_size}", token.len())));
     }
-    std::str::from_utf8(token).map_err(|_| Reject::new(Reason::MalformedToken, "characters that no token has"))
+    Ok(token)
 }
 
 /// A token that comes in base64url once more.
-fn decoded(token: &[u8], max_size: usize) -> Result<String, Reject> {
+fn decoded(token: &[u8], max_size: usize) -> Result<Vec<u8>, Reject> {
     let bytes = std::str::from_utf8(token).ok().and_then(decode_segment);
     let bytes = bytes.ok_or_else(|| Reject::new(Reason::MalformedToken, "not base64url without padding"))?;
-    admitted(&bytes, max_size).map(str::to_owned)
+    admitted(&bytes, max_size)?;
+    Ok(bytes)
 }
 
 /// Can this be sent as a Bearer token? (`b64token` of RFC 6750)
@@ -110,7 +111,7 @@ mod tests {
             let value = http::HeaderValue::from_bytes(value).expect("a header value");
             headers.append(header::AUTHORIZATION, value);
         }
-        let found = find(&headers, 16).and_then(|token| token.check_shape().map(|()| token.as_str().to_owned()));
+        let found = find(&headers, 16).and_then(|token| token.text().map(str::to_owned));
         found.map_err(|reject| reject.reason)
     }
 

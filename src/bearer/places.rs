@@ -53,7 +53,7 @@ impl fmt::Display for Place {
 
 /// The one token of a request. Presence is not validity.
 pub struct Found<'r> {
-    token: Cow<'r, str>,
+    token: Cow<'r, [u8]>,
     pub place: Place,
 }
 
@@ -165,7 +165,7 @@ impl Places {
         if !matches!(found.place, Place::Query | Place::Websocket) {
             return None;
         }
-        HeaderValue::from_str(&format!("Bearer {}", found.token)).ok()
+        HeaderValue::from_str(&format!("Bearer {}", found.token().text().ok()?)).ok()
     }
 
     fn drop_from_headers(&self, headers: &mut HeaderMap) {
@@ -180,7 +180,7 @@ impl Places {
 
 fn find_in_header(headers: &HeaderMap, max_size: usize) -> Result<Found<'_>, Reject> {
     let token = super::find(headers, max_size)?;
-    Ok(Found { token: Cow::Borrowed(token.as_str()), place: Place::Header })
+    Ok(Found { token: Cow::Borrowed(token.as_bytes()), place: Place::Header })
 }
 
 fn set_query<B>(request: &mut Request<B>, query: &str) -> Result<(), Reject> {

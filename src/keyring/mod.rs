@@ -1,8 +1,9 @@
 //! The keys in force: of every issuer whose tokens are accepted, and our own that sign.
 //!
 //! A snapshot that is swapped whole. A swap that takes a key away, or changes an issuer's terms, moves the **generation**; a
-//! token that was verified under another generation is verified again, so a removed key stops working at once, also for
-//! tokens that are known. A swap that only adds keys leaves known tokens known: that is how rotations begin.
+//! token that was verified under another generation is asked about again, so a removed key stops working at once, also for
+//! tokens that are known. That costs no signature where its own key and its issuer's terms are what they were: a rotation, which
+//! adds a key and later takes another away, leaves known tokens known.
 //!
 //! Keys of others come from a [`Source`] each: a file, or the issuer itself ([`remote`]), kept up to date by a task
 //! ([`watch`]) that refreshes them ahead of expiry ([`schedule`]) and for a token whose `kid` is unknown ([`refetch`]). Our

@@ -74,6 +74,8 @@ pub struct ConnectionSettings {
     pub connections_per_address: usize,
     /// `limits.requests`: under way at once, over all workers; 0 for any number.
     pub requests: usize,
+    /// `limits.requests_reserve`: of a hundred of them, so many are kept back for addresses that have few.
+    pub requests_reserve: usize,
     /// `limits.head_size`: bytes of a request head.
     pub head_size: usize,
     /// `limits.headers`: fields of a request head.

@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// So many streams are looked at before others have their turn: 50 µs or so.
 const BATCH: usize = 256;
 
-/// Where a key went, each stream's token has its signature checked again: one, and others have their turn.
+/// Where an issuer's terms have changed, each stream's token has its signature checked again: one, and others have their turn.
 const COSTLY_BATCH: usize = 1;
 
 /// What the end of the process means to a stream.

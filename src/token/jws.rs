@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keys::{Key, KeySet};
+use super::keys::{Key, KeySet, Signer};
 use super::{Algorithm, algorithm_name, algorithm_named, decode_segment, json};
 use crate::reject::{Reason, Reject};
 use crate::story::{Step, Story};
@@ -78,13 +78,14 @@ impl<'t> Jws<'t> {
     }
 
     /// Looks the key up and checks the signature: what costs fifty times all the rest.
-    pub(super) fn check(&self, keys: &KeySet, algorithm: Algorithm, story: Story<'_>) -> Result<(), Reject> {
-        let key = find_key(keys, self.kid()?, algorithm)?;
+    pub(super) fn check(&self, keys: &KeySet, algorithm: Algorithm, story: Story<'_>) -> Result<Signer, Reject> {
+        let kid = self.kid()?;
+        let key = find_key(keys, kid, algorithm)?;
         story.tell(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), show(key.kid.as_deref())));
         match jsonwebtoken::crypto::verify(self.signature, self.message.as_bytes(), &key.decoding, key.algorithm) {
             Ok(true) => {
                 story.tell(Step::Signature, || "holds".into());
-                Ok(())
+                Ok(key.signer(kid.is_some()))
             }
             Ok(false) => Err(Reason::BadSignature.into()),
             Err(error) => Err(Reject::new(Reason::BadSignature, format!("the signature cannot be read: {error}"))),

@@ -25,6 +25,14 @@ pub struct Key {
     fingerprint: [u8; 32],
 }
 
+/// By which key a token was found good.
+#[derive(Clone, Debug)]
+pub struct Signer {
+    fingerprint: [u8; 32],
+    /// The token said which one.
+    is_named: bool,
+}
+
 /// No key material, though public keys would do no harm: an HMAC secret is a key too.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,6 +54,11 @@ impl Key {
         let lens: Vec<_> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
         let framed: Vec<&[u8]> = lens.iter().zip(&parts).flat_map(|(len, part)| [&len[..], part]).collect();
         Key { fingerprint: secret::digest(&framed), kid, algorithm, decoding }
+    }
+
+    /// That of a token, which has named it or not.
+    pub(super) fn signer(&self, is_named: bool) -> Signer {
+        Signer { fingerprint: self.fingerprint, is_named }
     }
 
     /// From one JSON Web Key that has to be fit.
@@ -74,6 +87,13 @@ impl KeySet {
             Some(kid) => fitting.find(|key| key.kid.as_deref().is_none_or(|known| known == kid)),
             None => fitting.next().filter(|_| fitting.next().is_none()),
         }
+    }
+
+    /// Would [`KeySet::find`] answer the same key again? A name has one key only; without one, there must be no other of its
+    /// algorithm.
+    pub(super) fn still_finds(&self, signer: &Signer) -> bool {
+        let Some(same) = self.keys.iter().find(|key| key.fingerprint == signer.fingerprint) else { return false };
+        signer.is_named || self.keys.iter().filter(|key| key.algorithm == same.algorithm).count() == 1
     }
 
     /// Tokens of these keys, none of which is among them, are refused by that name.

@@ -103,6 +103,10 @@ pub struct VerifiedToken {
     pub family: Option<TokenId>,
     pub generation: Option<u64>,
     pub claims: Map<String, Value>,
+    /// On which terms it was taken.
+    policy: Arc<Issuer>,
+    /// By whose signature; `None` until that was checked.
+    signer: Option<keys::Signer>,
 }
 
 /// How far past its `exp` a token is still taken.

@@ -35,7 +35,7 @@ pub fn verify(
     let jws = Jws::read(token)?;
     let claims = jws.claims()?;
     let issuer = find_issuer(&claims, issuers)?;
-    let policy = &*issuer.policy;
+    let policy = &issuer.policy;
     story.tell(Step::Issuer, || policy.issuer.to_string());
 
     check_type(&jws.header, policy)?;
@@ -50,8 +50,17 @@ pub fn verify(
         format!("from {} to {}, leeway included; it is {now}", verified.not_before, verified.expires)
     });
 
-    jws.check(&issuer.keys, algorithm, story)?;
-    Ok(verified)
+    let signer = jws.check(&issuer.keys, algorithm, story)?;
+    Ok(VerifiedToken { signer: Some(signer), ..verified })
+}
+
+/// Would [`verify`] find this one good again, by the same key and on the same terms, its time aside? Other keys come and go, and
+/// its signature need not be checked for that.
+pub fn still_holds(token: &VerifiedToken, issuers: &[TrustedIssuer]) -> bool {
+    let issuer = issuers.iter().find(|issuer| issuer.policy.issuer == token.issuer);
+    issuer.is_some_and(|issuer| {
+        issuer.policy == token.policy && token.signer.as_ref().is_some_and(|signer| issuer.keys.still_finds(signer))
+    })
 }
 
 /// Whose token this says it is. Nothing of it is believed: it says whose keys to fetch, among issuers that are known.
@@ -95,7 +104,7 @@ fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<()
     if good { Ok(()) } else { Err(Reject::new(Reason::WrongAudience, "aud is missing or names none of ours")) }
 }
 
-fn read_claims(claims: Map<String, Value>, policy: &Issuer, now: UnixTime) -> Result<VerifiedToken, Reject> {
+fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) -> Result<VerifiedToken, Reject> {
     let bad = |fault: String| Reject::new(Reason::BadClaims, fault);
     let subject = optional_str(&claims, "sub").map_err(bad)?.unwrap_or_default().to_owned();
     if subject.is_empty() && policy.require_subject {
@@ -124,6 +133,8 @@ fn read_claims(claims: Map<String, Value>, policy: &Issuer, now: UnixTime) -> Re
         family,
         generation,
         claims,
+        policy: policy.clone(),
+        signer: None,
     })
 }
 

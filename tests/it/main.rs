@@ -44,6 +44,7 @@ mod replaced_tokens;
 mod revoke;
 mod rules;
 mod source;
+mod still_known;
 mod store;
 mod store_failure;
 mod streams;

@@ -60,6 +60,7 @@ pub(super) struct Limits {
     connections: usize,
     connections_per_address: usize,
     requests: usize,
+    requests_reserve: usize,
     requests_per_connection: usize,
     head_size: usize,
     headers: usize,
@@ -81,6 +82,7 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         connections_per_address: table.whole("connections_per_address", 1_000, 0..=10_000_000),
         requests_per_connection: table.whole("requests_per_connection", 0, 0..=1_000_000_000),
         requests: table.whole("requests", 20_000, 0..=10_000_000),
+        requests_reserve: table.whole("requests_reserve", 25, 0..=90),
         // hyper's read buffer for a head is never below 8 KiB.
         head_size: table.size("head_size", 16 * KIB, 8 * KIB..=MIB),
         headers: table.whole("headers", 100, 10..=1000),
@@ -163,6 +165,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         connections: limits.connections,
         connections_per_address: limits.connections_per_address,
         requests: limits.requests,
+        requests_reserve: limits.requests_reserve,
         head_size: limits.head_size,
         headers: limits.headers,
         uri_size: limits.uri_size,

@@ -1,5 +1,7 @@
 //! So many requests at once, and what is kept for those who would refresh or log out.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use http::Request;
 use serde_json::json;
 
@@ -16,7 +18,7 @@ fn narrow(upstream: &Upstream, more: &str) -> Gateway {
 #[tokio::test]
 async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on() {
     let upstream = Upstream::start();
-    let gateway = narrow(&upstream, "");
+    let gateway = narrow(&upstream, "requests_reserve = 0");
     let (mallory, alice) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
     let mut attacker = Session::http2(gateway.address()).await;
     let hang = || Request::get("/hang").header("authorization", format!("Bearer {}", mallory.access));
@@ -56,7 +58,7 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
 #[tokio::test]
 async fn calls_on_tokens_have_a_tenth_and_no_more() {
     let upstream = Upstream::start();
-    let gateway = narrow(&upstream, "[timeouts]\nbody_idle = \"5s\"");
+    let gateway = narrow(&upstream, "requests_reserve = 0\n[timeouts]\nbody_idle = \"5s\"");
     let alice = gateway.issue("alice", "").await;
     let mut held = Vec::new();
     // Calls whose bodies never come: ten of the share, one of the reserve.
@@ -71,4 +73,39 @@ async fn calls_on_tokens_have_a_tenth_and_no_more() {
     drop(held);
     gateway.counts("requests_under_way", 0).await;
     assert_eq!(gateway.refresh(&alice.access, &alice.refresh).await.status, 200);
+}
+
+/// Of ten, two are kept back, and the attacker gets one of these at the most.
+#[tokio::test]
+async fn an_address_with_many_requests_leaves_room_for_others() {
+    const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 7));
+    let upstream = Upstream::start();
+    let gateway = narrow(&upstream, "");
+    let alice = gateway.issue("alice", "").await;
+    let get = |path| format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", alice.access);
+    let mut attackers = Vec::new();
+    for number in 0..9 {
+        let mut wire = Wire::connect(gateway.address()).await;
+        wire.say(get("/hang")).await;
+        attackers.push(wire);
+        gateway.counts("requests_under_way", number + 1).await;
+    }
+    let mut honest = Wire::connect_from(HONEST, gateway.address()).await;
+    for _ in 0..3 {
+        let mut one_more = Wire::connect(gateway.address()).await;
+        one_more.say(get("/hang")).await;
+        assert_eq!(one_more.answer().await.status, 503, "it has enough");
+        honest.say(get("/")).await;
+        assert_eq!(honest.answer().await.status, 200, "whose place was kept back");
+    }
+    // Nor does it get at what is kept for calls on tokens, which others need.
+    let mut call = Wire::connect(gateway.address()).await;
+    call.say("POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await;
+    assert_eq!(call.answer().await.status, 503);
+    gateway.counts("refusals_total{reason=\"overloaded\"}", 4).await;
+
+    drop(attackers);
+    gateway.counts("requests_under_way", 0).await;
+    honest.say(get("/")).await;
+    assert_eq!(honest.answer().await.status, 200);
 }
