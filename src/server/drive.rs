@@ -100,7 +100,9 @@ where
             ended = connection.as_mut() => return ended.map(|()| None),
             // Asked whenever the connection is looked at, which is every [`LOOK`] or [`IDLE_AFTER`] if nothing else happens.
             () = poll_fn(|_| if shared.is_draining() { Poll::Ready(()) } else { Poll::Pending }) => {
-                if let Some(ended) = last_request(&mut connection, &mut idle, peer).await {
+                // Behind an answer that has begun comes the end at once. Any other can say so itself.
+                let is_answering = idle.is_in_use(peer) && exchange.has_answered(peer.requests.get());
+                if !is_answering && let Some(ended) = last_request(&mut connection, &mut idle, peer).await {
                     return ended.map(|()| None);
                 }
                 connection.as_mut().graceful_shutdown();
@@ -145,6 +147,8 @@ where
 /// To close it earlier would be to lose a request that is on its way: being accepted, it was promised an answer, or the answer
 /// before it said nothing of an end.
 async fn last_request<C: Future>(connection: &mut Pin<Box<C>>, idle: &mut Idle, peer: &Arc<Peer>) -> Option<C::Output> {
+    // What was before does not count.
+    idle.since_last_asked(peer);
     loop {
         let patience = if peer.requests.get() == 0 { FIRST_REQUEST } else { NEXT_REQUEST };
         if let Ok(ended) = tokio::time::timeout(patience, connection.as_mut()).await {
@@ -215,9 +219,13 @@ impl Idle {
     /// Has nothing gone on since this was asked the last time?
     fn since_last_asked(&mut self, peer: &Arc<Peer>) -> bool {
         let before = std::mem::replace(&mut self.requests, peer.requests.get());
-        let is_in_use = Arc::strong_count(peer) > self.unused;
+        let is_in_use = self.is_in_use(peer);
         let was_in_use = std::mem::replace(&mut self.was_in_use, is_in_use);
         !was_in_use && !is_in_use && self.requests == before
+    }
+
+    fn is_in_use(&self, peer: &Arc<Peer>) -> bool {
+        Arc::strong_count(peer) > self.unused
     }
 
     /// Until it is worth asking again: streams are not looked at as often.
