@@ -147,6 +147,7 @@ impl Load {
                         }
                         // The connection was closed in an orderly way before this was sent.
                         Err(error) if error.is_canceled() || error.is_closed() => {
+                            drop(session);
                             session = way.session(version).await;
                         }
                         Err(error) => panic!("a request was lost: {error:?}"),
