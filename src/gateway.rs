@@ -191,7 +191,12 @@ impl Gateway {
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
         let is_on_tokens = || self.judge.routes.is_call_on_tokens(request.uri().path());
-        delivery.kept_back = worker.share.take(worker.metrics.under_way(), origin.address, is_on_tokens)?;
+        let place = worker.share.take(worker.metrics.under_way(), origin.address, is_on_tokens);
+        delivery.kept_back = place.inspect_err(|_| {
+            // However slowly it lets itself be told so: what is kept for others is not for the crowd that is refused.
+            delivery.turned_away = true;
+            worker.metrics.ended.one();
+        })?;
         // A proxy that is trusted brings the requests of many hosts over one connection.
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };

@@ -26,6 +26,8 @@ use crate::{target, tunnel};
 pub struct Judge {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
+    /// `limits.headers`
+    pub headers: usize,
     /// `limits.uri_size`
     pub uri_size: usize,
 }
@@ -70,6 +72,9 @@ impl Judge {
         // Before anything else is believed: one framing, one host and one path, or none.
         if !headers::is_framed_plainly(request.headers()) {
             return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
+        }
+        if headers::are_too_many(request.headers(), self.headers) {
+            return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.headers"));
         }
         let host = target::host(request, self.uri_size)?;
         record.host = Some(host.clone());

@@ -64,6 +64,8 @@ pub struct Delivery {
     pub held: Option<Held>,
     /// Its place, where few are left.
     pub kept_back: Option<KeptBack>,
+    /// There was no place left, so it counts no longer as under way.
+    pub turned_away: bool,
     worker: Arc<Worker>,
     _peer: Arc<Peer>,
 }
@@ -88,6 +90,7 @@ impl Delivery {
             lease: None,
             held: None,
             kept_back: None,
+            turned_away: false,
             worker: worker.clone(),
             _peer: peer.clone(),
         }
@@ -133,7 +136,9 @@ impl Watch for Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        self.worker.metrics.ended.one();
+        if !self.turned_away {
+            self.worker.metrics.ended.one();
+        }
         self.record.duration = self.started.elapsed();
         if let Some(ended) = self.held.as_ref().and_then(Held::ended) {
             self.record.ended = Some(ended);

@@ -12,13 +12,20 @@ use rustls::pki_types::ServerName;
 use crate::gateway::Gateway;
 use crate::{Outcome, client};
 
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 21] = [
     "slow-heads",
     "slow-bodies",
     "no-reading",
     "connections",
+    "idle",
+    "in-flight",
     "handshakes",
     "large-heads",
+    "endless-heads",
+    "many-headers",
+    "long-uris",
+    "large-bodies",
+    "over-rate",
     "forged",
     "ping",
     "settings",
@@ -36,9 +43,23 @@ pub struct Attack {
     then: Then,
 }
 
+/// In tables of their own, what some of the attacks are over. The honest client is over none of it.
+pub const LIMITS: &str = "body_size = \"1MiB\"";
+pub const ROUTES: &str = "\
+[[route]]
+path = \"/orders/\"
+upstream = \"origin\"
+[[route.rate]]
+per = \"subject\"
+requests = 1
+window = \"1h\"
+";
+
 enum Then {
-    /// A byte of this every 100 ms, each connection at a time of its own.
-    Drip(u8),
+    /// This every 100 ms, each connection at a time of its own.
+    Drip(&'static [u8]),
+    /// Nothing, and the connection stays.
+    Stay,
     /// This, by its number, as fast as it is taken.
     Flood(Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>),
     /// As `Flood`, and nothing of the answers is read.
@@ -53,7 +74,8 @@ impl Attack {
     pub fn named(name: &str, gateway: &Gateway, token: &str) -> Outcome<Attack> {
         let address = gateway.target(false).address;
         let attack = |connections, opening: &[u8], then| Attack { address, connections, opening: opening.into(), then };
-        let flood = |frame: Vec<u8>| Then::Flood(Box::new(move |_| frame.repeat(100)));
+        let again = |piece: Vec<u8>| Then::Flood(Box::new(move |_| piece.clone()));
+        let flood = |frame: Vec<u8>| again(frame.repeat(100));
         let of_stream = |say: fn(u32) -> Vec<u8>| {
             Then::Flood(Box::new(move |turn| (0..50).flat_map(|one| say(2 * (50 * turn + one) + 1)).collect()))
         };
@@ -61,13 +83,16 @@ impl Attack {
         let after_hello = |more: Vec<u8>| [hello.clone(), more].concat();
         let block = header_block();
         Ok(match name {
-            "slow-heads" => attack(300, format!("{GET}X: ").as_bytes(), Then::Drip(b'x')),
+            "slow-heads" => attack(300, format!("{GET}X: ").as_bytes(), Then::Drip(b"x")),
             "slow-bodies" => {
                 let post = "POST /public/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
-                attack(300, post.as_bytes(), Then::Drip(b'x'))
+                attack(300, post.as_bytes(), Then::Drip(b"x"))
             }
             "no-reading" => attack(100, &[], Then::Deaf(format!("{GET}\r\n").repeat(100).into_bytes())),
             "connections" => attack(1, &[], Then::Leave),
+            "idle" => attack(900, format!("{GET}\r\n").as_bytes(), Then::Stay),
+            // What is asked before there was an answer waits for its turn.
+            "in-flight" => attack(300, &[], Then::Drip(b"GET /public/never HTTP/1.1\r\nHost: localhost\r\n\r\n")),
             "handshakes" => {
                 let target = gateway.target(true);
                 let config = target.tls.ok_or("no TLS")?;
@@ -78,7 +103,21 @@ impl Attack {
             }
             "large-heads" => {
                 let head = format!("{GET}X: {}\r\n\r\n", "x".repeat(15_000)).into_bytes();
-                attack(4, &[], Then::Flood(Box::new(move |_| head.clone())))
+                attack(4, &[], again(head))
+            }
+            "endless-heads" => attack(4, format!("{GET}X: ").as_bytes(), again([b'x'; 4096].to_vec())),
+            "many-headers" => attack(4, &[], again(format!("{GET}{}\r\n", "X: 1\r\n".repeat(150)).into_bytes())),
+            "long-uris" => {
+                let path = "x".repeat(9_000);
+                attack(4, &[], again(format!("GET /public/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()))
+            }
+            "large-bodies" => {
+                let post = "POST /public/never HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+                attack(4, post.as_bytes(), again(format!("4000\r\n{}\r\n", "x".repeat(0x4000)).into_bytes()))
+            }
+            "over-rate" => {
+                let ask = format!("GET /orders/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+                attack(4, &[], again(ask.into_bytes()))
             }
             "forged" => {
                 let unsigned = token.rsplit_once('.').ok_or("no token")?.0.to_owned();
@@ -108,7 +147,7 @@ impl Attack {
         let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::at(from)).collect();
         let mut attacks = 0;
         while !over.load(Ordering::Relaxed) {
-            if matches!(self.then, Then::Drip(_)) {
+            if matches!(self.then, Then::Drip(_) | Then::Stay) {
                 for some in attackers.chunks_mut(self.connections.div_ceil(100)) {
                     attacks += said(some, self);
                     thread::sleep(Duration::from_millis(1));
@@ -155,7 +194,8 @@ impl Attacker {
         }
         if self.unsent.is_empty() {
             match &attack.then {
-                Then::Drip(byte) => self.unsent.push(*byte),
+                Then::Drip(piece) => self.unsent = piece.to_vec(),
+                Then::Stay => return 0,
                 Then::Flood(piece) => self.unsent = piece(self.turn),
                 Then::Deaf(piece) => self.unsent = piece.clone(),
                 Then::Leave => {}

@@ -123,16 +123,18 @@ fn run(flags: &Flags) -> Outcome<()> {
         // Each has a gateway of its own: nothing of one attack is left for the next.
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_bearward"));
         let more = format!(
-            "[[rate]]\nper = \"address\"\nrequests = {}\nwindow = \"1s\"\nburst = {}\n",
+            "{}[[rate]]\nper = \"address\"\nrequests = {}\nwindow = \"1s\"\nburst = {}\n",
+            attack::ROUTES,
             flags.quota(),
             flags.burst()
         );
         let shipped = Setup::shipped(program, &keys, origin::start()?);
         let cpus = flags.gateway_cpus.as_deref();
-        let gateway = Gateway::start(&Setup { cpus, connections: 1_000, more: &more, ..shipped })?;
-        let token = keys.tokens(Algorithm::ES256, 1)?.remove(0);
+        let gateway =
+            Gateway::start(&Setup { cpus, connections: 1_000, limits: attack::LIMITS, more: &more, ..shipped })?;
+        let [token, of_attacker] = keys.tokens(Algorithm::ES256, 2)?.try_into().map_err(|_| "there are two tokens")?;
         let honest = Honest { target: Target { from: Some(HONEST), ..gateway.target(true) }, token: &token, flags };
-        let attack = Attack::named(name, &gateway, &token)?;
+        let attack = Attack::named(name, &gateway, &of_attacker)?;
         let mut rounds = Vec::new();
         let before = Machine::now()?;
         for round in 1..=flags.rounds {

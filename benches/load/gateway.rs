@@ -48,6 +48,8 @@ pub struct Setup<'f> {
     pub throttled: bool,
     /// Live ones, which its store holds when it starts.
     pub revocations: u32,
+    /// More of `[limits]`.
+    pub limits: &'f str,
     /// More tables of its configuration.
     pub more: &'f str,
 }
@@ -71,6 +73,7 @@ impl<'f> Setup<'f> {
             bad_signatures: 100,
             throttled: true,
             revocations: 0,
+            limits: "",
             more: "",
         }
     }
@@ -198,7 +201,7 @@ pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
 }
 
 fn configuration(setup: &Setup<'_>, plain: SocketAddr, encrypted: SocketAddr, admin: SocketAddr) -> String {
-    let Setup { origin, workers, connections, bad_signatures, more, .. } = setup;
+    let Setup { origin, workers, connections, bad_signatures, limits, more, .. } = setup;
     let keys = setup.keys.folder().display();
     let throttle = if setup.throttled { "" } else { "[throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0" };
     let own = issuer(Algorithm::ES256);
@@ -251,6 +254,7 @@ servers = ["http://{origin}"]
 connections = 100000
 connections_per_address = {connections}
 bad_signatures = {bad_signatures}
+{limits}
 
 [access_log]
 file = "access.log"

@@ -1,4 +1,4 @@
-//! The backend of the load test: answers every request with the same 1 KiB, or 1 MiB, and does nothing else.
+//! The backend of the load test: answers every request with the same 1 KiB, or 1 MiB, or never, and does nothing else.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -39,6 +39,9 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
             return Ok(());
         }
         while let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            if read.starts_with(b"GET /public/never ") || read.starts_with(b"POST /public/never ") {
+                return swallow(connection).await;
+            }
             let switched = read.starts_with(b"GET /stream ").then(|| switched(&read[..end + 2]));
             let is_large = read.starts_with(b"GET /public/1m ");
             let is_post = read.starts_with(b"POST ");
@@ -82,6 +85,13 @@ fn field(head: &[u8], name: &str) -> String {
     let fields = text.lines().filter_map(|line| line.split_once(": "));
     let value = fields.into_iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name));
     value.map(|(_, value)| value.to_owned()).unwrap_or_default()
+}
+
+/// Takes whatever comes and says nothing.
+async fn swallow(mut connection: TcpStream) -> io::Result<()> {
+    let mut space = vec![0; 16 * 1024];
+    while connection.read(&mut space).await? > 0 {}
+    Ok(())
 }
 
 fn response(length: usize) -> Vec<u8> {

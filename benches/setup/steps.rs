@@ -36,7 +36,12 @@ impl Steps {
     pub fn new(mint: &Mint) -> Steps {
         let (authenticator, hygiene) = authenticator(mint);
         Steps {
-            judge: Arc::new(Judge { routes: RouteTable::new(&routes(10)), authenticator, uri_size: 8 << 10 }),
+            judge: Arc::new(Judge {
+                routes: RouteTable::new(&routes(10)),
+                authenticator,
+                headers: 100,
+                uri_size: 8 << 10,
+            }),
             hygiene,
             origin: Origin::new([192, 0, 2, 7].into(), true),
             door: Door::new(),

@@ -205,7 +205,7 @@ pub(super) fn judge(
         token_size: config.limits.token_size,
     };
     let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
-    Judge { routes, authenticator, uri_size: config.connections.uri_size }
+    Judge { routes, authenticator, headers: config.connections.headers, uri_size: config.connections.uri_size }
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

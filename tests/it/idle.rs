@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::client::tls_connect;
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Honest, Upstream};
 
 /// Longer than it takes a connection to count as idle.
 const IDLE: Duration = Duration::from_millis(1300);
@@ -61,12 +61,19 @@ async fn a_client_may_pause_between_requests_and_within_one() {
 #[tokio::test]
 async fn an_idle_connection_is_closed_when_its_time_is_up() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, "[timeouts]\nhead = \"1s\"\n");
-    let pair = gateway.issue("alice", "").await;
-    let mut stream = TcpStream::connect(gateway.address()).await.expect("connected");
-    let head = format!("GET /a HTTP/1.1\r\nHost: gateway.test\r\nAuthorization: Bearer {}\r\n\r\n", pair.access);
-    stream.write_all(head.as_bytes()).await.expect("written");
-    answer(&mut stream).await;
-    let closed = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut [0; 16])).await;
-    assert_eq!(closed.expect("it does not wait for ever").expect("an orderly end"), 0);
+    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nhead = \"1s\"\n");
+    let attack = async || {
+        let mut idle = Vec::new();
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(gateway.address()).await.expect("connected");
+            stream.write_all(b"GET /a HTTP/1.1\r\nHost: gateway.test\r\n\r\n").await.expect("written");
+            answer(&mut stream).await;
+            idle.push(stream);
+        }
+        for stream in &mut idle {
+            let closed = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut [0; 16])).await;
+            assert_eq!(closed.expect("it does not wait for ever").expect("an orderly end"), 0);
+        }
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
 }

@@ -8,6 +8,7 @@ mod pace;
 mod pauses;
 mod rates;
 mod silence;
+mod sizes;
 mod slow_uploads;
 
 /// Whole, and served by every upstream.

@@ -13,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::support::clock::ManualClock;
 use crate::support::session::eventually;
-use crate::support::{Client, Gateway, Upstream, Wire};
+use crate::support::{Client, Gateway, Honest, Upstream, Wire};
 
 /// Looks at certificates and takes any.
 #[derive(Debug)]
@@ -145,10 +145,42 @@ async fn the_certificate_is_the_one_for_the_name_that_is_asked_for() {
     }
 }
 
+/// Read from those in force, so that one that was renewed on disk and is not loaded is still seen to end.
+#[tokio::test]
+async fn the_metrics_say_when_each_certificate_ends() {
+    let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+    let make = |file: &str, year: i32| {
+        let mut certificate = rcgen::CertificateParams::new([format!("{file}.example")]).expect("a name");
+        certificate.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = certificate.self_signed(&key).expect("a certificate");
+        std::fs::write(folder.path().join(format!("{file}.pem")), certificate.pem()).expect("written");
+        std::fs::write(folder.path().join(format!("{file}.key")), key.serialize_pem()).expect("written");
+    };
+    make("one", 2031);
+    // A date that the certificate writes with four digits of its year.
+    make("other", 2051);
+    let pair = |file: &str| format!("{{ certificate = \"{file}.pem\", key = \"{file}.key\" }}");
+    let upstream = Upstream::start();
+    let text = Gateway::open_text(upstream.address, "")
+        .replace("tls = \"self-signed\"", &format!("tls = [{}, {}]", pair("one"), pair("other")));
+    let gateway = Gateway::in_folder(text, folder.clone(), Arc::new(ManualClock::new()));
+    let ends = async |file: &str| {
+        let (listener, certificate) = (gateway.tls_address(), folder.path().join(format!("{file}.pem")));
+        let labels = format!("listener=\"{listener}\",certificate=\"{}\"", certificate.display());
+        gateway.metric(&format!("bearward_certificate_not_after_timestamp_seconds{{{labels}}} ")).await
+    };
+    assert_eq!((ends("one").await, ends("other").await), (1_924_992_000.0, 2_556_144_000.0));
+    make("one", 2032);
+    assert_eq!(ends("one").await, 1_924_992_000.0, "nobody has loaded it");
+    gateway.running().reload(gateway.config()).expect("it reloads");
+    assert_eq!((ends("one").await, ends("other").await), (1_956_528_000.0, 2_556_144_000.0));
+}
+
 #[tokio::test]
 async fn whoever_does_not_shake_hands_is_closed() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[timeouts]\ntls_handshake = \"300ms\"");
+    let gateway = Gateway::narrow(upstream.address, "[timeouts]\ntls_handshake = \"1s\"");
     let garbage: &[&[u8]] = &[
         b"",
         // The beginning of a ClientHello, and no more of it.
@@ -157,15 +189,25 @@ async fn whoever_does_not_shake_hands_is_closed() {
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\xff\xff\xff\xff\xff",
     ];
-    for said in garbage {
-        let mut client = Wire::connect(gateway.tls_address()).await;
-        let _ = client.try_say(said).await;
-        let heard = client.hear_to_the_end().await;
-        assert!(!heard.contains("HTTP"), "{heard}");
-    }
+    let mut failed = 0;
+    let attack = async || {
+        let mut attackers = Vec::new();
+        for said in garbage.repeat(5) {
+            let mut attacker = Wire::connect(gateway.tls_address()).await;
+            let _ = attacker.try_say(said).await;
+            attackers.push(attacker);
+        }
+        // Who comes now shakes hands beside them.
+        Honest::connect(&gateway).await.is_served().await;
+        for attacker in &mut attackers {
+            let heard = attacker.hear_to_the_end().await;
+            assert!(!heard.contains("HTTP"), "{heard}");
+            failed += 1;
+        }
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
     assert!(upstream.seen().is_empty());
-    gateway.counts("tls_handshakes_failed_total", garbage.len() as u64).await;
-    assert_eq!(gateway.client().get("/").await.status, 200);
+    gateway.counts("tls_handshakes_failed_total", failed).await;
 }
 
 #[tokio::test]

@@ -1,31 +1,29 @@
 //! So many connections, and so many requests on each.
 
-use http::Request;
-
 use super::GET;
 use crate::support::frames::{self, GOAWAY, HEADERS, RST_STREAM};
-use crate::support::session::{self, Session, eventually};
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::session::eventually;
+use crate::support::{Gateway, Honest, Upstream, Wire};
 
 #[tokio::test]
 async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_served() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nconnections = 3");
-    let mut guests = Vec::new();
-    for _ in 0..3 {
-        let mut guest = Wire::connect(gateway.address()).await;
-        guest.say(GET).await;
-        assert_eq!(guest.answer().await.status, 200);
-        guests.push(guest);
-    }
-    Wire::connect(gateway.address()).await.hear_to_the_end().await;
-    Wire::connect(gateway.tls_address()).await.hear_to_the_end().await;
-    gateway.counts("connections_refused_total", 2).await;
-    for guest in &mut guests {
-        guest.say(GET).await;
-        assert_eq!(guest.answer().await.status, 200, "guests are not disturbed");
-    }
-    drop(guests.pop());
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nconnections = 2");
+    let mut honest = Honest::connect(&gateway).await;
+    let mut held = Wire::connect(gateway.address()).await;
+    held.say(GET).await;
+    assert_eq!(held.answer().await.status, 200);
+    let mut refused = 0;
+    honest
+        .beside(async || {
+            for address in [gateway.address(), gateway.tls_address()] {
+                Wire::connect(address).await.hear_to_the_end().await;
+                refused += 1;
+            }
+        })
+        .await;
+    gateway.counts("connections_refused_total", refused).await;
+    drop(held);
     let mut came_again = 0;
     loop {
         let mut guest = Wire::connect(gateway.address()).await;
@@ -44,8 +42,9 @@ async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_se
 #[tokio::test]
 async fn an_address_that_opens_too_many_connections_is_refused_and_another_is_served() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nconnections_per_address = 3");
-    let (attacker, honest) = ([127, 0, 0, 66].into(), [127, 0, 0, 7].into());
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nconnections_per_address = 3");
+    let attacker = [127, 0, 0, 66].into();
+    let mut honest = Honest::connect(&gateway).await;
     let mut held = Vec::new();
     for _ in 0..3 {
         let mut wire = Wire::connect_from(attacker, gateway.address()).await;
@@ -53,15 +52,17 @@ async fn an_address_that_opens_too_many_connections_is_refused_and_another_is_se
         assert_eq!(wire.answer().await.status, 200);
         held.push(wire);
     }
-    for address in [gateway.address(), gateway.tls_address()] {
-        for _ in 0..20 {
-            Wire::connect_from(attacker, address).await.is_closed().await;
-        }
-    }
-    gateway.counts("address_connections_refused_total", 40).await;
-    let mut neighbour = Wire::connect_from(honest, gateway.address()).await;
-    neighbour.say(GET).await;
-    assert_eq!(neighbour.answer().await.status, 200);
+    let mut refused = 0;
+    honest
+        .beside(async || {
+            for address in [gateway.address(), gateway.tls_address()].repeat(20) {
+                Wire::connect_from(attacker, address).await.is_closed().await;
+                refused += 1;
+            }
+        })
+        .await;
+    gateway.counts("address_connections_refused_total", refused).await;
+    Honest::connect(&gateway).await.is_served().await;
     // A place that is free again is found again.
     drop(held.pop());
     let mut tries = 0;
@@ -93,28 +94,44 @@ async fn a_trusted_proxy_may_open_any_number_of_connections() {
 #[tokio::test]
 async fn streams_over_the_limit_are_refused_and_those_below_it_are_served() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nstreams = 2");
-    let said = [frames::hello(), frames::get(1, "/hang"), frames::get(3, "/drip"), frames::get(5, "/")];
-    let mut client = frames::connect(gateway.address(), &said).await;
-    let refused = frames::next(&mut client, &[RST_STREAM, GOAWAY]).await;
-    assert_eq!((refused.kind, refused.stream, refused.payload), (RST_STREAM, 5, vec![0, 0, 0, 7]), "REFUSED_STREAM");
-    assert_eq!(frames::next(&mut client, &[HEADERS]).await.stream, 3);
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nstreams = 2");
+    let mut honest = Honest::connect(&gateway).await;
+    honest
+        .beside(async || {
+            let more: Vec<_> = (5..45).step_by(2).flat_map(|stream| frames::get(stream, "/")).collect();
+            let said = [frames::hello(), frames::get(1, "/hang"), frames::get(3, "/drip"), more];
+            let mut attacker = frames::connect(gateway.address(), &said).await;
+            let (mut answered, mut refused) = (Vec::new(), Vec::new());
+            while answered.len() + refused.len() < 21 {
+                let frame = frames::next(&mut attacker, &[HEADERS, RST_STREAM, GOAWAY]).await;
+                if frame.kind == HEADERS {
+                    answered.push(frame.stream);
+                } else {
+                    assert_eq!((frame.kind, frame.payload), (RST_STREAM, vec![0, 0, 0, 7]), "REFUSED_STREAM");
+                    refused.push(frame.stream);
+                }
+            }
+            assert_eq!((answered, refused), (vec![3], (5..45).step_by(2).collect()));
+        })
+        .await;
 }
 
 /// Requests that are cancelled as fast as they are sent (CVE-2023-44487) end their connection, not the gateway.
 #[tokio::test]
 async fn rapid_resets_end_their_connection_and_nobody_elses() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let mut neighbour = Session::http2(gateway.address()).await;
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nflood_pause = \"0s\"");
+    let mut honest = Honest::connect(&gateway).await;
     let reset = |stream| [frames::get(stream, "/hang"), frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
-    let flood: Vec<_> = (0..5000).map(|number| reset(2 * number + 1)).collect();
-    let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
-    let _ = attacker.try_say(flood.concat()).await;
-    let ended = frames::next(&mut attacker, &[GOAWAY]).await;
-    assert_eq!(ended.payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
-    let answer = neighbour.send(Request::get("/").body(session::empty()).expect("a request")).await;
-    assert_eq!(answer.status(), 200);
+    let flood = (0..5000).flat_map(|number| reset(2 * number + 1)).collect::<Vec<_>>();
+    honest
+        .beside(async || {
+            let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
+            let _ = attacker.try_say(&flood).await;
+            let ended = frames::next(&mut attacker, &[GOAWAY]).await;
+            assert_eq!(ended.payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
+        })
+        .await;
     eventually("what was asked of the backend is cancelled", || upstream.in_flight() == 0).await;
 }
 

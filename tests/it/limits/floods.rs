@@ -15,7 +15,7 @@ use crate::support::frames::{
 };
 use crate::support::session::{self, Session, eventually};
 use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::{Gateway, Honest, Upstream, Wire};
 
 const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 11];
 /// One attack after the other from the same address: `pauses` has the stories about that.
@@ -50,20 +50,25 @@ async fn is_told_to_calm_down(attacker: &mut Wire, attack: &str) {
 #[tokio::test]
 async fn a_flood_of_frames_ends_its_connection_and_nobody_elses() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, NO_PAUSE);
-    let mut neighbour = Session::http2(gateway.address()).await;
-    for (count, (attack, frame)) in (1..).zip(floods()) {
-        let said = [frames::hello(), frames::get(1, "/hang")];
-        let mut attacker = frames::connect(gateway.address(), &said).await;
-        eventually("the request is under way", || upstream.in_flight() == 1).await;
-        let _ = attacker.try_say(frame.repeat(5000)).await;
-        is_told_to_calm_down(&mut attacker, attack).await;
-        is_served(&mut neighbour).await;
+    let gateway = Gateway::narrow(upstream.address, NO_PAUSE);
+    let mut honest = Honest::connect(&gateway).await;
+    let mut count = 0;
+    for (attack, frame) in floods() {
+        let flood = frame.repeat(5000);
+        honest
+            .beside(async || {
+                let said = [frames::hello(), frames::get(1, "/hang")];
+                let mut attacker = frames::connect(gateway.address(), &said).await;
+                eventually("the request is under way", || upstream.in_flight() == 1).await;
+                let _ = attacker.try_say(&flood).await;
+                is_told_to_calm_down(&mut attacker, attack).await;
+                eventually("what was asked of the backend is given up", || upstream.in_flight() == 0).await;
+                count += 1;
+            })
+            .await;
         gateway.counts(FLOOD, count).await;
-        eventually("what was asked of the backend is given up", || upstream.in_flight() == 0).await;
     }
-    let line = gateway.log_lines(1).await.into_iter().find(|line| line["reason"] == "http2_flood");
-    assert_eq!(line.expect("it is in the log")["client"], "127.0.0.1");
+    assert_eq!(gateway.log_line(|line| line["reason"] == "http2_flood").await["client"], "127.0.0.1");
 }
 
 #[tokio::test]
@@ -87,24 +92,22 @@ async fn a_flood_over_tls_is_no_other() {
 #[tokio::test]
 async fn whoever_cancels_most_of_what_is_asked_loses_the_connection() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, &format!("{NO_PAUSE}\nresets = 20"));
-    let mut neighbour = Session::http2(gateway.address()).await;
-    let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
+    let gateway = Gateway::narrow(upstream.address, &format!("{NO_PAUSE}\nresets = 20"));
     let cancel = |stream| frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
-    let mut cancelled = 0;
-    for stream in (1..).step_by(2) {
-        attacker.say(frames::get(stream, "/hang")).await;
-        eventually("the request is under way", || upstream.in_flight() == 1).await;
-        attacker.say(cancel(stream)).await;
-        cancelled += 1;
-        if cancelled == 40 {
-            break;
+    let mut count = 0;
+    let attack = async || {
+        let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
+        for stream in (1..80).step_by(2) {
+            eventually("the one before is given up", || upstream.in_flight() == 0).await;
+            attacker.say(frames::get(stream, "/hang")).await;
+            eventually("the request is under way", || upstream.in_flight() == 1).await;
+            attacker.say(cancel(stream)).await;
         }
-        eventually("the request is given up", || upstream.in_flight() == 0).await;
-    }
-    is_told_to_calm_down(&mut attacker, "resets").await;
-    is_served(&mut neighbour).await;
-    gateway.counts(FLOOD, 1).await;
+        is_told_to_calm_down(&mut attacker, "resets").await;
+        count += 1;
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
+    gateway.counts(FLOOD, count).await;
 
     // Half of them may be cancelled, for ever.
     let mut honest = frames::connect(gateway.address(), &[frames::hello()]).await;
@@ -123,19 +126,23 @@ async fn whoever_cancels_most_of_what_is_asked_loses_the_connection() {
 #[tokio::test]
 async fn empty_data_and_empty_header_blocks_are_floods_as_well() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, NO_PAUSE);
-    let mut neighbour = Session::http2(gateway.address()).await;
+    let gateway = Gateway::narrow(upstream.address, NO_PAUSE);
+    let mut honest = Honest::connect(&gateway).await;
     let begun = frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/swallow"));
     let empty_data = frames::frame(DATA, 0, 1, b"");
     let opened = frames::frame(HEADERS, END_STREAM, 1, &frames::header_block("GET", "/"));
     let empty_continuation = frames::frame(frames::CONTINUATION, 0, 1, b"");
-    for (count, (attack, begin, more)) in
-        (1..).zip([("DATA", begun, empty_data), ("CONTINUATION", opened, empty_continuation)])
-    {
-        let mut attacker = frames::connect(gateway.address(), &[frames::hello(), begin]).await;
-        let _ = attacker.try_say(more.repeat(100_000)).await;
-        is_told_to_calm_down(&mut attacker, attack).await;
-        is_served(&mut neighbour).await;
+    let mut count = 0;
+    for (attack, begin, more) in [("DATA", begun, empty_data), ("CONTINUATION", opened, empty_continuation)] {
+        let (begin, flood) = ([frames::hello(), begin], more.repeat(100_000));
+        honest
+            .beside(async || {
+                let mut attacker = frames::connect(gateway.address(), &begin).await;
+                let _ = attacker.try_say(&flood).await;
+                is_told_to_calm_down(&mut attacker, attack).await;
+                count += 1;
+            })
+            .await;
         gateway.counts(FLOOD, count).await;
     }
 }
@@ -187,8 +194,7 @@ async fn whoever_floods_on_many_connections_has_a_turn_on_each_and_no_more() {
     /// Some twenty turns on four connections for each request, and what may lie between the gateway and the attackers.
     const AT_MOST: usize = 64 << 20;
     let upstream = Upstream::start();
-    let text = Gateway::open_text(upstream.address, "[limits]\ncontrol_frames = 0");
-    let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
+    let gateway = Gateway::narrow(upstream.address, "[limits]\ncontrol_frames = 0");
     let mut honest = Session::http2(gateway.address()).await;
     is_served(&mut honest).await;
     let attackers: Vec<_> = (0..4).map(|_| Flooder::start(gateway.address())).collect();

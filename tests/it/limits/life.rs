@@ -1,5 +1,6 @@
 //! Connections that have had their time end in order: nothing that was asked is lost.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
@@ -13,7 +14,7 @@ use super::GET;
 use crate::support::frames::{self, GOAWAY, HEADERS};
 use crate::support::session::{self, Session};
 use crate::support::wire::PATIENCE;
-use crate::support::{Backend, Gateway, Scripted, Upstream, Wire};
+use crate::support::{Backend, Gateway, Honest, Scripted, Upstream, Wire};
 
 #[tokio::test]
 async fn a_connection_ends_with_its_last_request() {
@@ -68,28 +69,69 @@ async fn an_old_connection_ends_with_what_it_is_in() {
     tokio::time::timeout(Duration::from_secs(5), idle.is_closed()).await.expect("long before timeouts.head");
 }
 
+/// However busy its clients keep it. Those who come and go meanwhile find their answers.
+#[tokio::test]
+async fn whoever_never_lets_a_connection_rest_loses_it_all_the_same() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nconnection = \"1s\"");
+    let ended = Cell::new(false);
+    let attack = async {
+        let mut attacker = Wire::connect(gateway.address()).await;
+        let began = Instant::now();
+        while attacker.try_say(GET).await.is_ok()
+            && let Some(answer) = attacker.try_hear_until("\r\n\r\nhello").await
+        {
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert!(began.elapsed() < PATIENCE, "it stays for ever");
+        }
+        ended.set(true);
+    };
+    let honest = async {
+        while !ended.get() {
+            Honest::connect(&gateway).await.is_served().await;
+        }
+    };
+    tokio::join!(attack, honest);
+}
+
 #[tokio::test]
 async fn a_request_has_only_so_much_time_in_all() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[timeouts]\nrequest = \"300ms\"");
-    let mut client = Wire::connect(gateway.address()).await;
-    client.say("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    assert_eq!(client.answer().await.status, 504);
-    gateway.counts("refusals_total{reason=\"request_timeout\"}", 1).await;
+    // Long enough for whoever does not make it last.
+    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nrequest = \"1s\"");
+    let mut honest = Honest::connect(&gateway).await;
+    let (mut refused, mut broken_off) = (0, 0);
+    honest
+        .beside(async || {
+            let mut attackers = Vec::new();
+            for _ in 0..20 {
+                let mut attacker = Wire::connect(gateway.address()).await;
+                attacker.say("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await;
+                attackers.push(attacker);
+            }
+            for attacker in &mut attackers {
+                assert_eq!(attacker.answer().await.status, 504);
+                refused += 1;
+            }
+        })
+        .await;
+    gateway.counts("refusals_total{reason=\"request_timeout\"}", refused).await;
 
     // An answer that goes on for longer is broken off: the client sees that it is not whole.
-    let began = Instant::now();
-    let mut client = Session::http1(gateway.address()).await;
-    let (pieces, body) = session::streamed();
-    let mirror = client.send(Request::post("/mirror").header("host", "a").body(body).expect("a request")).await;
-    pieces.send("hello").await;
-    assert_eq!(mirror.status(), 200);
-    assert!(mirror.into_body().collect().await.is_err() && began.elapsed() < PATIENCE);
-    gateway.counts("streams_ended_total{reason=\"request_timeout\"}", 1).await;
-
-    let mut client = Wire::connect(gateway.address()).await;
-    client.say(GET).await;
-    assert_eq!(client.answer().await.status, 200);
+    honest
+        .beside(async || {
+            let began = Instant::now();
+            let mut attacker = Session::http1(gateway.address()).await;
+            let (pieces, body) = session::streamed();
+            let request = Request::post("/mirror").header("host", "a").body(body).expect("a request");
+            let mirror = attacker.send(request).await;
+            pieces.send("hello").await;
+            assert_eq!(mirror.status(), 200);
+            assert!(mirror.into_body().collect().await.is_err() && began.elapsed() < PATIENCE);
+            broken_off += 1;
+        })
+        .await;
+    gateway.counts("streams_ended_total{reason=\"request_timeout\"}", broken_off).await;
 }
 
 /// What is meant to last may: by its media type, however that is written.

@@ -1,12 +1,13 @@
 //! So many requests at once, and what is kept for those who would refresh or log out.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::cell::Cell;
 
 use http::Request;
 use serde_json::json;
 
+use crate::support::frames::{self, HEADERS, SETTINGS};
 use crate::support::session::{self, Session, eventually};
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::{Gateway, Honest, Pair, Upstream, Wire};
 
 /// One worker, as each has its share.
 fn narrow(upstream: &Upstream, more: &str) -> Gateway {
@@ -41,11 +42,37 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
     let refused = uploading.answer().await;
     assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
 
-    let next = gateway.refresh(&alice.access, &alice.refresh).await;
-    assert_eq!(next.status, 200, "a refresh has priority: {next:?}");
+    // Who takes no refusal has no place by it.
+    let no_room = frames::frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let more = (1..40).step_by(2).flat_map(|stream| frames::get(stream, "/")).collect();
+    let mut deaf = frames::connect(gateway.address(), &[frames::hello(), no_room, more]).await;
+    for _ in 0..20 {
+        frames::next(&mut deaf, &[HEADERS]).await;
+    }
+    assert_eq!(gateway.metric("bearward_requests_under_way ").await, 10.0);
+    // While it asks on as fast as it is refused.
+    let (refreshed, mut refused) = (Cell::new(0), 6 + 20);
+    let asking_on = async {
+        while refreshed.get() < 5 {
+            let full = attacker.send(hang().body(session::empty()).expect("a request")).await;
+            assert_eq!(full.status(), 503);
+            refused += 1;
+        }
+    };
+    let refreshing = async {
+        let mut pair = alice.clone();
+        for _ in 0..5 {
+            let next = gateway.refresh(&pair.access, &pair.refresh).await;
+            assert_eq!(next.status, 200, "a refresh has priority: {next:?}");
+            pair = Pair::of(&next.json());
+            refreshed.set(refreshed.get() + 1);
+        }
+    };
+    tokio::join!(asking_on, refreshing);
+    drop(deaf);
     assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200, "and so has a logout");
     assert_eq!(upstream.seen().len(), 10, "no backend was bothered");
-    gateway.counts("refusals_total{reason=\"overloaded\"}", 6).await;
+    gateway.counts("refusals_total{reason=\"overloaded\"}", refused).await;
 
     hanging.iter().for_each(tokio::task::JoinHandle::abort);
     attacker.cut();
@@ -78,7 +105,6 @@ async fn calls_on_tokens_have_a_tenth_and_no_more() {
 /// Of ten, two are kept back, and the attacker gets one of these at the most.
 #[tokio::test]
 async fn an_address_with_many_requests_leaves_room_for_others() {
-    const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 7));
     let upstream = Upstream::start();
     let gateway = narrow(&upstream, "");
     let alice = gateway.issue("alice", "").await;
@@ -90,22 +116,24 @@ async fn an_address_with_many_requests_leaves_room_for_others() {
         attackers.push(wire);
         gateway.counts("requests_under_way", number + 1).await;
     }
-    let mut honest = Wire::connect_from(HONEST, gateway.address()).await;
-    for _ in 0..3 {
-        let mut one_more = Wire::connect(gateway.address()).await;
-        one_more.say(get("/hang")).await;
-        assert_eq!(one_more.answer().await.status, 503, "it has enough");
-        honest.say(get("/")).await;
-        assert_eq!(honest.answer().await.status, 200, "whose place was kept back");
-    }
+    // Whose place was kept back.
+    let mut honest = Honest::connect(&gateway).await.bearer(&alice.access);
+    let mut refused = 0;
+    honest
+        .beside(async || {
+            let mut one_more = Wire::connect(gateway.address()).await;
+            one_more.say(get("/hang")).await;
+            assert_eq!(one_more.answer().await.status, 503, "it has enough");
+            refused += 1;
+        })
+        .await;
     // Nor does it get at what is kept for calls on tokens, which others need.
     let mut call = Wire::connect(gateway.address()).await;
     call.say("POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await;
     assert_eq!(call.answer().await.status, 503);
-    gateway.counts("refusals_total{reason=\"overloaded\"}", 4).await;
+    gateway.counts("refusals_total{reason=\"overloaded\"}", refused + 1).await;
 
     drop(attackers);
     gateway.counts("requests_under_way", 0).await;
-    honest.say(get("/")).await;
-    assert_eq!(honest.answer().await.status, 200);
+    honest.is_served().await;
 }

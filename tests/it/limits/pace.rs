@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE};
 use crate::support::session::{self, Session};
 use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::{Gateway, Honest, Upstream, Wire};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -70,10 +70,10 @@ async fn a_refresh_that_drips_is_refused() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, drip).await.expect("it is refused");
+    let (refused, ()) = tokio::join!(tokio::time::timeout(PATIENCE, drip), uploads(&gateway));
+    refused.expect("it is refused");
     let answer = frames::next(&mut attacker, &[HEADERS, RST_STREAM, GOAWAY]).await;
     assert_eq!((answer.kind, answer.stream), (HEADERS, 1));
-    uploads(&gateway).await;
 }
 
 /// A stream of messages may be silent for `timeouts.body_idle`, and its messages may be small.
@@ -150,28 +150,33 @@ async fn a_long_answer_that_is_taken_slowly_is_taken_whole() {
 async fn a_client_that_reads_its_answer_too_slowly_is_cut_off() {
     let upstream = Upstream::start();
     let limits = "[limits]\ndownload_rate = \"1MiB\"\n[timeouts]\nslow = \"300ms\"";
-    let gateway = Gateway::open(upstream.address, limits);
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_recv_buffer_size(4096).expect("a small buffer");
-    let mut attacker = Wire::of(socket.connect(gateway.address()).await.expect("connected"));
-    attacker.say("GET /large/100000000 HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    let mut space = vec![0; 16 * 1024];
-    let drip = async {
-        while attacker.stream.read(&mut space).await.is_ok_and(|read| read > 0) {
-            tokio::time::sleep(PAUSE).await;
+    let gateway = Gateway::narrow(upstream.address, limits);
+    let mut cut_off = 0_u32;
+    let attack = async || {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a small buffer");
+        let mut attacker = Wire::of(socket.connect(gateway.address()).await.expect("connected"));
+        attacker.say("GET /large/100000000 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let mut space = vec![0; 16 * 1024];
+        let drip = async {
+            while attacker.stream.read(&mut space).await.is_ok_and(|read| read > 0) {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        let cut = async {
+            while gateway.metric("bearward_slow_readers_total").await == f64::from(cut_off) {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        tokio::select! {
+            () = drip => {}
+            cut = tokio::time::timeout(PATIENCE, cut) => cut.expect("it is cut off"),
         }
+        cut_off += 1;
     };
-    let cut = async {
-        while gateway.metric("bearward_slow_readers_total").await == 0.0 {
-            tokio::time::sleep(PAUSE).await;
-        }
-    };
-    tokio::select! {
-        () = drip => {}
-        cut = tokio::time::timeout(PATIENCE, cut) => cut.expect("it is cut off"),
-    }
-    gateway.counts("slow_readers_total", 1).await;
-    let line = gateway.log_lines(1).await.remove(0);
+    Honest::connect(&gateway).await.beside(attack).await;
+    gateway.counts("slow_readers_total", cut_off.into()).await;
+    let line = gateway.log_line(|line| line["path"] == "/large/100000000").await;
     assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
     assert_eq!(gateway.client().get("/large/3000000").await.body.len(), 3_000_000, "whoever reads gets it all");
 }

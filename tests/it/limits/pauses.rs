@@ -7,10 +7,9 @@ use tokio::net::TcpSocket;
 
 use super::GET;
 use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, PING};
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::{Gateway, Honest, Upstream, Wire};
 
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66));
-const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 7));
 const REFUSED: &str = "paused_connections_refused_total";
 
 /// After `opening`, more than a second's worth of PING, until the gateway ends it.
@@ -58,22 +57,27 @@ async fn the_pause_has_begun_when_the_flooder_is_told() {
 #[tokio::test]
 async fn an_address_that_floods_is_not_let_in_for_a_while_and_others_are() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::narrow(upstream.address, "");
     let mut neighbour = Wire::connect_from(ATTACKER, gateway.address()).await;
     is_served(&mut neighbour).await;
+    let mut honest = Honest::connect(&gateway).await;
     flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
     gateway.counts("refusals_total{reason=\"http2_flood\"}", 1).await;
-    for address in [gateway.address(), gateway.tls_address()] {
-        for _ in 0..5 {
-            is_refused(address).await;
-        }
-    }
-    gateway.counts(REFUSED, 10).await;
-    is_served(&mut Wire::connect_from(HONEST, gateway.address()).await).await;
+    let mut refused = 0;
+    honest
+        .beside(async || {
+            for address in [gateway.address(), gateway.tls_address()].repeat(5) {
+                is_refused(address).await;
+                refused += 1;
+            }
+        })
+        .await;
+    gateway.counts(REFUSED, refused).await;
+    Honest::connect(&gateway).await.is_served().await;
     is_served(&mut neighbour).await;
     gateway.advance(Duration::from_secs(10));
     is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
-    gateway.counts(REFUSED, 10).await;
+    gateway.counts(REFUSED, refused).await;
 }
 
 #[tokio::test]

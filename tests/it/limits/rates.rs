@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::frames::{self, GOAWAY, HEADERS};
-use crate::support::{Answer, Gateway, Upstream, Wire};
+use crate::support::{Answer, Gateway, Honest, Upstream, Wire};
 
 #[track_caller]
 fn told(answer: &Answer, policy: &str, left: &str) {
@@ -64,6 +64,39 @@ async fn an_address_has_so_many_requests_also_without_a_token() {
     from("192.0.2.66").bearer(&pair.access).get("/").await.refused(429, "rate_limited");
     assert_eq!(from("192.0.2.7").bearer(&pair.access).get("/").await.status, 200);
     assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200);
+}
+
+/// Far over its rate, as fast as it is refused. The honest client has the same rate, and keeps it; of a rate that is everybody's
+/// it can have nothing, so it asks for something else.
+#[tokio::test]
+async fn whoever_keeps_to_the_rate_is_served_beside_whoever_does_not() {
+    for (per, path) in [("address", "/"), ("subject", "/"), ("route", "/orders/")] {
+        let upstream = Upstream::start();
+        let rate = format!("[[route.rate]]\nper = \"{per}\"\nrequests = 100\nwindow = \"1h\"\n");
+        let routes = format!("[[route]]\npath = \"{path}\"\n{rate}[limits]\nretry_delay = \"0s\"\n");
+        let rest = if path == "/" { "" } else { "[[route]]\npath = \"/\"\n" };
+        let text = Gateway::text(&upstream.address.to_string(), &format!("{routes}{rest}"));
+        let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
+        let (mallory, alice) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
+        let mut honest = Honest::connect(&gateway).await.bearer(&alice.access);
+        let mut attacker = Wire::connect(gateway.address()).await;
+        let asks = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", mallory.access);
+        attacker.say(asks.repeat(100)).await;
+        for _ in 0..100 {
+            assert_eq!(attacker.answer().await.status, 200, "per {per}");
+        }
+        let attack = async || {
+            attacker.say(asks.repeat(20)).await;
+            for _ in 0..20 {
+                let refused = attacker.answer().await;
+                assert_eq!((refused.status, refused.header("retry-after")), (429, Some("36")), "per {per}");
+                let left = format!("\"{per}\";r=0;t=3600");
+                assert_eq!(refused.header("ratelimit"), Some(&*left));
+            }
+        };
+        honest.beside(attack).await;
+        assert_eq!(upstream.seen().len(), 100, "per {per}");
+    }
 }
 
 #[tokio::test]

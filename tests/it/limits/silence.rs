@@ -11,12 +11,13 @@ use crate::support::client::tls_connect;
 use crate::support::frames::{self, END_STREAM, GOAWAY, HEADERS, RST_STREAM};
 use crate::support::session::{self, Session};
 use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Upstream, Wire};
+use crate::support::{Gateway, Honest, Upstream, Wire};
 
+/// But not with those who ask all the time.
 fn impatient(upstream: &Upstream) -> Gateway {
-    Gateway::open(
+    Gateway::narrow(
         upstream.address,
-        "[timeouts]\nhead = \"300ms\"\nkeep_alive = \"300ms\"\nbody_idle = \"300ms\"\nwrite = \"300ms\"",
+        "[timeouts]\nhead = \"1s\"\nkeep_alive = \"300ms\"\nbody_idle = \"300ms\"\nwrite = \"300ms\"",
     )
 }
 
@@ -29,7 +30,8 @@ async fn a_client_that_does_not_finish_its_head_is_closed() {
     let upstream = Upstream::start();
     let gateway = impatient(&upstream);
     let half_a_block = frames::frame(HEADERS, END_STREAM, 1, &frames::header_block("GET", "/"));
-    for said in [
+    let (hello, half_a_block) = (frames::hello(), [frames::hello(), half_a_block].concat());
+    let beginnings = [
         b"".as_slice(),
         b"P",
         b"PR",
@@ -37,13 +39,21 @@ async fn a_client_that_does_not_finish_its_head_is_closed() {
         b"GET / HT",
         b"GET / HTTP/1.1\r\nHost: a\r\n",
         frames::PREFACE.as_bytes(),
-        &frames::hello(),
-        &[frames::hello(), half_a_block].concat(),
-    ] {
-        let mut client = Wire::connect(gateway.address()).await;
-        client.say(said).await;
-        client.hear_to_the_end().await;
-    }
+        &hello,
+        &half_a_block,
+    ];
+    let attack = async || {
+        let mut attackers = Vec::new();
+        for said in beginnings.repeat(5) {
+            let mut attacker = Wire::connect(gateway.address()).await;
+            attacker.say(said).await;
+            attackers.push(attacker);
+        }
+        for attacker in &mut attackers {
+            attacker.hear_to_the_end().await;
+        }
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
     assert!(upstream.seen().is_empty());
 }
 
@@ -52,15 +62,18 @@ async fn a_client_that_does_not_finish_its_head_is_closed() {
 async fn a_client_that_drips_its_head_is_closed() {
     let upstream = Upstream::start();
     let gateway = impatient(&upstream);
-    let mut client = Wire::connect(gateway.address()).await;
-    let began = Instant::now();
-    for byte in "GET / HTTP/1.1\r\nHost: a\r\nX: ".bytes().chain(std::iter::repeat(b'x')) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        if client.try_say([byte]).await.is_err() {
-            break;
+    let attack = async || {
+        let mut attacker = Wire::connect(gateway.address()).await;
+        let began = Instant::now();
+        for byte in "GET / HTTP/1.1\r\nHost: a\r\nX: ".bytes().chain(std::iter::repeat(b'x')) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if attacker.try_say([byte]).await.is_err() {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "a drip is enough to stay");
         }
-        assert!(began.elapsed() < PATIENCE, "a drip is enough to stay");
-    }
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
     assert!(upstream.seen().is_empty());
 }
 
@@ -68,26 +81,39 @@ async fn a_client_that_drips_its_head_is_closed() {
 async fn a_client_that_is_silent_after_its_handshake_is_closed() {
     let upstream = Upstream::start();
     let gateway = impatient(&upstream);
-    for alpn in ["h2", "http/1.1"] {
-        let stream = Wire::connect(gateway.tls_address()).await.stream;
-        let mut stream = tls_connect(stream, certificate(&gateway), alpn).await.expect("a handshake");
-        let mut said = Vec::new();
-        // How it ends does not matter here, but that it does.
-        let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("it ends");
-    }
+    let attack = async || {
+        let mut attackers = Vec::new();
+        for alpn in ["h2", "http/1.1"].repeat(5) {
+            let stream = Wire::connect(gateway.tls_address()).await.stream;
+            attackers.push(tls_connect(stream, certificate(&gateway), alpn).await.expect("a handshake"));
+        }
+        for attacker in &mut attackers {
+            let mut said = Vec::new();
+            // How it ends does not matter here, but that it does.
+            let _ = tokio::time::timeout(PATIENCE, attacker.read_to_end(&mut said)).await.expect("it ends");
+        }
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
 }
 
 #[tokio::test]
 async fn a_body_that_stops_is_answered_with_408_and_the_connection_ends() {
     let upstream = Upstream::start();
     let gateway = impatient(&upstream);
-    for framing in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
-        let mut client = Wire::connect(gateway.address()).await;
-        client.say(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n5\r\nhel")).await;
-        let answer = client.answer().await;
-        assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
-        client.is_closed().await;
-    }
+    let attack = async || {
+        let mut attackers = Vec::new();
+        for framing in ["Content-Length: 10", "Transfer-Encoding: chunked"].repeat(5) {
+            let mut attacker = Wire::connect(gateway.address()).await;
+            attacker.say(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n5\r\nhel")).await;
+            attackers.push(attacker);
+        }
+        for attacker in &mut attackers {
+            let answer = attacker.answer().await;
+            assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
+            attacker.is_closed().await;
+        }
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
 }
 
 #[tokio::test]
@@ -119,21 +145,21 @@ async fn an_answer_for_which_a_client_makes_no_room_is_given_up() {
     let no_room = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let timeouts = "[timeouts]\nwrite = \"300ms\"\nbody_idle = \"5s\"";
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\"\n{timeouts}"));
+        let gateway = Gateway::narrow(upstream.address, &format!("protocol = \"{protocol}\"\n{timeouts}"));
         let said = [frames::hello(), no_room.clone(), frames::get(1, "/large/1000000"), frames::get(3, "/slow")];
-        let mut client = frames::connect(gateway.address(), &said).await;
-        let given_up = frames::next(&mut client, &[RST_STREAM, GOAWAY]).await;
-        assert_eq!((given_up.kind, given_up.stream), (RST_STREAM, 1), "to {protocol}");
-        let line = gateway.log_lines(1).await.remove(0);
-        assert_eq!(
-            (line["path"].as_str(), line["complete"].as_bool()),
-            (Some("/large/1000000"), Some(false)),
-            "{line}"
-        );
-        // It is not the client who keeps this one waiting, and nothing but the answer's head needs no room.
-        client.say(frames::get(5, "/status/204")).await;
-        let answered = [frames::next(&mut client, &[HEADERS]).await, frames::next(&mut client, &[HEADERS]).await];
-        assert_eq!(answered.map(|answer| answer.stream), [5, 3]);
+        let attack = async || {
+            let mut attacker = frames::connect(gateway.address(), &said).await;
+            let given_up = frames::next(&mut attacker, &[RST_STREAM, GOAWAY]).await;
+            assert_eq!((given_up.kind, given_up.stream), (RST_STREAM, 1), "to {protocol}");
+            // It is not the client who keeps this one waiting, and nothing but the answer's head needs no room.
+            attacker.say(frames::get(5, "/status/204")).await;
+            let answered =
+                [frames::next(&mut attacker, &[HEADERS]).await, frames::next(&mut attacker, &[HEADERS]).await];
+            assert_eq!(answered.map(|answer| answer.stream), [5, 3]);
+        };
+        Honest::connect(&gateway).await.beside(attack).await;
+        let line = gateway.log_line(|line| line["path"] == "/large/1000000").await;
+        assert_eq!(line["complete"], false, "{line}");
     }
 }
 
@@ -160,14 +186,16 @@ async fn a_client_that_never_reads_its_answer_is_cut_off() {
     for (said, tls) in [(&get, false), (&get, true), (&http2, false)] {
         let gateway = impatient(&upstream);
         let address = if tls { gateway.tls_address() } else { gateway.address() };
-        let stream = Wire::connect(address).await.stream;
-        let mut client: Box<dyn AsyncWrite + Unpin> = match tls {
-            true => Box::new(tls_connect(stream, certificate(&gateway), "http/1.1").await.expect("a handshake")),
-            false => Box::new(stream),
+        let attack = async || {
+            let stream = Wire::connect(address).await.stream;
+            let mut attacker: Box<dyn AsyncWrite + Unpin> = match tls {
+                true => Box::new(tls_connect(stream, certificate(&gateway), "http/1.1").await.expect("a handshake")),
+                false => Box::new(stream),
+            };
+            attacker.write_all(said).await.expect("written");
+            let line = gateway.log_line(|line| line["path"] == LARGE).await;
+            assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
         };
-        client.write_all(said).await.expect("written");
-        let line = gateway.log_lines(1).await.remove(0);
-        assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
-        drop(client);
+        Honest::connect(&gateway).await.beside(attack).await;
     }
 }

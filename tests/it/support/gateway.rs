@@ -88,6 +88,11 @@ impl Gateway {
         Self::from_text(Self::open_text(upstream, more))
     }
 
+    /// As [`Gateway::open`], with one worker, which whoever attacks and whoever is honest share.
+    pub fn narrow(upstream: SocketAddr, more: &str) -> Gateway {
+        Self::from_text(Self::open_text(upstream, more).replace("workers = 2", "workers = 1"))
+    }
+
     /// The configuration that [`Gateway::open`] uses.
     pub fn open_text(upstream: SocketAddr, more: &str) -> String {
         let public = "[[route]]\npath = \"/\"\npublic = true\n";
@@ -308,6 +313,18 @@ impl Gateway {
     pub async fn log_lines(&self, count: usize) -> Vec<Value> {
         let text = self.log_text(count).await;
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+
+    /// The first line of the access log of which this holds, once there is one.
+    pub async fn log_line(&self, holds: impl Fn(&Value) -> bool) -> Value {
+        let mut lines = 1;
+        loop {
+            let logged = self.log_lines(lines).await;
+            lines = logged.len() + 1;
+            if let Some(line) = logged.into_iter().find(&holds) {
+                return line;
+            }
+        }
     }
 
     /// As [`Gateway::log_lines`], as it was written.

@@ -13,6 +13,7 @@
 //! | `/swallow` | how many bytes the body had; it is not remembered |
 //! | `/mirror` | the body, piece by piece as it comes |
 //! | `/early` | 200 `early`, before the body is read |
+//! | `/honest` | 200 `hello`; it is neither remembered nor counted |
 //! | `/goaway` | 200 `hello`, and the end of an HTTP/2 connection |
 //! | `/ws` | a WebSocket that echoes |
 //! | anything else | 200 `hello`, or the request's body if it had one |
@@ -175,6 +176,9 @@ async fn serve(stream: TcpStream, http2: bool, memory: Arc<Memory>) {
 
 /// The error closes the connection without an answer.
 async fn answer(mut request: Request<Incoming>, memory: Arc<Memory>) -> Result<Response<Body>, String> {
+    if request.uri().path() == "/honest" {
+        return Ok(Response::new(answers::full("hello")));
+    }
     let _in_flight = InFlight::begin(memory.clone());
     let upgrade = request.headers().contains_key("upgrade").then(|| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
