@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use http::header::CONNECTION;
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -180,10 +180,14 @@ where
             }
             let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
-            let response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
+            let mut response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
             if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
                 let mut wait = Box::pin(wait);
                 poll_fn(|context| waiting::noted(wait.as_mut().poll(context))).await;
+            }
+            if !http2 && shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                // So that the client asks elsewhere next.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             if is_last || !http2 && says_close(response.headers()) {
                 exchange.ends();

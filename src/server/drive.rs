@@ -33,6 +33,10 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A connection that is accepted while the process drains has so long to ask something.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
+/// An HTTP/1 client that was answered so recently may be asking again: it could not know. With the next answer it is told. As
+/// long as a few round trips around the world.
+const NEXT_REQUEST: Duration = Duration::from_millis(500);
+
 /// An HTTP/2 client that was told that the connection ends has so long to say something.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -57,12 +61,13 @@ where
         let Some(mut idle) = driving.await? else {
             return Ok(());
         };
+        let fell_idle = Instant::now();
         let goes_on = tokio::select! {
             biased;
             readable = idle.readable() => readable.is_ok(),
             // An idle client has `timeouts.head` from one request to the next, as it has for its first.
-            () = tokio::time::sleep_until(old_at.min(Instant::now() + shared.settings.head)) => false,
-            () = shared.drains() => false,
+            () = tokio::time::sleep_until(old_at.min(fell_idle + shared.settings.head)) => false,
+            () = shared.drains_after(fell_idle + NEXT_REQUEST) => false,
         };
         if !goes_on {
             // A client that is gone does not hear it.
@@ -73,8 +78,8 @@ where
     }
 }
 
-/// Drives a connection to its end; when the process drains, to the end of the request it is in. If it falls idle, hyper is
-/// ended and the stream comes back.
+/// Drives a connection to its end; when the process drains, to the end of the request it is in, or of the one that is on its
+/// way. If it falls idle, hyper is ended and the stream comes back.
 async fn drive_http1<S, V>(
     mut connection: Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStream<S>>, V>>>,
     exchange: &Exchange,
@@ -95,7 +100,9 @@ where
             ended = connection.as_mut() => return ended.map(|()| None),
             // Asked whenever the connection is looked at, which is every [`LOOK`] or [`IDLE_AFTER`] if nothing else happens.
             () = poll_fn(|_| if shared.is_draining() { Poll::Ready(()) } else { Poll::Pending }) => {
-                if let Some(ended) = first_request(&mut connection, peer).await {
+                // Behind an answer that has begun comes the end at once. Any other can say so itself.
+                let is_answering = idle.is_in_use(peer) && exchange.has_answered(peer.requests.get());
+                if !is_answering && let Some(ended) = last_request(&mut connection, &mut idle, peer).await {
                     return ended.map(|()| None);
                 }
                 connection.as_mut().graceful_shutdown();
@@ -136,15 +143,21 @@ where
     Ok(Some(stream))
 }
 
-/// Drives a connection to its first request, if it has had none. Being accepted, it was promised an answer, and the request
-/// may be on its way.
-async fn first_request<C: Future>(connection: &mut Pin<Box<C>>, peer: &Peer) -> Option<C::Output> {
-    let asked = poll_fn(|context| match connection.as_mut().poll(context) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if peer.requests.get() > 0 => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    });
-    tokio::time::timeout(FIRST_REQUEST, asked).await.ok().flatten()
+/// Drives a connection of a process that drains until it ends, as it does with its next answer, or until nothing is asked on it.
+/// To close it earlier would be to lose a request that is on its way: being accepted, it was promised an answer, or the answer
+/// before it said nothing of an end.
+async fn last_request<C: Future>(connection: &mut Pin<Box<C>>, idle: &mut Idle, peer: &Arc<Peer>) -> Option<C::Output> {
+    // What was before does not count.
+    idle.since_last_asked(peer);
+    loop {
+        let patience = if peer.requests.get() == 0 { FIRST_REQUEST } else { NEXT_REQUEST };
+        if let Ok(ended) = tokio::time::timeout(patience, connection.as_mut()).await {
+            return Some(ended);
+        }
+        if idle.since_last_asked(peer) {
+            return None;
+        }
+    }
 }
 
 /// As for HTTP/1, and ends a connection on which nothing was asked for a while: HTTP/2 has no time limit of its own, neither
@@ -206,9 +219,13 @@ impl Idle {
     /// Has nothing gone on since this was asked the last time?
     fn since_last_asked(&mut self, peer: &Arc<Peer>) -> bool {
         let before = std::mem::replace(&mut self.requests, peer.requests.get());
-        let is_in_use = Arc::strong_count(peer) > self.unused;
+        let is_in_use = self.is_in_use(peer);
         let was_in_use = std::mem::replace(&mut self.was_in_use, is_in_use);
         !was_in_use && !is_in_use && self.requests == before
+    }
+
+    fn is_in_use(&self, peer: &Arc<Peer>) -> bool {
+        Arc::strong_count(peer) > self.unused
     }
 
     /// Until it is worth asking again: streams are not looked at as often.

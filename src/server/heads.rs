@@ -63,6 +63,11 @@ impl Exchange {
         if is_limited { before } else { 0 }
     }
 
+    /// Have so many requests been answered?
+    pub(super) fn has_answered(&self, requests: u64) -> bool {
+        self.answered.load(Ordering::Relaxed) == requests
+    }
+
     /// Before the answer is written: what follows a 101 is no HTTP.
     pub(super) fn answers(&self, requests: u64, status: StatusCode) {
         if status == StatusCode::SWITCHING_PROTOCOLS {

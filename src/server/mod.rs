@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 use crate::crowd::Crowd;
 use crate::gateway::Gateway;
@@ -129,6 +130,12 @@ impl Shared {
     /// once, and nobody has marked this receiver's as seen.
     fn is_draining(&self) -> bool {
         self.draining.has_changed().unwrap_or(true)
+    }
+
+    /// Returns when the process drains, and not before then.
+    async fn drains_after(&self, then: Instant) {
+        self.drains().await;
+        tokio::time::sleep_until(then).await;
     }
 
     /// Returns when the process has drained for so long.

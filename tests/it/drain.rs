@@ -152,6 +152,38 @@ async fn idle_connections_are_closed_at_once() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
+/// A client over HTTP/1.1 that asks one thing after the other cannot know of the end before an answer tells it.
+#[tokio::test]
+async fn a_connection_that_is_busy_is_closed_with_an_answer_that_says_so() {
+    let upstream = Upstream::start();
+    let mut gateway = Gateway::open(upstream.address, "[[route]]\npath = \"/private\"");
+    let mut clients = Vec::new();
+    // What a backend answers, and what the gateway answers itself, at once.
+    for (path, status) in [("/", 200), ("/private", 401)] {
+        for _ in 0..4 {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut client = Wire::connect(gateway.address()).await;
+            client.say(&request).await;
+            assert_eq!(client.answer().await.header("connection"), None);
+            clients.push(tokio::spawn(async move {
+                loop {
+                    client.say(&request).await;
+                    let answer = client.answer().await;
+                    assert_eq!(answer.status, status, "{answer:?}");
+                    if answer.header("connection") == Some("close") {
+                        return client.is_closed().await;
+                    }
+                }
+            }));
+        }
+    }
+    let draining = gateway.begin_drain();
+    for client in clients {
+        client.await.expect("no request is lost");
+    }
+    ended(draining).await;
+}
+
 /// An HTTP/2 client whose machine is asleep answers nothing, not even GOAWAY.
 #[tokio::test]
 async fn a_client_that_does_not_take_part_holds_nobody_up() {

@@ -3,6 +3,7 @@
 mod command;
 mod load;
 mod reloads;
+mod renewed;
 mod upgrade;
 mod watched;
 

@@ -6,8 +6,11 @@ use std::net::SocketAddr;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
+use crate::support::certificates::Authority;
 use crate::support::client::tls_connect;
 use crate::support::scripted::Scripted;
 use crate::support::{Gateway, Upstream, Wire, frames};
@@ -160,6 +163,42 @@ async fn limits_are_of_the_client_that_is_named() {
     assert_ne!(ask("198.51.100.8").await, 429);
 }
 
+#[tokio::test]
+async fn limits_on_connections_and_rates_are_of_the_client_that_is_named() {
+    let upstream = Upstream::start();
+    let limits = "[limits]\nconnections_per_address = 2\n[[rate]]\nper = \"address\"\nrequests = 3\nwindow = \"1h\"";
+    let gateway = gateway(upstream.address, limits);
+    let arrive = async |client: &str| {
+        let mut wire = Wire::connect(gateway.address()).await;
+        // It may be closed before all is said.
+        let _ = wire.try_say(format!("PROXY TCP4 {client} 192.0.2.1 1 443\r\n{}", get("", ""))).await;
+        wire
+    };
+    let mut held = Vec::new();
+    for client in ["198.51.100.7", "198.51.100.7", "198.51.100.8", "198.51.100.8"] {
+        let mut wire = arrive(client).await;
+        assert_eq!(wire.answer().await.status, 200, "{client}");
+        held.push(wire);
+    }
+    for client in ["198.51.100.7", "198.51.100.8"] {
+        arrive(client).await.is_closed().await;
+    }
+    gateway.counts("address_connections_refused_total", 2).await;
+    // Their third and fourth request. A connection that was refused has asked nothing.
+    for (wire, status) in [(0, 200), (1, 429), (2, 200), (3, 429)] {
+        held[wire].say(get("", "")).await;
+        assert_eq!(held[wire].answer().await.status, status, "{wire}");
+    }
+    // One that is trusted itself has everybody's connections, and everybody's requests.
+    for number in 0..6 {
+        let mut wire = Wire::connect(gateway.address()).await;
+        let request = get("", &format!("X-Forwarded-For: 203.0.113.{number}\r\n"));
+        wire.say(format!("PROXY TCP4 10.1.2.3 192.0.2.1 1 443\r\n{request}")).await;
+        assert_eq!(wire.answer().await.status, 200, "{number}");
+        held.push(wire);
+    }
+}
+
 /// One connection is one client's: never another's, and the next time the same one's.
 #[tokio::test]
 async fn an_upstream_that_asks_for_it_is_told_whose_each_connection_is() {
@@ -197,4 +236,58 @@ async fn an_upstream_that_asks_for_it_is_told_whose_each_connection_is() {
         }
         assert_eq!(backend.connections(), 4);
     }
+}
+
+/// Whoever stands before the TLS of a backend reads it first, and passes on what follows.
+#[tokio::test]
+async fn the_header_for_an_upstream_comes_before_tls() {
+    for version in ["v1", "v2"] {
+        let (authority, folder) = (Authority::new(), TempDir::new().expect("a folder"));
+        std::fs::write(folder.path().join("ca.pem"), authority.pem()).expect("written");
+        let acceptor = authority.server("localhost");
+        let backend = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = backend.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = backend.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let client = announced(&mut stream, version).await;
+                    let mut stream = acceptor.accept(stream).await.expect("TLS is what follows");
+                    let mut read = [0; 4096];
+                    while let Ok(len @ 1..) = stream.read(&mut read).await {
+                        assert!(read[..len].starts_with(b"GET / HTTP/1.1\r\n"), "{:?}", &read[..len]);
+                        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{client}", client.len());
+                        stream.write_all(answer.as_bytes()).await.expect("the gateway reads");
+                    }
+                });
+            }
+        });
+        let ca_file = folder.path().join("ca.pem");
+        let keys = format!("proxy_protocol = \"{version}\"\nca_file = \"{}\"", ca_file.display());
+        let text = Gateway::open_text(address, &keys).replace("http://127.0.0.1", "https://localhost");
+        let gateway = Gateway::from_text(text);
+        for client in ["127.0.0.7", "127.0.0.8", "127.0.0.7"] {
+            let mut wire = Wire::connect_from(client.parse().expect("an address"), gateway.address()).await;
+            wire.say(get("", "")).await;
+            let answer = wire.answer().await;
+            assert_eq!((answer.status, answer.body.as_str()), (200, client), "{version}");
+        }
+    }
+}
+
+/// The client that a header names, and not a byte of what follows it is read.
+async fn announced(stream: &mut TcpStream, version: &str) -> String {
+    if version == "v2" {
+        let mut header = [0; 28];
+        stream.read_exact(&mut header).await.expect("a header");
+        assert_eq!((&header[..12], header[12]), (SIGNATURE, 0x21));
+        return header[16..20].iter().map(u8::to_string).collect::<Vec<_>>().join(".");
+    }
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        line.push(stream.read_u8().await.expect("a header"));
+    }
+    let line = String::from_utf8(line).expect("ASCII");
+    let client = line.strip_prefix("PROXY TCP4 ").and_then(|rest| rest.split(' ').next());
+    client.unwrap_or_else(|| panic!("{line:?}")).to_owned()
 }

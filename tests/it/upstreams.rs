@@ -5,6 +5,7 @@ mod connections;
 mod crowd;
 mod health;
 mod killed;
+mod names;
 mod repeats;
 mod stalled;
 mod tls;

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use http::Version;
 use rusqlite::Connection;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::load::Load;
+use super::load::{Load, Way};
 use super::write;
 use crate::support::program::{Program, Served, bearward};
 use crate::support::rounds::rounds;
@@ -75,13 +77,20 @@ async fn serving(program: Program, folder: &Path) -> Served {
 #[tokio::test]
 async fn a_process_that_takes_over_is_noticed_by_nobody() {
     let upstream = Upstream::start();
-    let Before { folder, address, admin, mut served } = Before::running(&upstream, "").await;
+    let secure = free_address();
+    let more = format!("[[listener]]\naddress = \"{secure}\"\n");
+    let Before { folder, address, admin, mut served } = Before::running(&upstream, &more).await;
     let mut pair = issue(&served, "alice").await;
-    let load = Load::begin().newcomers(address, 4).regulars(address, Version::HTTP_2, 2);
+    let trusted = CertificateDer::from_pem_file(folder.path().join("tls/self-signed.pem")).expect("made at the start");
+    let mut load = Load::begin();
+    for way in [Way::Cleartext(address), Way::Tls(secure, trusted)] {
+        load = load.newcomers(way.clone(), 2);
+        load = load.regulars(way.clone(), Version::HTTP_11, 2).regulars(way, Version::HTTP_2, 2);
+    }
     for round in 0..rounds(4) {
         load.goes_on_for(50).await;
         let next = taking_over(folder.path()).await;
-        assert_eq!((next.addresses[0], next.admin), (address, admin));
+        assert_eq!((next.addresses.as_slice(), next.admin), ([address, secure].as_slice(), admin));
         let said = ended(std::mem::replace(&mut served, next).program).await;
         assert!(
             said.contains("draining signal=\"take-over\"") && said.contains("the next gateway has the store"),
@@ -96,14 +105,14 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
     }
     load.goes_on_for(50).await;
     let (answered, longest) = load.end().await;
-    eprintln!("{answered} requests, the slowest newcomer waited {longest:?}");
+    eprintln!("{answered} answers, the slowest newcomer waited {longest:?}");
     let asked_at = folder.path().join("bearward.db.take-over");
     assert!(asked_at.exists(), "the next one could ask");
     served.program.signal("TERM");
     ended(served.program).await;
     assert!(!asked_at.exists(), "nothing is left behind");
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
-    assert!(!lines.contains("\"status\":5"), "of {answered} requests:\n{lines}");
+    assert!(!lines.contains("\"status\":5"), "of {answered} answers:\n{lines}");
 }
 
 /// It is served to its end, without the store. What asks the store for something then has to ask again.
@@ -226,7 +235,8 @@ async fn a_socket_of_systemd_outlives_restarts_at_load() {
     let start = || Program::start_on(&socket, folder.path(), &["serve"]);
     let mut served = serving(start(), folder.path()).await;
     assert_eq!(served.addresses, [address]);
-    let load = Load::begin().newcomers(address, 4).regulars(address, Version::HTTP_2, 2);
+    let load = Load::begin().newcomers(address, 4);
+    let load = load.regulars(address, Version::HTTP_11, 2).regulars(address, Version::HTTP_2, 2);
     for _ in 0..rounds(4) {
         load.goes_on_for(50).await;
         served.program.signal("TERM");
@@ -235,7 +245,7 @@ async fn a_socket_of_systemd_outlives_restarts_at_load() {
     }
     load.goes_on_for(50).await;
     let (answered, longest) = load.end().await;
-    eprintln!("{answered} requests, the slowest newcomer waited {longest:?}");
+    eprintln!("{answered} answers, the slowest newcomer waited {longest:?}");
 
     // A socket that nobody would serve.
     served.program.signal("TERM");

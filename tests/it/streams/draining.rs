@@ -51,9 +51,12 @@ async fn an_event_source_is_told_at_once_and_other_events_have_the_time_of_the_d
     let draining = gateway.begin_drain();
     let [mut source, mut public, mut other] = <[Wire; 3]>::try_from(begun).ok().expect("three");
     for wire in [&mut source, &mut public] {
-        assert_eq!(wire.hear_to_the_end().await, "0\r\n\r\n", "a clean end");
+        assert_eq!(wire.hear_until("0\r\n\r\n").await, "0\r\n\r\n", "a clean end");
     }
     assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
+    for mut wire in [source, public] {
+        wire.is_closed().await;
+    }
     assert_eq!(other.hear_to_the_end().await, "0\r\n\r\n", "a clean end");
     assert!(began.elapsed() >= 2 * SECOND, "{:?}", began.elapsed());
     draining.join().expect("it ends");

@@ -2,6 +2,7 @@
 //! remembers, clients, tokens good and bad, and a clock that is moved by hand.
 
 pub mod backend;
+pub mod certificates;
 pub mod client;
 pub mod clock;
 pub mod disk;
@@ -9,6 +10,8 @@ pub mod frames;
 pub mod gateway;
 pub mod honest;
 pub mod jwks;
+pub mod names;
+pub mod preload;
 pub mod program;
 pub mod rounds;
 pub mod scripted;

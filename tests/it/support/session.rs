@@ -12,10 +12,13 @@ use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
+use super::client::tls_connect;
 use super::wire::PATIENCE;
 
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -30,7 +33,8 @@ pub struct Session {
 #[derive(Clone)]
 pub enum Sender {
     Http1(Arc<Mutex<http1::SendRequest<Body>>>),
-    Http2(http2::SendRequest<Body>),
+    /// And the scheme.
+    Http2(http2::SendRequest<Body>, &'static str),
 }
 
 fn open(address: SocketAddr) -> (TcpStream, std::net::TcpStream) {
@@ -42,30 +46,43 @@ fn open(address: SocketAddr) -> (TcpStream, std::net::TcpStream) {
 
 impl Session {
     pub async fn http1(address: SocketAddr) -> Session {
-        let (stream, socket) = open(address);
-        let handshake = http1::Builder::new().max_headers(200).handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = handshake.expect("a connection");
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        Session { sender: Sender::Http1(Arc::new(Mutex::new(sender))), connection, socket }
+        Self::of(Version::HTTP_11, address).await
     }
 
     /// HTTP/2 by prior knowledge.
     pub async fn http2(address: SocketAddr) -> Session {
-        let (stream, socket) = open(address);
-        let handshake = http2::Builder::new(TokioExecutor::new())
-            .max_header_list_size(1 << 20)
-            .handshake(TokioIo::new(stream))
-            .await;
-        let (sender, connection) = handshake.expect("a connection");
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        Session { sender: Sender::Http2(sender), connection, socket }
+        Self::of(Version::HTTP_2, address).await
     }
 
     pub async fn of(version: Version, address: SocketAddr) -> Session {
-        match version {
-            Version::HTTP_2 => Session::http2(address).await,
-            _ => Session::http1(address).await,
+        let (stream, socket) = open(address);
+        Self::on(stream, "http", version, socket).await
+    }
+
+    /// Trusting one certificate.
+    pub async fn over_tls(version: Version, address: SocketAddr, trusted: CertificateDer<'static>) -> Session {
+        let (stream, socket) = open(address);
+        let alpn = if version == Version::HTTP_2 { "h2" } else { "http/1.1" };
+        let stream = tls_connect(stream, trusted, alpn).await.expect("a handshake");
+        Self::on(stream, "https", version, socket).await
+    }
+
+    async fn on<S>(stream: S, scheme: &'static str, version: Version, socket: std::net::TcpStream) -> Session
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let stream = TokioIo::new(stream);
+        if version == Version::HTTP_2 {
+            let handshake =
+                http2::Builder::new(TokioExecutor::new()).max_header_list_size(1 << 20).handshake(stream).await;
+            let (sender, connection) = handshake.expect("a connection");
+            let connection = tokio::spawn(async move { drop(connection.await) });
+            return Session { sender: Sender::Http2(sender, scheme), connection, socket };
         }
+        let handshake = http1::Builder::new().max_headers(200).handshake(stream).await;
+        let (sender, connection) = handshake.expect("a connection");
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Session { sender: Sender::Http1(Arc::new(Mutex::new(sender))), connection, socket }
     }
 
     /// `path` and headers; scheme, authority and Host are added as the protocol wants them.
@@ -116,8 +133,8 @@ impl Sender {
                 sender.ready().await?;
                 sender.send_request(request).await
             }
-            Sender::Http2(mut sender) => {
-                let uri = format!("http://gateway.test{}", request.uri());
+            Sender::Http2(mut sender, scheme) => {
+                let uri = format!("{scheme}://gateway.test{}", request.uri());
                 *request.uri_mut() = uri.parse().expect("a URI");
                 sender.ready().await?;
                 sender.send_request(request).await

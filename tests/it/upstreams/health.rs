@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use bearward::config::{self, Probe};
 
@@ -72,6 +73,24 @@ async fn a_server_that_is_unwell_is_left_out_and_comes_back_when_it_is_well() {
 
     patient.says(204);
     has_share(&gateway, servers[0], |share| share == 1.0).await;
+}
+
+/// By the whole gateway: workers do not ask each for itself.
+#[tokio::test]
+async fn a_server_is_asked_at_once_and_then_once_each_interval() {
+    let began = Instant::now();
+    let start = |interval: &str| {
+        let patient = Patient::start();
+        let text = text(&[patient.backend.address], &CHECKS.replace("50ms", interval));
+        (Gateway::from_text(text.replace("workers = 1", "workers = 2")), patient)
+    };
+    let [often, now_and_then, once] = ["50ms", "500ms", "1h"].map(start);
+    let asked = |(_, patient): &(Gateway, Patient)| patient.asked.load(Ordering::SeqCst);
+    eventually("they are asked", || asked(&often) >= 20 && asked(&now_and_then) >= 3 && asked(&once) >= 1).await;
+    for (server, interval) in [(&often, 50), (&now_and_then, 500), (&once, 3_600_000)] {
+        let (asked, passed) = (asked(server) as u128, began.elapsed().as_millis() / interval);
+        assert!(asked <= 1 + passed, "{asked} times, and {passed} times {interval}ms have passed");
+    }
 }
 
 #[tokio::test]

@@ -2,53 +2,23 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::RootCertStore;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::server::WebPkiClientVerifier;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use crate::support::Gateway;
+use crate::support::certificates::Authority;
 
 /// A backend that talks only to those whose certificate is of its authority, and calls itself `orders.internal`. Answers the
 /// name that was asked for.
 async fn backend(folder: &Path) -> SocketAddr {
-    let mut authority = CertificateParams::new(Vec::new()).expect("parameters");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority =
-        CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key")).expect("a certificate");
-    let issue = |name: &str| {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new([name.to_owned()]).expect("parameters");
-        (params.signed_by(&key, &authority).expect("a certificate"), key)
-    };
-    let (certificate, key) = issue("gateway");
+    let authority = Authority::new();
     std::fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
-    std::fs::write(folder.join("client.pem"), certificate.pem()).expect("written");
-    std::fs::write(folder.join("client.key"), key.serialize_pem()).expect("written");
-    let stranger = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("a certificate");
-    std::fs::write(folder.join("stranger.pem"), stranger.cert.pem()).expect("written");
-    std::fs::write(folder.join("stranger.key"), stranger.signing_key.serialize_pem()).expect("written");
-
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone()).expect("a root");
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let (certificate, key) = issue("orders.internal");
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_client_cert_verifier(verifier.build().expect("a verifier"))
-        .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).expect("a key"))
-        .expect("a configuration");
+    authority.sign("gateway").write(folder, "client");
+    Authority::new().sign("gateway").write(folder, "stranger");
+    let acceptor = authority.server_for_its_own("orders.internal");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let acceptor = TlsAcceptor::from(Arc::new(config));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let acceptor = acceptor.clone();
