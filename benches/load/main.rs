@@ -33,7 +33,6 @@ mod table;
 mod tls;
 
 use std::error::Error;
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -139,13 +138,13 @@ fn run(flags: &Flags) -> Outcome<()> {
 }
 
 /// Streams of a hundred logins, to be held open beside the requests.
-fn open_streams(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcome<Vec<TcpStream>> {
+fn open_streams(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcome<Option<streams::Open>> {
     if !scenario.streams {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let logins = gateway.log_in(flags.streams.min(100))?;
     let tokens: Vec<String> = logins.into_iter().map(|login| login.access).collect();
-    streams::open(gateway.target(false).address, &tokens, flags.streams)
+    streams::open(gateway.target(false).address, &tokens, flags.streams).map(Some)
 }
 
 /// Were none named, or this one?

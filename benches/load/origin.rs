@@ -7,9 +7,7 @@ use std::thread;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime;
-
-/// What opens a WebSocket. Nobody says a word on it.
-const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// Starts it in a thread that lives as long as the process.
 pub fn start() -> io::Result<SocketAddr> {
@@ -44,9 +42,11 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
             if read.starts_with(b"GET /public/never ") || read.starts_with(b"POST /public/never ") {
                 return swallow(connection).await;
             }
-            let is_stream = read.starts_with(b"GET /stream ");
+            let switched = read.starts_with(b"GET /stream ").then(|| switched(&read[..end + 2]));
             let is_large = read.starts_with(b"GET /public/1m ");
-            let length = if read.starts_with(b"POST ") { content_length(&read[..end + 2]) } else { 0 };
+            let is_post = read.starts_with(b"POST ");
+            let length =
+                if is_post { field(&read[..end + 2], "content-length").parse().unwrap_or_default() } else { 0 };
             read.drain(..end + 4);
             while read.len() < length {
                 if connection.read_buf(&mut read).await? == 0 {
@@ -54,8 +54,8 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
                 }
             }
             read.drain(..length);
-            if is_stream {
-                connection.write_all(SWITCHED).await?;
+            if let Some(switched) = switched {
+                connection.write_all(switched.as_bytes()).await?;
                 continue;
             }
             if is_large {
@@ -77,11 +77,21 @@ async fn swallow(mut connection: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// As the gateway and its peers write it, with one space.
-fn content_length(head: &[u8]) -> usize {
-    let text = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let value = text.split_once("\r\ncontent-length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
-    value.and_then(|(length, _)| length.parse().ok()).unwrap_or_default()
+/// What opens a WebSocket. Nobody says a word on it.
+fn switched(head: &[u8]) -> String {
+    let accept = derive_accept_key(field(head, "sec-websocket-key").as_bytes());
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    )
+}
+
+/// As the gateway and its peers write it, with one space. Empty if it is not there.
+fn field(head: &[u8], name: &str) -> String {
+    let text = String::from_utf8_lossy(head);
+    let fields = text.lines().filter_map(|line| line.split_once(": "));
+    let value = fields.into_iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name));
+    value.map(|(_, value)| value.to_owned()).unwrap_or_default()
 }
 
 fn response(length: usize) -> Vec<u8> {
