@@ -3,10 +3,11 @@
 //! TLS 1.3 and 1.2 by rustls on aws-lc-rs, X25519MLKEM768 offered first. The provider is named at each builder, so that no
 //! process-wide default can decide otherwise.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -46,6 +47,8 @@ impl CertificateFiles {
 pub struct ServerSide {
     pub config: Arc<ServerConfig>,
     certificates: Arc<BySni>,
+    /// By the file of each certificate, its notAfter (RFC 5280 section 4.1.2.5): Unix seconds.
+    pub not_after: BTreeMap<PathBuf, u64>,
 }
 
 /// The name that a client asked for in its handshake, and who answered.
@@ -64,17 +67,20 @@ impl Sni {
 
 /// The server side of a listener; `None` for cleartext. A self-signed certificate is made if it is not there yet.
 pub fn server_side(settings: &Settings) -> Result<Option<Arc<ServerSide>>, String> {
-    let certificates = match settings {
+    let files = match settings {
         Settings::Off => return Ok(None),
         Settings::SelfSigned { folder } => {
             let files = CertificateFiles::self_signed(folder);
             if !files.certificate.exists() || !files.key.exists() {
                 make_self_signed(&files)?;
             }
-            vec![load(&files)?]
+            vec![files]
         }
-        Settings::Certificates(files) => files.iter().map(load).collect::<Result<_, _>>()?,
+        Settings::Certificates(files) => files.clone(),
     };
+    let certificates: Vec<_> = files.iter().map(load).collect::<Result<_, _>>()?;
+    let ends = certificates.iter().map(not_after).collect::<Result<Vec<_>, _>>()?;
+    let not_after = files.into_iter().map(|files| files.certificate).zip(ends).collect();
     let certificates = Arc::new(BySni::new(certificates)?);
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -86,7 +92,7 @@ pub fn server_side(settings: &Settings) -> Result<Option<Arc<ServerSide>>, Strin
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(|error| error.to_string())?;
     // Each ticket costs the client one line of memory and us 1 µs; one is enough to resume.
     config.send_tls13_tickets = 1;
-    Ok(Some(Arc::new(ServerSide { config: Arc::new(config), certificates })))
+    Ok(Some(Arc::new(ServerSide { config: Arc::new(config), certificates, not_after })))
 }
 
 /// The client side, towards an `https://` server: the roots in `ca_file`, or the system's.
@@ -273,7 +279,22 @@ impl ResolvesServerCert for BySni {
 }
 
 fn names_of(certificate: &CertifiedKey) -> Result<Vec<String>, String> {
+    Ok(leaf_of(certificate)?.valid_dns_names().map(str::to_ascii_lowercase).collect())
+}
+
+/// webpki tells it to those alone who come too late, before it looks at anything else: so we come at the end of time.
+fn not_after(certificate: &CertifiedKey) -> Result<u64, String> {
+    let leaf = leaf_of(certificate)?;
+    let the_end = UnixTime::since_unix_epoch(Duration::MAX);
+    let usage = webpki::KeyUsage::server_auth();
+    match leaf.verify_for_usage(&[], &[], &[], the_end, usage, None, None).err() {
+        Some(webpki::Error::CertExpired { not_after, .. }) => Ok(not_after.as_secs()),
+        Some(error) => Err(format!("the certificate: {error}")),
+        None => Err("the certificate never ends".into()),
+    }
+}
+
+fn leaf_of(certificate: &CertifiedKey) -> Result<webpki::EndEntityCert<'_>, String> {
     let leaf = certificate.end_entity_cert().map_err(|error| error.to_string())?;
-    let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|error| format!("the certificate: {error}"))?;
-    Ok(leaf.valid_dns_names().map(str::to_ascii_lowercase).collect())
+    webpki::EndEntityCert::try_from(leaf).map_err(|error| format!("the certificate: {error}"))
 }

@@ -70,13 +70,6 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Takes whatever comes and says nothing.
-async fn swallow(mut connection: TcpStream) -> io::Result<()> {
-    let mut space = vec![0; 16 * 1024];
-    while connection.read(&mut space).await? > 0 {}
-    Ok(())
-}
-
 /// What opens a WebSocket. Nobody says a word on it.
 fn switched(head: &[u8]) -> String {
     let accept = derive_accept_key(field(head, "sec-websocket-key").as_bytes());
@@ -92,6 +85,13 @@ fn field(head: &[u8], name: &str) -> String {
     let fields = text.lines().filter_map(|line| line.split_once(": "));
     let value = fields.into_iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name));
     value.map(|(_, value)| value.to_owned()).unwrap_or_default()
+}
+
+/// Takes whatever comes and says nothing.
+async fn swallow(mut connection: TcpStream) -> io::Result<()> {
+    let mut space = vec![0; 16 * 1024];
+    while connection.read(&mut space).await? > 0 {}
+    Ok(())
 }
 
 fn response(length: usize) -> Vec<u8> {

@@ -113,11 +113,12 @@ pub fn start_with(
     let outcomes = Arc::new(Outcomes::new(&*clock));
     outcomes.show(&mut metrics);
     let delivery = audit::prepare(foundation.store.clone(), config.audit.target.clone(), &mut metrics)?;
-    let metrics = Arc::new(metrics);
     let log = open_log(&config, &metrics)?;
 
     // From here on the outside sees us: at all addresses, or at none.
     let sockets = Sockets::open(&config, inherited)?;
+    sockets.show(&mut metrics);
+    let metrics = Arc::new(metrics);
     foundation.put_in_force(&gateway);
     let (draining, drains) = watch::channel(false);
     let shared = Arc::new(share(&config, gateway, drains));

@@ -1,11 +1,13 @@
 //! All sockets of the gateway, bound together or not at all; or taken as another process has bound them.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
 use crate::config::Config;
+use crate::metrics::{Labelled, Metrics};
 use crate::server::Listener;
 use crate::tls::ServerSide;
 use crate::{socket, tls};
@@ -59,6 +61,25 @@ impl Sockets {
         let admin = AdminSocket { socket, tls: admin_tls };
         Ok(Sockets { listeners, certificates, addresses, admin, admin_address, copies })
     }
+
+    /// When the certificates end that are in force at the time of the look.
+    pub(super) fn show(&self, metrics: &mut Metrics) {
+        let listeners = self.addresses.iter().zip(&self.certificates);
+        let listeners = listeners.chain([(&self.admin_address, &self.admin.tls)]);
+        let slots: Vec<_> = listeners.filter_map(|(at, slot)| Some((at.to_string(), slot.clone()?))).collect();
+        let help = "When each certificate of a listener ends, in Unix time";
+        metrics.gauges("certificate_not_after_timestamp_seconds", help, move || {
+            slots.iter().flat_map(|(listener, slot)| ends(listener, &slot.load())).collect()
+        });
+    }
+}
+
+fn ends(listener: &str, side: &ServerSide) -> Vec<Labelled> {
+    let labelled = |(file, not_after): (&PathBuf, &u64)| {
+        let labels = vec![("listener", listener.to_owned()), ("certificate", file.display().to_string())];
+        (labels, *not_after as f64)
+    };
+    side.not_after.iter().map(labelled).collect()
 }
 
 fn slot(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerSide>>>, String> {

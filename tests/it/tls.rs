@@ -145,6 +145,38 @@ async fn the_certificate_is_the_one_for_the_name_that_is_asked_for() {
     }
 }
 
+/// Read from those in force, so that one that was renewed on disk and is not loaded is still seen to end.
+#[tokio::test]
+async fn the_metrics_say_when_each_certificate_ends() {
+    let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+    let make = |file: &str, year: i32| {
+        let mut certificate = rcgen::CertificateParams::new([format!("{file}.example")]).expect("a name");
+        certificate.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = certificate.self_signed(&key).expect("a certificate");
+        std::fs::write(folder.path().join(format!("{file}.pem")), certificate.pem()).expect("written");
+        std::fs::write(folder.path().join(format!("{file}.key")), key.serialize_pem()).expect("written");
+    };
+    make("one", 2031);
+    // A date that the certificate writes with four digits of its year.
+    make("other", 2051);
+    let pair = |file: &str| format!("{{ certificate = \"{file}.pem\", key = \"{file}.key\" }}");
+    let upstream = Upstream::start();
+    let text = Gateway::open_text(upstream.address, "")
+        .replace("tls = \"self-signed\"", &format!("tls = [{}, {}]", pair("one"), pair("other")));
+    let gateway = Gateway::in_folder(text, folder.clone(), Arc::new(ManualClock::new()));
+    let ends = async |file: &str| {
+        let (listener, certificate) = (gateway.tls_address(), folder.path().join(format!("{file}.pem")));
+        let labels = format!("listener=\"{listener}\",certificate=\"{}\"", certificate.display());
+        gateway.metric(&format!("bearward_certificate_not_after_timestamp_seconds{{{labels}}} ")).await
+    };
+    assert_eq!((ends("one").await, ends("other").await), (1_924_992_000.0, 2_556_144_000.0));
+    make("one", 2032);
+    assert_eq!(ends("one").await, 1_924_992_000.0, "nobody has loaded it");
+    gateway.running().reload(gateway.config()).expect("it reloads");
+    assert_eq!((ends("one").await, ends("other").await), (1_956_528_000.0, 2_556_144_000.0));
+}
+
 #[tokio::test]
 async fn whoever_does_not_shake_hands_is_closed() {
     let upstream = Upstream::start();

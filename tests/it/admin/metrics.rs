@@ -1,8 +1,12 @@
 //! `/metrics`: that Prometheus can read it, and that it counts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use bearward::token::Algorithm;
+
+use crate::source;
+use crate::support::tokens::Mint;
 use crate::support::{Answer, Client, Gateway, Upstream};
 
 /// Every sample by its name and labels, as written. Panics at the first line that is not OpenMetrics.
@@ -126,4 +130,51 @@ async fn the_histogram_is_cumulative_and_ends_with_everything() {
     assert!(buckets.is_sorted_by(|a, b| a.1 <= b.1), "{buckets:?}");
     assert_eq!(buckets.last(), Some(&(f64::INFINITY, 20.0)));
     assert!(samples["bearward_request_duration_seconds_sum"] > 0.0);
+}
+
+/// What stands between backticks.
+fn code(text: &str) -> impl Iterator<Item = String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned)
+}
+
+/// Every metric with its labels, of a gateway that has one of everything.
+async fn shown() -> BTreeMap<String, BTreeSet<String>> {
+    let upstream = Upstream::start();
+    let gateway = Gateway::trusting(&upstream, &Mint::new(Algorithm::ES256), "");
+    let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for sample in scrape(&gateway).await.into_keys() {
+        let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));
+        // The one histogram is known by what its three kinds of samples have in common.
+        let of_histogram = name.strip_prefix("bearward_request_duration_seconds_").is_some();
+        let name = if of_histogram { "bearward_request_duration_seconds" } else { name };
+        let labels = labels.split("\",").filter_map(|label| label.split_once("=\""));
+        shown.entry(name.to_owned()).or_default().extend(labels.map(|(label, _)| label.to_owned()));
+    }
+    shown
+}
+
+/// The operators' page has a row for each.
+#[tokio::test]
+async fn every_metric_is_documented_with_its_labels() {
+    let page = source::read("deploy/README.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n"));
+    let rows = section.expect("a section of that name").lines().filter(|line| line.starts_with("| `"));
+    let documented = rows.flat_map(|row| {
+        let [_, name, labels, meaning] = row.splitn(4, '|').collect::<Vec<_>>()[..] else { panic!("{row}") };
+        assert!(meaning.len() > 10, "{row}");
+        code(name).map(move |name| (name, code(labels).collect()))
+    });
+    assert_eq!(documented.collect::<BTreeMap<_, BTreeSet<_>>>(), shown().await);
+}
+
+#[tokio::test]
+async fn every_metric_that_is_spoken_of_exists() {
+    let shown = shown().await;
+    for page in ["deploy/README.md", "gateway.toml", "README.md"] {
+        let text = source::read(page);
+        let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
+        for name in words.filter(|word| word.starts_with("bearward_")) {
+            assert!(shown.contains_key(name), "{page}: {name}");
+        }
+    }
 }
