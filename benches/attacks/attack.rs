@@ -91,7 +91,7 @@ impl Attack {
             "no-reading" => attack(100, &[], Then::Deaf(format!("{GET}\r\n").repeat(100).into_bytes())),
             "connections" => attack(1, &[], Then::Leave),
             "idle" => attack(900, format!("{GET}\r\n").as_bytes(), Then::Stay),
-            // What is asked before there was an answer waits for its turn.
+            // What is said before there was an answer waits, and asks again when the one before it was refused.
             "in-flight" => attack(300, &[], Then::Drip(b"GET /public/never HTTP/1.1\r\nHost: localhost\r\n\r\n")),
             "handshakes" => {
                 let target = gateway.target(true);
