@@ -35,14 +35,13 @@ impl<'r> BearerToken<'r> {
     /// Its text, if this can be a token at all. Asked before it is taken apart. A token that is known by its bytes needs not be
     /// asked: looking at each of 700 characters would double what recognising it costs.
     pub fn text(self) -> Result<&'r str, Reject> {
-        if self.0.contains(&b',') {
+        // Anything else cannot be a JWT, and must not get further.
+        let malformed = || Reject::new(Reason::MalformedToken, "characters that no token has");
+        let text = std::str::from_utf8(self.0).map_err(|_| malformed())?;
+        if text.contains(',') {
             return Err(Reject::new(Reason::SeveralTokens, "a comma inside Authorization"));
         }
-        // Anything else cannot be a JWT, and must not get further.
-        std::str::from_utf8(self.0)
-            .ok()
-            .filter(|text| is_sendable(text))
-            .ok_or_else(|| Reject::new(Reason::MalformedToken, "characters that no token has"))
+        if is_sendable(text) { Ok(text) } else { Err(malformed()) }
     }
 }
 
@@ -134,6 +133,7 @@ mod tests {
             (&[b"Bearer  a"], Reason::MalformedToken),
             (&[b"Bearer a b"], Reason::MalformedToken),
             (&[b"Bearer a\xff"], Reason::MalformedToken),
+            (&[b"Bearer a,\xff"], Reason::MalformedToken),
             (&[b"Bearer \"a\""], Reason::MalformedToken),
             (&[b"Bearer 0123456789abcdefg"], Reason::TokenTooLarge),
         ] {

@@ -24,9 +24,12 @@ impl Farewell {
     const LONGEST: Duration = Duration::from_secs(10);
     /// As much as an HTTP/2 client may have sent before it heard that it is over, twice: it has windows.
     const HTTP2: usize = 2 * 1024 * 1024;
+    /// Over HTTP/1 some listen only when they have said all. Whoever has more to say than this has to listen meanwhile: to read on
+    /// and on would cost a whole processor.
+    const HTTP1: usize = 16 * 1024 * 1024;
 
     pub(super) fn to_a_client(http2: bool) -> Self {
-        let left = if http2 { Self::HTTP2 } else { usize::MAX };
+        let left = if http2 { Self::HTTP2 } else { Self::HTTP1 };
         Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + Self::LONGEST, left }
     }
 

@@ -186,6 +186,24 @@ async fn a_flood_is_not_read_to_its_end() {
     gateway.counts(FLOOD, 1).await;
 }
 
+/// Nor what follows a refused request over HTTP/1, where others have time to say all they have.
+#[tokio::test]
+async fn what_goes_on_behind_a_refusal_is_not_read_to_its_end() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_send_buffer_size(64 * 1024).expect("a small buffer");
+    let mut attacker = Wire::of(socket.connect(gateway.address()).await.expect("connected"));
+    attacker.say("GET / HTTP/1.1\r\nHost: a\r\nX: ").await;
+    let (more, mut sent) = (vec![b'x'; 64 * 1024], 0);
+    while attacker.try_say(&more).await.is_ok() {
+        sent += more.len();
+        assert!(sent < 40_000_000, "the gateway goes on reading");
+    }
+    assert!(upstream.seen().is_empty());
+    gateway.counts("refusals_total{reason=\"head_too_large\"}", 1).await;
+}
+
 /// As fast as they can, without a limit: it is by turns alone that an honest client is heard, on the one worker that there is.
 /// How long that takes is the machine's affair. What counts is how much the gateway does for the attackers meanwhile.
 #[tokio::test]
