@@ -2,10 +2,11 @@
 
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Sleep;
 
 use crate::silence::Silence;
 
@@ -15,6 +16,9 @@ pub(super) struct Farewell {
     end: Instant,
     /// So many bytes are read. Then the client is left alone until it is over: what it sends fills its own memory.
     left: usize,
+    /// So many of them before the next breath.
+    piece: usize,
+    breath: Option<Pin<Box<Sleep>>>,
 }
 
 impl Farewell {
@@ -24,13 +28,21 @@ impl Farewell {
     const LONGEST: Duration = Duration::from_secs(10);
     /// As much as an HTTP/2 client may have sent before it heard that it is over, twice: it has windows.
     const HTTP2: usize = 2 * 1024 * 1024;
-    /// Over HTTP/1 some listen only when they have said all. Whoever has more to say than this has to listen meanwhile: to read on
-    /// and on would cost a whole processor.
+    /// Over HTTP/1 some listen only when they have said all. Whoever has more to say than this has to listen meanwhile.
     const HTTP1: usize = 16 * 1024 * 1024;
+    /// So much, and then a breath, is 3 MiB a second. As fast as it comes, four clients that go on and on take a whole processor.
+    const PIECE: usize = 64 * 1024;
+    const BREATH: Duration = Duration::from_millis(20);
 
     pub(super) fn to_a_client(http2: bool) -> Self {
         let left = if http2 { Self::HTTP2 } else { Self::HTTP1 };
-        Farewell { quiet: Silence::of_at_most(Self::QUIET), end: Instant::now() + Self::LONGEST, left }
+        Farewell {
+            quiet: Silence::of_at_most(Self::QUIET),
+            end: Instant::now() + Self::LONGEST,
+            left,
+            piece: Self::PIECE,
+            breath: None,
+        }
     }
 
     /// To read a flood is to suffer it.
@@ -42,13 +54,23 @@ impl Farewell {
         if self.left == 0 {
             return self.quiet.poll(context).map(drop);
         }
-        let mut space = [MaybeUninit::uninit(); 4096];
+        if let Some(breath) = &mut self.breath {
+            ready!(breath.as_mut().poll(context));
+            self.breath = None;
+        }
+        let mut space = [MaybeUninit::uninit(); 16 * 1024];
         let mut buffer = ReadBuf::uninit(&mut space);
         match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => {
-                // One piece at a time: whoever goes on and on takes no more than a turn from others.
-                self.left = self.left.saturating_sub(buffer.filled().len());
+                let read = buffer.filled().len();
+                self.left = self.left.saturating_sub(read);
+                self.piece = self.piece.saturating_sub(read);
                 self.quiet.broken();
+                if self.piece == 0 {
+                    self.piece = Self::PIECE;
+                    self.breath = Some(Box::pin(tokio::time::sleep(Self::BREATH)));
+                }
+                // In any case: whoever goes on and on takes no more than a turn from others.
                 after_others(context)
             }
             Poll::Ready(_) => Poll::Ready(()),
