@@ -1,7 +1,7 @@
 //! Addresses that flooded us a moment ago, and are not let in again at once.
 //!
-//! Ending a flood costs its sender one new connection, and us a handshake and the first second's worth of frames. Asked once a
-//! connection, before TLS. Several honest people may share an address, so a pause is short, keeps no open connection from going
+//! Ending a flood costs its sender one new connection, and us a handshake and the first second's worth of frames; a handshake that
+//! is begun and left costs us a signature, and its sender nothing. Asked once a connection, before TLS. Several honest people may share an address, so a pause is short, keeps no open connection from going
 //! on, and can be turned off; whoever brings the connections of others is never paused.
 
 use std::net::IpAddr;
@@ -21,12 +21,42 @@ pub struct Paused {
     until: AtomicU64,
     /// Each has one in so much time, and a flood takes it.
     floods: Limiter,
+    /// TLS handshakes that came to nothing; `None`: any number.
+    handshakes: Option<Limiter>,
+    /// Requests that could not be read, likewise.
+    requests: Option<Limiter>,
 }
 
+/// So many of an address may fail within this.
+const FAILURES_WITHIN: Duration = Duration::from_secs(10);
+
 impl Paused {
-    /// `limits.flood_pause`
-    pub fn for_a(time: Duration) -> Self {
-        Paused { time, until: AtomicU64::new(0), floods: Limiter::with_room(Rate { burst: 1, every: time }, ROOM) }
+    /// `limits.flood_pause`, and of `limits.failed_handshakes` and `limits.unreadable_requests` 0 for any number.
+    pub fn for_a(time: Duration, failed_handshakes: u32, unreadable_requests: u32) -> Self {
+        let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, every: FAILURES_WITHIN / burst }));
+        Paused {
+            time,
+            until: AtomicU64::new(0),
+            floods: Limiter::with_room(Rate { burst: 1, every: time }, ROOM),
+            handshakes: limiter(failed_handshakes),
+            requests: limiter(unreadable_requests),
+        }
+    }
+
+    /// It began a handshake, which costs us a signature, and did not end it. To do so again and again is a flood.
+    pub fn failed_to_shake_hands(&self, address: IpAddr, now: UnixTime) {
+        self.count(self.handshakes.as_ref(), address, now);
+    }
+
+    /// What it asked had no one reading, or too large a head, and ended its connection: it costs us a new one each time.
+    pub fn asked_unreadably(&self, address: IpAddr, now: UnixTime) {
+        self.count(self.requests.as_ref(), address, now);
+    }
+
+    fn count(&self, failures: Option<&Limiter>, address: IpAddr, now: UnixTime) {
+        if failures.is_some_and(|failures| failures.take_if_any(address, now).is_err()) {
+            self.pause(address, now);
+        }
     }
 
     /// It has flooded us.
@@ -51,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_of_one_address_and_ends() {
-        let paused = Paused::for_a(PAUSE);
+        let paused = Paused::for_a(PAUSE, 0, 0);
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         assert!(!paused.has(attacker, NOW));
         (0..100).for_each(|_| paused.pause(attacker, NOW));
@@ -65,8 +95,26 @@ mod tests {
 
     #[test]
     fn no_time_is_no_pause() {
-        let paused = Paused::for_a(Duration::ZERO);
+        let paused = Paused::for_a(Duration::ZERO, 1, 1);
         paused.pause([192, 0, 2, 1].into(), NOW);
+        (0..10).for_each(|_| paused.failed_to_shake_hands([192, 0, 2, 1].into(), NOW));
         assert!(!paused.has([192, 0, 2, 1].into(), NOW));
+    }
+
+    #[test]
+    fn so_many_handshakes_may_fail_within_ten_seconds_and_no_more() {
+        let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let paused = Paused::for_a(PAUSE, 100, 0);
+        (0..100).for_each(|_| paused.failed_to_shake_hands(attacker, NOW));
+        assert!(!paused.has(attacker, NOW));
+        paused.failed_to_shake_hands(attacker, NOW);
+        assert!(paused.has(attacker, NOW) && !paused.has(other, NOW));
+        // Ten a second for ever.
+        let second = |second| NOW + Duration::from_secs(second);
+        (0..1000).for_each(|at| (0..10).for_each(|_| paused.failed_to_shake_hands(other, second(at))));
+        assert!(!paused.has(other, second(1000)));
+        let any = Paused::for_a(PAUSE, 0, 0);
+        (0..100_000).for_each(|_| any.failed_to_shake_hands(attacker, NOW));
+        assert!(!any.has(attacker, NOW));
     }
 }

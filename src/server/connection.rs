@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,11 +25,13 @@ use super::passed_on::{self, Client};
 use super::stream::{ClientStream, Readable};
 use super::{Shared, drive};
 use crate::body::Body;
+use crate::clock::UnixTime;
 use crate::field_list;
 use crate::framing::Limits;
 use crate::gateway::Gateway;
 use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
+use crate::paused::Paused;
 use crate::peer::Peer;
 use crate::socket;
 use crate::tls::{ServerSide, Sni};
@@ -109,6 +111,7 @@ async fn serve_tls(
         Ok(stream) => stream,
         Err(error) => {
             worker.metrics.handshakes_failed.one();
+            unless_it_brings_many(&shared, &peer, Paused::failed_to_shake_hands);
             return Err(error);
         }
     };
@@ -176,6 +179,7 @@ where
         async move {
             let (shared, exchange) = &*serving;
             if let Some(fault) = exchange.refused_after(peer.requests.get()) {
+                unless_it_brings_many(shared, &peer, Paused::asked_unreadably);
                 return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
             }
             let is_last = !http2 && ends_connection(request.version(), request.headers());
@@ -198,7 +202,7 @@ where
     });
     if http2 {
         let (shared, peer) = (shared.clone(), peer.clone());
-        stream.guard(shared.settings.flood, Box::new(move || pause(&shared, &peer)));
+        stream.guard(shared.settings.flood, Box::new(move || unless_it_brings_many(&shared, &peer, Paused::pause)));
     }
     let verdict = stream.verdict();
     // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
@@ -209,10 +213,11 @@ where
     };
     ended.map_err(|error| {
         if error.is_parse() {
+            unless_it_brings_many(&shared, &peer, Paused::asked_unreadably);
             shared.gateway.load().note_unreadable(&peer, worker, &error);
         }
         // Of what h2 counts itself, this is the first that we hear.
-        let by_h2 = || Cut::by_h2(&error).inspect(|_| pause(&shared, &peer));
+        let by_h2 = || Cut::by_h2(&error).inspect(|_| unless_it_brings_many(&shared, &peer, Paused::pause));
         match verdict.get().copied().or_else(by_h2) {
             Some(Cut::Flood) => shared.gateway.load().note_flood(&peer, worker, &error),
             Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
@@ -232,11 +237,11 @@ fn says_close(headers: &HeaderMap) -> bool {
     field_list::has(headers, &CONNECTION, "close")
 }
 
-/// Lets its address in no more for a while. Whoever brings the connections of others must not be kept from it by one of them.
-fn pause(shared: &Shared, peer: &Peer) {
+/// Whoever brings the connections of others must not be kept from it by one of them.
+fn unless_it_brings_many(shared: &Shared, peer: &Peer, pause: fn(&Paused, IpAddr, UnixTime)) {
     let gateway = shared.gateway.load();
     if !brings_many(peer, &gateway) {
-        shared.paused.pause(peer.address.ip(), gateway.clock.now());
+        pause(&shared.paused, peer.address.ip(), gateway.clock.now());
     }
 }
 

@@ -1,5 +1,6 @@
 //! How we part from a client that may still be sending.
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -19,6 +20,35 @@ pub(super) struct Farewell {
     /// So many of them before the next breath.
     piece: usize,
     breath: Option<Pin<Box<Sleep>>>,
+    /// Once it has said more than a piece.
+    ear: Option<Ear>,
+}
+
+/// To so many clients that have much to say a worker listens at once. Whoever comes again and again leaves as many connections
+/// behind, and all of them together must not take the time of those who are served.
+const EARS: usize = 16;
+
+thread_local! {
+    /// A worker is a thread.
+    static LISTENING: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Ear;
+
+impl Ear {
+    fn free() -> Option<Ear> {
+        let listening = LISTENING.get();
+        (listening < EARS).then(|| {
+            LISTENING.set(listening + 1);
+            Ear
+        })
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        LISTENING.set(LISTENING.get().saturating_sub(1));
+    }
 }
 
 impl Farewell {
@@ -42,6 +72,7 @@ impl Farewell {
             left,
             piece: Self::PIECE,
             breath: None,
+            ear: None,
         }
     }
 
@@ -68,6 +99,8 @@ impl Farewell {
                 self.quiet.broken();
                 if self.piece == 0 {
                     self.piece = Self::PIECE;
+                    self.ear = self.ear.take().or_else(Ear::free);
+                    self.left = if self.ear.is_some() { self.left } else { 0 };
                     self.breath = Some(Box::pin(tokio::time::sleep(Self::BREATH)));
                 }
                 // In any case: whoever goes on and on takes no more than a turn from others.

@@ -90,6 +90,10 @@ pub struct ConnectionSettings {
     pub flood: FloodSettings,
     /// `limits.flood_pause`: an address that sent too many of them is not let in for so long; zero: it is.
     pub flood_pause: Duration,
+    /// `limits.failed_handshakes`: of an address within ten seconds; 0 for any number. What is over it is such a flood.
+    pub failed_handshakes: u32,
+    /// `limits.unreadable_requests`: likewise.
+    pub unreadable_requests: u32,
     /// `limits.retry_delay`: so long waits an answer 429 to a client that has had many in a row; zero: it does not.
     pub retry_delay: Duration,
 }

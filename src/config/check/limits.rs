@@ -71,6 +71,8 @@ pub(super) struct Limits {
     streams: u32,
     flood: FloodSettings,
     flood_pause: Duration,
+    failed_handshakes: u32,
+    unreadable_requests: u32,
     retry_delay: Duration,
     pub(super) families: usize,
     pub(super) others: config::Limits,
@@ -100,6 +102,8 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
             Duration::ZERO..=Duration::from_secs(10),
         ),
         flood_pause: table.duration("flood_pause", Duration::from_secs(10), Duration::ZERO..=Duration::from_hours(1)),
+        failed_handshakes: count(table, "failed_handshakes", 100),
+        unreadable_requests: count(table, "unreadable_requests", 1_000),
         families: table.whole("families", 100, 1..=10_000),
         others: config::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
@@ -173,6 +177,8 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         streams: limits.streams,
         flood: limits.flood,
         flood_pause: limits.flood_pause,
+        failed_handshakes: limits.failed_handshakes,
+        unreadable_requests: limits.unreadable_requests,
         retry_delay: limits.retry_delay,
     }
 }

@@ -125,3 +125,51 @@ async fn behind_a_balancer_the_client_is_paused() {
     }
     gateway.counts(REFUSED, 1).await;
 }
+
+/// A ClientHello costs its sender nothing, and the gateway a signature.
+#[tokio::test]
+async fn an_address_that_never_ends_its_handshakes_is_paused() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nfailed_handshakes = 20");
+    let attack = async || {
+        for _ in 0..5 {
+            let mut attacker = Wire::connect_from(ATTACKER, gateway.tls_address()).await;
+            attacker.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            attacker.hear_to_the_end().await;
+        }
+    };
+    let mut honest = Honest::connect(&gateway).await;
+    for failed in [5, 10, 15, 20] {
+        attack().await;
+        gateway.counts("tls_handshakes_failed_total", failed).await;
+    }
+    gateway.counts(REFUSED, 0).await;
+    let mut last = Wire::connect_from(ATTACKER, gateway.tls_address()).await;
+    last.say("no hello").await;
+    last.hear_to_the_end().await;
+    gateway.counts("tls_handshakes_failed_total", 21).await;
+    let again = async || is_refused(gateway.tls_address()).await;
+    honest.beside(again).await;
+    Honest::connect(&gateway).await.is_served().await;
+}
+
+/// Each ends its connection, and the next one costs the gateway another.
+#[tokio::test]
+async fn an_address_that_asks_unreadably_again_and_again_is_paused() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nunreadable_requests = 20\nheaders = 10");
+    let ask = async || {
+        let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
+        attacker.say(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(10))).await;
+        assert_eq!(attacker.answer().await.status, 431);
+    };
+    for _ in 0..20 {
+        ask().await;
+    }
+    is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
+    ask().await;
+    let again = async || is_refused(gateway.address()).await;
+    Honest::connect(&gateway).await.beside(again).await;
+    Honest::connect(&gateway).await.is_served().await;
+    assert_eq!(upstream.seen().len(), 1);
+}
