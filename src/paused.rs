@@ -1,8 +1,9 @@
 //! Addresses that flooded us a moment ago, and are not let in again at once.
 //!
 //! Ending a flood costs its sender one new connection, and us a handshake and the first second's worth of frames; a handshake that
-//! is begun and left costs us a signature, and its sender nothing. Asked once a connection, before TLS. Several honest people may share an address, so a pause is short, keeps no open connection from going
-//! on, and can be turned off; whoever brings the connections of others is never paused.
+//! is begun and left costs us a signature, and its sender nothing. Asked once a connection, before TLS. Several honest people may
+//! share an address, so a pause is short, keeps no open connection from going on, and can be turned off; whoever brings the
+//! connections of others is never paused.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,9 @@ use crate::limiter::{Limiter, Rate};
 
 /// Of 65,536 to 131,072 addresses the pause is remembered; forgetting errs on the side of letting in.
 const ROOM: usize = 65_536;
+
+/// So many handshakes or requests of an address may fail within this.
+const FAILURES_WITHIN: Duration = Duration::from_secs(10);
 
 pub struct Paused {
     /// How long; zero: never.
@@ -26,9 +30,6 @@ pub struct Paused {
     /// Requests that could not be read, likewise.
     requests: Option<Limiter>,
 }
-
-/// So many of an address may fail within this.
-const FAILURES_WITHIN: Duration = Duration::from_secs(10);
 
 impl Paused {
     /// `limits.flood_pause`, and of `limits.failed_handshakes` and `limits.unreadable_requests` 0 for any number.

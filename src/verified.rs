@@ -2,8 +2,9 @@
 //!
 //! The key is the **whole** token: a cache keyed by less has been a bypass (fast-jwt GHSA-rp9m-7r4c-75qg). What an entry says
 //! about time, revocation and key generation is asked again on every request; the entry only saves the signature, the
-//! JSON and the base64. Where keys have moved, it stays as long as its own key and its issuer's terms are what they were. Losing one costs one verification. Tokens whose signature failed are remembered as well, so that
-//! one bad token sent again and again is cheap; both caches are bounded by bytes.
+//! JSON and the base64. Where keys have moved, it stays as long as its own key and its issuer's terms are what they were.
+//! Losing one costs one verification. Tokens whose signature failed are remembered as well, so that one bad token sent again and
+//! again is cheap; both caches are bounded by bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -173,17 +173,22 @@ async fn frames_that_come_with_something_are_no_flood() {
 async fn a_flood_is_not_read_to_its_end() {
     let upstream = Upstream::start();
     let gateway = Gateway::open(upstream.address, "");
+    let pings = frames::frame(PING, 0, 0, &[7; 8]).repeat(1000);
+    is_not_read_to_its_end(&gateway, &frames::hello(), &pings, 8_000_000).await;
+    gateway.counts(FLOOD, 1).await;
+}
+
+/// Says the opening, and then this again and again, until nobody takes it.
+async fn is_not_read_to_its_end(gateway: &Gateway, opening: &[u8], again: &[u8], at_most: usize) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_send_buffer_size(64 * 1024).expect("a small buffer");
     let mut attacker = Wire::of(socket.connect(gateway.address()).await.expect("connected"));
-    let pings = frames::frame(PING, 0, 0, &[7; 8]).repeat(1000);
     let mut sent = 0;
-    attacker.say(frames::hello()).await;
-    while attacker.try_say(&pings).await.is_ok() {
-        sent += pings.len();
-        assert!(sent < 8_000_000, "the gateway goes on reading");
+    attacker.say(opening).await;
+    while attacker.try_say(again).await.is_ok() {
+        sent += again.len();
+        assert!(sent < at_most, "the gateway goes on reading");
     }
-    gateway.counts(FLOOD, 1).await;
 }
 
 /// Nor what follows a refused request over HTTP/1, where others have time to say all they have.
@@ -191,15 +196,8 @@ async fn a_flood_is_not_read_to_its_end() {
 async fn what_goes_on_behind_a_refusal_is_not_read_to_its_end() {
     let upstream = Upstream::start();
     let gateway = Gateway::open(upstream.address, "");
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_send_buffer_size(64 * 1024).expect("a small buffer");
-    let mut attacker = Wire::of(socket.connect(gateway.address()).await.expect("connected"));
-    attacker.say("GET / HTTP/1.1\r\nHost: a\r\nX: ").await;
-    let (more, mut sent) = (vec![b'x'; 64 * 1024], 0);
-    while attacker.try_say(&more).await.is_ok() {
-        sent += more.len();
-        assert!(sent < 40_000_000, "the gateway goes on reading");
-    }
+    let head = b"GET / HTTP/1.1\r\nHost: a\r\nX: ";
+    is_not_read_to_its_end(&gateway, head, &[b'x'; 64 * 1024], 40_000_000).await;
     assert!(upstream.seen().is_empty());
     gateway.counts("refusals_total{reason=\"head_too_large\"}", 1).await;
 }
