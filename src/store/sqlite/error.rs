@@ -23,7 +23,9 @@ fn what_to_do(code: ErrorCode) -> Option<&'static str> {
             "another program holds the database locked; is a transaction open in an sqlite3 shell?"
         }
         ErrorCode::DatabaseCorrupt => "the database is damaged; stop the gateway and restore a backup",
-        ErrorCode::NotADatabase => "the file is not an SQLite database",
+        ErrorCode::NotADatabase => {
+            "the file is not an SQLite database; name another one, or put the database back in its place"
+        }
         ErrorCode::CannotOpen => "the database cannot be opened; look at the rights of its file and its folder",
         ErrorCode::PermissionDenied => "the database may not be opened; look at the rights of its file and its folder",
         ErrorCode::OutOfMemory => "there is not enough memory for the database",
