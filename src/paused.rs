@@ -18,6 +18,19 @@ const ROOM: usize = 65_536;
 /// So many handshakes or requests of an address may fail within this.
 const FAILURES_WITHIN: Duration = Duration::from_secs(10);
 
+/// `limits.flood_pause`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PauseSettings {
+    /// How long; zero: never.
+    pub time: Duration,
+    /// `limits.failed_handshakes`
+    pub failed_handshakes: u32,
+    /// `limits.unreadable_requests`
+    pub unreadable_requests: u32,
+    /// `limits.unread_bodies`
+    pub unread_bodies: u32,
+}
+
 pub struct Paused {
     /// How long; zero: never.
     time: Duration,
@@ -29,11 +42,13 @@ pub struct Paused {
     handshakes: Option<Limiter>,
     /// Requests that could not be read, likewise.
     requests: Option<Limiter>,
+    /// Bodies that were more than is allowed, likewise.
+    bodies: Option<Limiter>,
 }
 
 impl Paused {
-    /// `limits.flood_pause`, and of `limits.failed_handshakes` and `limits.unreadable_requests` 0 for any number.
-    pub fn for_a(time: Duration, failed_handshakes: u32, unreadable_requests: u32) -> Self {
+    pub fn for_a(settings: PauseSettings) -> Self {
+        let PauseSettings { time, failed_handshakes, unreadable_requests, unread_bodies } = settings;
         let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, every: FAILURES_WITHIN / burst }));
         Paused {
             time,
@@ -41,6 +56,7 @@ impl Paused {
             floods: Limiter::with_room(Rate { burst: 1, every: time }, ROOM),
             handshakes: limiter(failed_handshakes),
             requests: limiter(unreadable_requests),
+            bodies: limiter(unread_bodies),
         }
     }
 
@@ -52,6 +68,11 @@ impl Paused {
     /// What it asked had no one reading, or too large a head, and ended its connection: it costs us a new one each time.
     pub fn asked_unreadably(&self, address: IpAddr, now: UnixTime) {
         self.count(self.requests.as_ref(), address, now);
+    }
+
+    /// What it sent was too much, and nobody read it to its end: so its connection ended, and what is on its way has to be thrown away.
+    pub fn left_a_body(&self, address: IpAddr, now: UnixTime) {
+        self.count(self.bodies.as_ref(), address, now);
     }
 
     fn count(&self, failures: Option<&Limiter>, address: IpAddr, now: UnixTime) {
@@ -79,10 +100,12 @@ mod tests {
 
     const NOW: UnixTime = UnixTime::from_secs(1_000);
     const PAUSE: Duration = Duration::from_secs(10);
+    const ANY: PauseSettings =
+        PauseSettings { time: PAUSE, failed_handshakes: 0, unreadable_requests: 0, unread_bodies: 0 };
 
     #[test]
     fn a_pause_is_of_one_address_and_ends() {
-        let paused = Paused::for_a(PAUSE, 0, 0);
+        let paused = Paused::for_a(ANY);
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         assert!(!paused.has(attacker, NOW));
         (0..100).for_each(|_| paused.pause(attacker, NOW));
@@ -96,7 +119,7 @@ mod tests {
 
     #[test]
     fn no_time_is_no_pause() {
-        let paused = Paused::for_a(Duration::ZERO, 1, 1);
+        let paused = Paused::for_a(PauseSettings { time: Duration::ZERO, failed_handshakes: 1, ..ANY });
         paused.pause([192, 0, 2, 1].into(), NOW);
         (0..10).for_each(|_| paused.failed_to_shake_hands([192, 0, 2, 1].into(), NOW));
         assert!(!paused.has([192, 0, 2, 1].into(), NOW));
@@ -105,7 +128,7 @@ mod tests {
     #[test]
     fn so_many_handshakes_may_fail_within_ten_seconds_and_no_more() {
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let paused = Paused::for_a(PAUSE, 100, 0);
+        let paused = Paused::for_a(PauseSettings { failed_handshakes: 100, ..ANY });
         (0..100).for_each(|_| paused.failed_to_shake_hands(attacker, NOW));
         assert!(!paused.has(attacker, NOW));
         paused.failed_to_shake_hands(attacker, NOW);
@@ -114,7 +137,7 @@ mod tests {
         let second = |second| NOW + Duration::from_secs(second);
         (0..1000).for_each(|at| (0..10).for_each(|_| paused.failed_to_shake_hands(other, second(at))));
         assert!(!paused.has(other, second(1000)));
-        let any = Paused::for_a(PAUSE, 0, 0);
+        let any = Paused::for_a(ANY);
         (0..100_000).for_each(|_| any.failed_to_shake_hands(attacker, NOW));
         assert!(!any.has(attacker, NOW));
     }

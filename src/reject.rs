@@ -151,6 +151,11 @@ impl Reason {
         self.status() == StatusCode::TOO_MANY_REQUESTS
     }
 
+    /// Is it a request too many, or one that is too much?
+    pub fn is_too_much(self) -> bool {
+        self.is_limit() || self == Reason::BodyTooLarge
+    }
+
     /// Does RFC 6750 ask for `WWW-Authenticate` here?
     pub fn challenges(self) -> bool {
         matches!(self.status(), StatusCode::UNAUTHORIZED) || self == Reason::InsufficientScope

@@ -66,7 +66,7 @@ pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, f
         Form::Grpc => grpc::refused(reject.reason, request_id),
         _ => render(reject, reject.reason.message(), challenge, request_id, form == Form::Problem),
     };
-    if reject.reason.is_limit() {
+    if reject.reason.is_too_much() {
         // For whoever sends it: a backend may say 429 as well.
         response.extensions_mut().insert(reject.reason);
     }

@@ -180,7 +180,7 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         crowd: Arc::new(Crowd::of_at_most(settings.connections_per_address)),
-        paused: Paused::for_a(settings.flood_pause, settings.failed_handshakes, settings.unreadable_requests),
+        paused: Paused::for_a(settings.pause),
         held_back: HeldBack::new(&config.connections),
         settings,
         draining,

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::crowd::Crowd;
 use crate::gateway::Gateway;
-use crate::paused::Paused;
+use crate::paused::{PauseSettings, Paused};
 use crate::silence::Least;
 use crate::tls::{self, ServerSide};
 
@@ -88,12 +88,8 @@ pub struct ConnectionSettings {
     pub streams: u32,
     /// Of HTTP/2 frames that ask for nothing.
     pub flood: FloodSettings,
-    /// `limits.flood_pause`: an address that sent too many of them is not let in for so long; zero: it is.
-    pub flood_pause: Duration,
-    /// `limits.failed_handshakes`: of an address within ten seconds; 0 for any number. What is over it is such a flood.
-    pub failed_handshakes: u32,
-    /// `limits.unreadable_requests`: likewise.
-    pub unreadable_requests: u32,
+    /// Of addresses that sent too many of them, or failed in other ways again and again.
+    pub pause: PauseSettings,
     /// `limits.retry_delay`: so long waits an answer 429 to a client that has had many in a row; zero: it does not.
     pub retry_delay: Duration,
 }

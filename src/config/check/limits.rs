@@ -7,6 +7,7 @@ use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::config::units::spell_size;
 use crate::limiter::Rate;
+use crate::paused::PauseSettings;
 use crate::server::{ConnectionSettings, FloodSettings};
 use crate::silence::Least;
 
@@ -70,9 +71,7 @@ pub(super) struct Limits {
     body_size: Option<u64>,
     streams: u32,
     flood: FloodSettings,
-    flood_pause: Duration,
-    failed_handshakes: u32,
-    unreadable_requests: u32,
+    pause: PauseSettings,
     retry_delay: Duration,
     pub(super) families: usize,
     pub(super) others: config::Limits,
@@ -101,9 +100,12 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
             Duration::from_millis(100),
             Duration::ZERO..=Duration::from_secs(10),
         ),
-        flood_pause: table.duration("flood_pause", Duration::from_secs(10), Duration::ZERO..=Duration::from_hours(1)),
-        failed_handshakes: count(table, "failed_handshakes", 100),
-        unreadable_requests: count(table, "unreadable_requests", 1_000),
+        pause: PauseSettings {
+            time: table.duration("flood_pause", Duration::from_secs(10), Duration::ZERO..=Duration::from_hours(1)),
+            failed_handshakes: count(table, "failed_handshakes", 100),
+            unreadable_requests: count(table, "unreadable_requests", 1_000),
+            unread_bodies: count(table, "unread_bodies", 1_000),
+        },
         families: table.whole("families", 100, 1..=10_000),
         others: config::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
@@ -176,9 +178,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         body_size: limits.body_size,
         streams: limits.streams,
         flood: limits.flood,
-        flood_pause: limits.flood_pause,
-        failed_handshakes: limits.failed_handshakes,
-        unreadable_requests: limits.unreadable_requests,
+        pause: limits.pause,
         retry_delay: limits.retry_delay,
     }
 }

@@ -173,3 +173,34 @@ async fn an_address_that_asks_unreadably_again_and_again_is_paused() {
     Honest::connect(&gateway).await.is_served().await;
     assert_eq!(upstream.seen().len(), 1);
 }
+
+/// What each has sent by then fills the system's buffers, and is on its way still when the connection has ended.
+#[tokio::test]
+async fn an_address_whose_bodies_are_refused_again_and_again_is_paused() {
+    let upstream = Upstream::start();
+    let once = "[[route.rate]]\nper = \"address\"\nrequests = 1\nwindow = \"1h\"";
+    let tables = format!(
+        "[limits]\nunread_bodies = 20\nbody_size = \"64KiB\"\n[[route]]\npath = \"/once/\"\npublic = true\n{once}"
+    );
+    let gateway = Gateway::narrow(upstream.address, &tables);
+    let ask = async |head: &str, status: u16| {
+        let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
+        attacker.say(format!("{head}\r\nHost: a\r\n\r\n")).await;
+        assert_eq!(attacker.answer().await.status, status);
+    };
+    ask("GET /once/ HTTP/1.1", 200).await;
+    // Without a body it is no such flood.
+    for _ in 0..30 {
+        ask("GET /once/ HTTP/1.1", 429).await;
+    }
+    let too_large = async || ask("POST / HTTP/1.1\r\nContent-Length: 100000", 413).await;
+    let too_many = async || ask("POST /once/ HTTP/1.1\r\nContent-Length: 1", 429).await;
+    for _ in 0..10 {
+        too_large().await;
+        too_many().await;
+    }
+    too_large().await;
+    let again = async || is_refused(gateway.address()).await;
+    Honest::connect(&gateway).await.beside(again).await;
+    Honest::connect(&gateway).await.is_served().await;
+}
