@@ -33,7 +33,7 @@ use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::paused::Paused;
 use crate::peer::Peer;
-use crate::reject::Reason;
+use crate::respond::BodyLeft;
 use crate::socket;
 use crate::tls::{ServerSide, Sni};
 use crate::waiting;
@@ -186,7 +186,7 @@ where
             let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
             let mut response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
-            if !http2 && left_a_body(&response) {
+            if response.extensions().get::<BodyLeft>().is_some() {
                 unless_it_brings_many(shared, &peer, Paused::left_a_body);
             }
             if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
@@ -239,11 +239,6 @@ fn ends_connection(version: Version, headers: &HeaderMap) -> bool {
 
 fn says_close(headers: &HeaderMap) -> bool {
     field_list::has(headers, &CONNECTION, "close")
-}
-
-/// Was a request refused for being too much, or one too many, before all of its body had come?
-fn left_a_body<B>(answer: &Response<B>) -> bool {
-    says_close(answer.headers()) && answer.extensions().get::<Reason>().is_some_and(|reason| reason.is_too_much())
 }
 
 /// Whoever brings the connections of others must not be kept from it by one of them.
