@@ -13,6 +13,7 @@ use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use rustls::ProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -126,7 +127,9 @@ async fn serve_tls(
 async fn shake_hands(stream: TcpStream, side: &ServerSide, time: Duration) -> io::Result<Box<TlsStream<Corked>>> {
     let handshake = TlsAcceptor::from(side.config.clone()).accept(Corked::new(stream));
     let mut stream = Box::new(tokio::time::timeout(time, handshake).await??);
-    stream.get_mut().0.uncork();
+    let (socket, session) = stream.get_mut();
+    let has_asked = session.process_new_packets().is_ok_and(|read| read.plaintext_bytes_to_read() > 0);
+    socket.uncork(session.protocol_version() == Some(ProtocolVersion::TLSv1_3), has_asked);
     Ok(stream)
 }
 
