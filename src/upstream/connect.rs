@@ -19,15 +19,16 @@ use crate::body::Body;
 use crate::proxy_protocol::{self, Version};
 use crate::{socket, tls};
 
-/// What an HTTP/2 backend may send on one stream before the client has read it.
-const STREAM_WINDOW: u32 = 256 * 1024;
+/// What an HTTP/2 backend may send on one stream before the client has read it: about as much as RFC 9113 section 6.9.2 begins with.
+/// In frames of a few bytes, each of which costs h2 some 400 beside its data, that is some MiB of memory.
+const STREAM_WINDOW: u32 = 64 * 1024;
 /// Of an answer from an HTTP/2 backend, as HPACK counts (RFC 9113 section 6.5.2). hyper would take 16 KiB here, and 400 over
 /// HTTP/1: a few long cookies or policies are more.
 const HEAD_SIZE: u32 = 256 * 1024;
-/// And on all streams of a connection: the most there is (RFC 9113 section 6.9.1). Every stream's window fits in, so that clients
-/// that do not read hold up no other. From half of it h2 pays for small frames that nobody has read, and over that takes them for
-/// an attack, and ends the connection for everybody. They are not free: each costs some 400 bytes beside its data.
-const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+/// And on all streams of a connection. Every stream's window fits in, so that clients that do not read hold up no other. With half
+/// of it h2 pays for small frames that nobody has read, some 250 for each, and over that ends the connection for everybody, as it
+/// takes them for an attack: that is at a million frames, 400 MiB, and more than one client's streams of gRPC can hold.
+const CONNECTION_WINDOW: u32 = 512 * 1024 * 1024;
 
 /// How to reach one server.
 pub(super) struct Dialer {
