@@ -88,6 +88,11 @@ impl Route {
         }
     }
 
+    /// Does the method say whether it takes a request, or whether a token is asked for?
+    pub fn decides_by_method(&self) -> bool {
+        !self.methods.is_empty() || self.preflight
+    }
+
     /// What it asks of a token, in words.
     pub fn rules(&self) -> String {
         match &self.access {

@@ -18,14 +18,14 @@ use crate::delivery::Target;
 use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
 use crate::gateway::Gateway;
-use crate::headers::Hygiene;
+use crate::headers::{Hygiene, METHOD_OVERRIDES};
 use crate::judge::Judge;
 use crate::keyring::Keyring;
 use crate::login::LoginHeaders;
 use crate::metrics::Metrics;
 use crate::rates::Rates;
 use crate::revocations::Revocations;
-use crate::route::{Capture, RouteTable};
+use crate::route::{Capture, Route, RouteTable};
 use crate::store::Store;
 use crate::store::sqlite::{self, SqliteStore};
 use crate::streams::{Grounds, Renewals};
@@ -106,7 +106,9 @@ impl Foundation {
         }
         let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
         let login = captures_logins.then(|| config.login.headers.clone());
-        let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
+        let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
+        let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
+        let hygiene = Hygiene::new(&config.identity).and(removed);
         Ok(Gateway {
             clock,
             judge: judge(
