@@ -208,20 +208,27 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(name.as_str().len(), 7 | 10 | 14 | 16..=19) && HOP_BY_HOP.contains(name)
 }
 
+/// With what names them.
 fn remove_nominated(headers: &mut HeaderMap) {
-    if !headers.contains_key(header::CONNECTION) {
-        return;
+    let mut connection = headers.get_all(header::CONNECTION).iter();
+    let Some(first) = connection.next() else { return };
+    if connection.next().is_some() || !nominates_nothing(first) {
+        let nominated: Vec<HeaderName> = field_list::items(headers, &header::CONNECTION)
+            .filter_map(|name| str::from_utf8(name).ok())
+            .filter(|name| headers.contains_key(*name))
+            .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+            .filter(|name| !NEVER_NOMINATED.contains(name))
+            .collect();
+        for name in nominated {
+            headers.remove(name);
+        }
     }
-    let nominated: Vec<HeaderName> = field_list::items(headers, &header::CONNECTION)
-        .filter_map(|name| str::from_utf8(name).ok())
-        // Asked first: nearly always this is `close` or `keep-alive`, and there is nothing to remove.
-        .filter(|name| headers.contains_key(*name))
-        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
-        .filter(|name| !NEVER_NOMINATED.contains(name))
-        .collect();
-    for name in nominated {
-        headers.remove(name);
-    }
+    headers.remove(header::CONNECTION);
+}
+
+/// What browsers and backends say nearly always. `Keep-Alive` goes in any case, and no field is called `Close` (RFC 9110 section 7.6.1).
+fn nominates_nothing(connection: &HeaderValue) -> bool {
+    connection.as_bytes().eq_ignore_ascii_case(b"keep-alive") || connection.as_bytes().eq_ignore_ascii_case(b"close")
 }
 
 /// `TE: trailers` goes on, as gRPC needs it; any other transfer coding is between the client and us.
