@@ -2,7 +2,7 @@
 //! gateway, or the gateway and the token.
 //!
 //! What two of them take longer for sharing is the part of a request that more cores do not make faster. Both run at full
-//! speed, with nothing of HTTP between two requests: in the gateway that runs they meet a fiftieth as often.
+//! speed, with nothing of HTTP between two requests: in the gateway that runs they meet a fifteenth as often.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -94,6 +94,9 @@ impl Gateway {
             let mut response = respond::reject(&refusal, self.challenge(), delivery.record.request_id, form);
             if has_body && delivery.record.version != Version::HTTP_2 && refusal.reason.leaves_body_unread() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                if refusal.reason.is_too_much() {
+                    response.extensions_mut().insert(respond::BodyLeft);
+                }
             }
             // Over HTTP/1, its answer says so.
             if matches!(refusal.reason, Reason::BadHost | Reason::BadFraming) {

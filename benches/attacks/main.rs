@@ -39,6 +39,7 @@ mod tls;
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -79,8 +80,11 @@ struct Flags {
     #[arg(long, default_value_t = 200)]
     rate: u64,
     /// Run this one only; may be repeated
-    #[arg(long)]
+    #[arg(long, value_parser = attack::NAMES)]
     attack: Vec<String>,
+    /// Attack this program instead of the one just built
+    #[arg(long, value_name = "PATH", default_value = env!("CARGO_BIN_EXE_bearward"), hide_default_value = true)]
+    gateway: PathBuf,
     /// Pin the gateway to these cores with taskset, as in "1" or "2-3"
     #[arg(long, value_name = "LIST")]
     gateway_cpus: Option<String>,
@@ -136,14 +140,13 @@ fn run(flags: &Flags) -> Outcome<()> {
         attack::NAMES.iter().filter(|name| flags.attack.is_empty() || flags.attack.iter().any(|one| one == *name))
     {
         // Each has a gateway of its own: nothing of one attack is left for the next.
-        let program = std::path::Path::new(env!("CARGO_BIN_EXE_bearward"));
         let more = format!(
             "{}[[rate]]\nper = \"address\"\nrequests = {}\nwindow = \"1s\"\nburst = {}\n",
             attack::ROUTES,
             flags.quota(),
             flags.burst()
         );
-        let shipped = Setup::shipped(program, &keys, origin::start()?);
+        let shipped = Setup::shipped(&flags.gateway, &keys, origin::start()?);
         let cpus = flags.gateway_cpus.as_deref();
         let gateway =
             Gateway::start(&Setup { cpus, connections: 1_000, limits: attack::LIMITS, more: &more, ..shipped })?;

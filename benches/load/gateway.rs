@@ -251,7 +251,6 @@ name = "origin"
 servers = ["http://{origin}"]
 
 [limits]
-connections = 100000
 connections_per_address = {connections}
 bad_signatures = {bad_signatures}
 {limits}

@@ -13,6 +13,7 @@ use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use rustls::ProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -33,7 +34,7 @@ use crate::headers::Origin;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::paused::Paused;
 use crate::peer::Peer;
-use crate::reject::Reason;
+use crate::respond::BodyLeft;
 use crate::socket;
 use crate::tls::{ServerSide, Sni};
 use crate::waiting;
@@ -126,7 +127,9 @@ async fn serve_tls(
 async fn shake_hands(stream: TcpStream, side: &ServerSide, time: Duration) -> io::Result<Box<TlsStream<Corked>>> {
     let handshake = TlsAcceptor::from(side.config.clone()).accept(Corked::new(stream));
     let mut stream = Box::new(tokio::time::timeout(time, handshake).await??);
-    stream.get_mut().0.uncork();
+    let (socket, session) = stream.get_mut();
+    let has_asked = session.process_new_packets().is_ok_and(|read| read.plaintext_bytes_to_read() > 0);
+    socket.uncork(session.protocol_version() == Some(ProtocolVersion::TLSv1_3), has_asked);
     Ok(stream)
 }
 
@@ -186,7 +189,7 @@ where
             let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
             let mut response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
-            if !http2 && left_a_body(&response) {
+            if response.extensions().get::<BodyLeft>().is_some() {
                 unless_it_brings_many(shared, &peer, Paused::left_a_body);
             }
             if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
@@ -239,11 +242,6 @@ fn ends_connection(version: Version, headers: &HeaderMap) -> bool {
 
 fn says_close(headers: &HeaderMap) -> bool {
     field_list::has(headers, &CONNECTION, "close")
-}
-
-/// Was a request refused for being too much, or one too many, before all of its body had come?
-fn left_a_body<B>(answer: &Response<B>) -> bool {
-    says_close(answer.headers()) && answer.extensions().get::<Reason>().is_some_and(|reason| reason.is_too_much())
 }
 
 /// Whoever brings the connections of others must not be kept from it by one of them.

@@ -17,18 +17,25 @@ use super::stream::Readable;
 pub(super) struct Corked {
     stream: TcpStream,
     held: Vec<u8>,
-    /// From the first byte to the first write after the handshake.
+    /// Until the handshake is over.
     corked: bool,
+    /// The client needs none of what is held to go on.
+    can_wait: bool,
+    /// Something was asked: what can wait leaves with the answer.
+    answer_follows: bool,
 }
 
 impl Corked {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Corked { stream, held: Vec::new(), corked: true }
+        Corked { stream, held: Vec::new(), corked: true, can_wait: false, answer_follows: false }
     }
 
-    /// The handshake is over: what is held leaves with the next write.
-    pub(super) fn uncork(&mut self) {
+    /// The handshake is over: what is held leaves with the next write. If it `can_wait`, being tickets of TLS 1.3 alone, it
+    /// waits for that from when something is asked, as `has_asked` says that it was already.
+    pub(super) fn uncork(&mut self, can_wait: bool, has_asked: bool) {
         self.corked = false;
+        self.can_wait = can_wait;
+        self.answer_follows = can_wait && has_asked;
     }
 
     fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -41,6 +48,7 @@ impl Corked {
         }
         // A connection that lives on needs no empty buffer.
         self.held = Vec::new();
+        self.can_wait = false;
         Poll::Ready(Ok(()))
     }
 }
@@ -49,7 +57,8 @@ impl AsyncRead for Corked {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
-        if polled.is_pending() && !this.held.is_empty() {
+        this.answer_follows |= this.can_wait && polled.is_ready();
+        if polled.is_pending() && !this.held.is_empty() && !this.answer_follows {
             // The other side may be waiting for just what is held. The socket wakes us in either case.
             if let Poll::Ready(Err(error)) = this.poll_release(context) {
                 return Poll::Ready(Err(error));
@@ -77,6 +86,7 @@ impl AsyncWrite for Corked {
         let len = slices.iter().map(|slice| slice.len()).sum();
         slices.iter().for_each(|slice| this.held.extend_from_slice(slice));
         if !this.corked {
+            (this.can_wait, this.answer_follows) = (false, false);
             // Taken in full. What the socket does not take now leaves at the next poll.
             let _ = this.poll_release(context)?;
         }
@@ -89,7 +99,8 @@ impl AsyncWrite for Corked {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.corked {
+        // hyper flushes whenever it has read, be there an answer or not.
+        if this.corked || this.answer_follows {
             return Poll::Ready(Ok(()));
         }
         this.poll_release(context)

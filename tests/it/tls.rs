@@ -1,13 +1,15 @@
 //! TLS as it should be, cleartext where it was asked for, and a listener for each.
 
+use std::io::{ErrorKind, Read, Write};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, ProtocolVersion, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, NamedGroup, ProtocolVersion, SignatureScheme};
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -208,6 +210,90 @@ async fn whoever_does_not_shake_hands_is_closed() {
     Honest::connect(&gateway).await.beside(attack).await;
     assert!(upstream.seen().is_empty());
     gateway.counts("tls_handshakes_failed_total", failed).await;
+}
+
+/// A write of its own for the tickets would be a tenth of a handshake.
+#[tokio::test]
+async fn tickets_leave_with_the_first_answer() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut client = ByHand::shake_hands(&gateway).await;
+    client.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n1").await;
+    eventually("the backend has the request", || upstream.in_flight() == 1).await;
+    let nothing = client.stream.try_read(&mut [0]).expect_err("the backend waits for the rest of the body");
+    assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+    client.say(b"2").await;
+    assert!(client.hear().await.starts_with(b"HTTP/1.1 200 "));
+    assert!(client.session.tls13_tickets_received() > 0);
+}
+
+/// Who connects and asks later has them, also if it never asks.
+#[tokio::test]
+async fn tickets_wait_for_no_request() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    let mut client = ByHand::shake_hands(&gateway).await;
+    client.say(b"").await;
+    while client.session.tls13_tickets_received() == 0 {
+        client.read().await;
+    }
+}
+
+/// A TLS client that says when what it has written leaves.
+struct ByHand {
+    session: ClientConnection,
+    stream: TcpStream,
+}
+
+impl ByHand {
+    /// To the client's last message, which has not left yet.
+    async fn shake_hands(gateway: &Gateway) -> ByHand {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(TLS13).expect("versions");
+        let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(Curious)).with_no_client_auth();
+        let name = ServerName::try_from("localhost").expect("a name");
+        let session = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let stream = TcpStream::connect(gateway.tls_address()).await.expect("the gateway listens");
+        let mut client = ByHand { session, stream };
+        while client.session.is_handshaking() {
+            client.say(b"").await;
+            client.read().await;
+        }
+        client
+    }
+
+    /// With whatever else there is to be sent, at one go.
+    async fn say(&mut self, what: &[u8]) {
+        self.session.writer().write_all(what).expect("room");
+        let mut records = Vec::new();
+        while self.session.wants_write() {
+            self.session.write_tls(&mut records).expect("room");
+        }
+        self.stream.write_all(&records).await.expect("the gateway reads");
+    }
+
+    async fn read(&mut self) {
+        let mut records = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(10), self.stream.read_buf(&mut records));
+        assert!(read.await.expect("something in time").expect("no reset") > 0, "closed");
+        let mut rest = records.as_slice();
+        while !rest.is_empty() {
+            self.session.read_tls(&mut rest).expect("room");
+            self.session.process_new_packets().expect("TLS");
+        }
+    }
+
+    /// What an answer begins with.
+    async fn hear(&mut self) -> Vec<u8> {
+        let mut heard = vec![0; 1024];
+        loop {
+            self.read().await;
+            if let Ok(read) = self.session.reader().read(&mut heard) {
+                heard.truncate(read);
+                return heard;
+            }
+        }
+    }
 }
 
 #[tokio::test]

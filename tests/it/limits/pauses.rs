@@ -174,33 +174,57 @@ async fn an_address_that_asks_unreadably_again_and_again_is_paused() {
     assert_eq!(upstream.seen().len(), 1);
 }
 
+/// A route whose one request in an hour is used up, and what is too large for any.
+async fn once(upstream: &Upstream, limits: &str) -> Gateway {
+    let rate = "[[route.rate]]\nper = \"address\"\nrequests = 1\nwindow = \"1h\"";
+    let route = format!("[[route]]\npath = \"/once/\"\npublic = true\n{rate}");
+    let gateway = Gateway::narrow(upstream.address, &format!("[limits]\nbody_size = \"64KiB\"\n{limits}\n{route}"));
+    is_answered(&gateway, "GET /once/ HTTP/1.1", 200).await;
+    gateway
+}
+
+/// On a connection of its own.
+async fn is_answered(gateway: &Gateway, head: &str, status: u16) {
+    let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
+    attacker.say(format!("{head}\r\nHost: a\r\n\r\n")).await;
+    assert_eq!(attacker.answer().await.status, status);
+}
+
+const TOO_LARGE: &str = "POST / HTTP/1.1\r\nContent-Length: 100000";
+
 /// What each has sent by then fills the system's buffers, and is on its way still when the connection has ended.
 #[tokio::test]
 async fn an_address_whose_bodies_are_refused_again_and_again_is_paused() {
     let upstream = Upstream::start();
-    let once = "[[route.rate]]\nper = \"address\"\nrequests = 1\nwindow = \"1h\"";
-    let tables = format!(
-        "[limits]\nunread_bodies = 20\nbody_size = \"64KiB\"\n[[route]]\npath = \"/once/\"\npublic = true\n{once}"
-    );
-    let gateway = Gateway::narrow(upstream.address, &tables);
-    let ask = async |head: &str, status: u16| {
-        let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
-        attacker.say(format!("{head}\r\nHost: a\r\n\r\n")).await;
-        assert_eq!(attacker.answer().await.status, status);
-    };
-    ask("GET /once/ HTTP/1.1", 200).await;
-    // Without a body it is no such flood.
-    for _ in 0..30 {
-        ask("GET /once/ HTTP/1.1", 429).await;
-    }
-    let too_large = async || ask("POST / HTTP/1.1\r\nContent-Length: 100000", 413).await;
-    let too_many = async || ask("POST /once/ HTTP/1.1\r\nContent-Length: 1", 429).await;
+    let gateway = once(&upstream, "unread_bodies = 20").await;
     for _ in 0..10 {
-        too_large().await;
-        too_many().await;
+        is_answered(&gateway, TOO_LARGE, 413).await;
+        is_answered(&gateway, "POST /once/ HTTP/1.1\r\nContent-Length: 1", 429).await;
     }
-    too_large().await;
+    is_answered(&gateway, TOO_LARGE, 413).await;
     let again = async || is_refused(gateway.address()).await;
     Honest::connect(&gateway).await.beside(again).await;
     Honest::connect(&gateway).await.is_served().await;
+}
+
+#[tokio::test]
+async fn whoever_sends_no_body_is_not_paused_for_one() {
+    let upstream = Upstream::start();
+    let gateway = once(&upstream, "unread_bodies = 10\nrequests_per_connection = 1").await;
+    for _ in 0..20 {
+        is_answered(&gateway, "GET /once/ HTTP/1.1", 429).await;
+    }
+    is_answered(&gateway, "GET / HTTP/1.1", 200).await;
+    gateway.counts(REFUSED, 0).await;
+}
+
+#[tokio::test]
+async fn any_number_of_bodies_may_be_refused_where_the_operator_says_so() {
+    let upstream = Upstream::start();
+    let gateway = once(&upstream, "unread_bodies = 0").await;
+    for _ in 0..30 {
+        is_answered(&gateway, TOO_LARGE, 413).await;
+    }
+    is_answered(&gateway, "GET / HTTP/1.1", 200).await;
+    gateway.counts(REFUSED, 0).await;
 }

@@ -41,6 +41,30 @@ async fn a_fresh_token_that_is_used_carries_the_streams_of_its_family_on() {
     assert_eq!(within_a_second(closed(&mut socket)).await, expired(), "the second one's time is over, too");
 }
 
+/// It comes to one of the workers; the streams are with both, as the system deals connections out.
+#[tokio::test]
+async fn a_fresh_token_carries_on_what_another_worker_holds() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let (first, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
+    let (mut sockets, mut witnesses) = (Vec::new(), Vec::new());
+    for _ in 0..16 {
+        sockets.push(open(&gateway, &first.access).await);
+        witnesses.push(open(&gateway, &bob.access).await);
+    }
+    gateway.advance(Duration::from_mins(10));
+    let second = Pair::of(&gateway.refresh(&first.access, &first.refresh).await.json());
+    assert_eq!(gateway.status_of(&second.access).await, 200);
+
+    gateway.advance(Duration::from_mins(6));
+    for witness in &mut witnesses {
+        assert_eq!(closed(witness).await, expired(), "no refresh, no more time");
+    }
+    for socket in &mut sockets {
+        echoes(socket).await;
+    }
+}
+
 #[tokio::test]
 async fn what_revokes_either_token_ends_what_both_carry() {
     let upstream = Upstream::start();
