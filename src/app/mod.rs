@@ -10,13 +10,13 @@ mod keys;
 mod own_keys;
 mod prepare;
 mod reload;
-mod reloading;
 mod replaced;
 mod running;
 mod secrets;
 mod sockets;
 mod thread;
 mod upstreams;
+mod when_to_reload;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -54,9 +54,9 @@ pub use sockets::Inherited;
 
 use prepare::Foundation;
 use reload::{Live, Outcomes};
-use reloading::Reloading;
 use replaced::{Copies, Offer};
 use sockets::Sockets;
+use when_to_reload::Reloading;
 
 /// Why the gateway did not start. Nothing of it is left running.
 #[derive(Debug)]
