@@ -121,7 +121,12 @@ impl Watch for Delivery {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
             self.record.ended = Some(Ended::OutOfTime);
         }
-        if let (BodyError::Silent(_) | BodyError::Http(_) | BodyError::CutShort, Some(lease)) = (error, &self.lease) {
+        let is_the_servers_fault = match error {
+            BodyError::Silent(_) => !self.held.as_ref().is_some_and(Held::may_be_quiet),
+            BodyError::Http(_) | BodyError::CutShort => true,
+            BodyError::TooLarge | BodyError::Slow | BodyError::Ended(_) => false,
+        };
+        if let Some(lease) = self.lease.as_ref().filter(|_| is_the_servers_fault) {
             lease.broke_off(&error.to_string());
         }
     }

@@ -120,6 +120,11 @@ impl Held {
         }
     }
 
+    /// Is silence a part of what it is? A stream says nothing while nothing happens.
+    pub fn may_be_quiet(&self) -> bool {
+        !matches!(self.manner, Manner::Abort)
+    }
+
     pub fn known(&self) -> Option<&Arc<Known>> {
         self.known.as_ref()
     }

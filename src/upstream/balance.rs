@@ -28,6 +28,11 @@ pub(super) fn open(names: &[u64], tried: Set, seed: u64, share: impl Fn(usize) -
     if open == 0 { untried } else { open }
 }
 
+/// Those of a set, of `count` servers, for which this holds.
+pub(super) fn only(set: Set, count: usize, holds: impl Fn(usize) -> bool) -> Set {
+    (0..count).filter(|at| set & (1 << at) != 0 && holds(*at)).fold(0, |only, at| only | 1 << at)
+}
+
 /// One after the other. `open` is not empty.
 pub(super) fn in_turn(open: Set, ticket: u64) -> usize {
     nth(open, ticket % u64::from(open.count_ones().max(1)))

@@ -19,13 +19,16 @@ use crate::body::Body;
 use crate::proxy_protocol::{self, Version};
 use crate::{socket, tls};
 
-/// What an HTTP/2 backend may send on one stream before the client has read it.
-const STREAM_WINDOW: u32 = 256 * 1024;
+/// What an HTTP/2 backend may send on one stream before the client has read it: about as much as RFC 9113 section 6.9.2 begins with.
+/// In frames of a few bytes, each of which costs h2 some 400 beside its data, that is some MiB of memory.
+const STREAM_WINDOW: u32 = 64 * 1024;
 /// Of an answer from an HTTP/2 backend, as HPACK counts (RFC 9113 section 6.5.2). hyper would take 16 KiB here, and 400 over
 /// HTTP/1: a few long cookies or policies are more.
 const HEAD_SIZE: u32 = 256 * 1024;
-/// RFC 9113 section 6.9.1.
-const LARGEST_WINDOW: u32 = (1 << 31) - 1;
+/// And on all streams of a connection. Every stream's window fits in, so that clients that do not read hold up no other. With half
+/// of it h2 pays for small frames that nobody has read, some 250 for each, and over that ends the connection for everybody, as it
+/// takes them for an attack: that is at a million frames, 400 MiB, and more than one client's streams of gRPC can hold.
+const CONNECTION_WINDOW: u32 = 512 * 1024 * 1024;
 
 /// How to reach one server.
 pub(super) struct Dialer {
@@ -34,8 +37,6 @@ pub(super) struct Dialer {
     name: String,
     protocol: Protocol,
     timeout: Duration,
-    /// Requests at once on an HTTP/2 connection.
-    streams: usize,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     proxy_protocol: Option<Version>,
 }
@@ -68,9 +69,8 @@ impl Dialer {
             }
         };
         let name = server.authority();
-        let (timeout, streams, proxy_protocol) =
-            (settings.connect_timeout, settings.connections, settings.proxy_protocol);
-        Ok(Dialer { addresses, name, protocol: settings.protocol, timeout, streams, tls, proxy_protocol })
+        let (timeout, proxy_protocol) = (settings.connect_timeout, settings.proxy_protocol);
+        Ok(Dialer { addresses, name, protocol: settings.protocol, timeout, tls, proxy_protocol })
     }
 
     // Dialling is boxed, as the rare case: a request's future is as large as the largest step in it.
@@ -96,8 +96,8 @@ impl Dialer {
         self.in_time(Box::pin(async {
             let (connected, address) = self.connect(None).await?;
             let sender = match connected {
-                Connected::Plain(stream) => self.speak_http2(stream).await?,
-                Connected::Tls(stream) => self.speak_http2(*stream).await?,
+                Connected::Plain(stream) => speak_http2(stream).await?,
+                Connected::Tls(stream) => speak_http2(*stream).await?,
             };
             Ok((sender, address))
         }))
@@ -133,26 +133,6 @@ impl Dialer {
         let stream = connector.connect(name.clone(), stream).await.map_err(fault)?;
         Ok((Connected::Tls(Box::new(stream)), address))
     }
-
-    async fn speak_http2<S>(&self, stream: S) -> Result<http2::SendRequest<Body>, Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let window = u64::from(STREAM_WINDOW).saturating_mul(self.streams as u64);
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            // No PING: to a gRPC server, more than one in five minutes of silence is an attack, and it ends the connection with
-            // every call on it. See [`socket::watch_closely`].
-            .max_header_list_size(HEAD_SIZE)
-            .initial_stream_window_size(STREAM_WINDOW)
-            // Every stream's window fits in: clients that do not read hold up no other.
-            .initial_connection_window_size(u32::try_from(window).unwrap_or(u32::MAX).min(LARGEST_WINDOW))
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(Failure::broken)?;
-        tokio::spawn(async move { connection.await.ok() });
-        Ok(sender)
-    }
 }
 
 enum Connected {
@@ -167,5 +147,23 @@ where
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Failure::broken)?;
     // An error of the connection is the error of the request on it; there is nobody else to tell.
     tokio::spawn(async move { connection.with_upgrades().await.ok() });
+    Ok(sender)
+}
+
+async fn speak_http2<S>(stream: S) -> Result<http2::SendRequest<Body>, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        // No PING: to a gRPC server, more than one in five minutes of silence is an attack, and it ends the connection with
+        // every call on it. See [`socket::watch_closely`].
+        .max_header_list_size(HEAD_SIZE)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(Failure::broken)?;
+    tokio::spawn(async move { connection.await.ok() });
     Ok(sender)
 }

@@ -172,7 +172,8 @@ impl Upstream {
         (has_others || self.servers.len() == 1) && self.budget.spend(self.requests())
     }
 
-    /// `None` if all were tried.
+    /// `None` if all were tried. A server without room may hang with all that it was given: another one is picked, but for a key,
+    /// which leads to its own.
     fn pick(&self, worker: usize, ticket: u64, key: Option<u64>, tried: Set) -> Option<usize> {
         if self.servers.len() == 1 {
             return Some(0);
@@ -182,11 +183,28 @@ impl Upstream {
         if open == 0 {
             return None;
         }
-        Some(match (&self.settings.balance, key) {
-            (Balance::LeastRequests, _) => balance::less_busy(open, ticket, |at| self.servers[at].free(worker)),
-            (Balance::Hash(_), Some(key)) => balance::by_key(open, key, &self.names),
-            _ => balance::in_turn(open, ticket),
-        })
+        if let (Balance::Hash(_), Some(key)) = (&self.settings.balance, key) {
+            return Some(balance::by_key(open, key, &self.names));
+        }
+        let among = |some| match self.settings.balance {
+            Balance::LeastRequests => balance::less_busy(some, ticket, |at| self.servers[at].free(worker)),
+            Balance::RoundRobin | Balance::Hash(_) => balance::in_turn(some, ticket),
+        };
+        let picked = among(open);
+        if self.servers[picked].has_room(worker) {
+            return Some(picked);
+        }
+        Some(self.with_room(worker, open, tried).map_or(picked, among))
+    }
+
+    /// Those that a request need not wait at. Whoever returns serves more than its share only if nobody else is among them.
+    fn with_room(&self, worker: usize, open: Set, tried: Set) -> Option<Set> {
+        let has_room = |at: usize| self.servers[at].has_room(worker);
+        let is_up = |at: usize| self.servers[at].standing.share() > 0;
+        let of_open = balance::only(open, self.servers.len(), has_room);
+        let of_all = || balance::only(!tried, self.servers.len(), |at| is_up(at) && has_room(at));
+        let with_room = if of_open == 0 { of_all() } else { of_open };
+        (with_room != 0).then_some(with_room)
     }
 
     /// The request that is there failed for good, and neither the client nor the gateway is to blame.

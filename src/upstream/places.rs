@@ -45,6 +45,11 @@ impl Places {
         self.for_anybody.available_permits() + self.kept_back.available_permits()
     }
 
+    /// Is there one for whoever comes next, without a wait?
+    pub(super) fn has_room(&self) -> bool {
+        self.for_anybody.available_permits() > 0
+    }
+
     pub(super) fn taken(&self) -> usize {
         self.all.saturating_sub(self.free())
     }

@@ -164,6 +164,11 @@ impl Server {
         self.workers[worker].places.free()
     }
 
+    /// Would a request of this worker have its place at once?
+    pub(super) fn has_room(&self, worker: usize) -> bool {
+        self.workers[worker].places.has_room()
+    }
+
     /// Requests under way, of all workers.
     pub(super) fn under_way(&self) -> usize {
         self.workers.iter().map(|pool| pool.places.taken()).sum()

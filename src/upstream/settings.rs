@@ -23,7 +23,7 @@ pub struct Settings {
     pub max_age: Duration,
     /// How often the names of servers are looked up again.
     pub resolve: Duration,
-    /// Requests under way to one server, for each worker.
+    /// Requests under way to one server, for each worker. Over HTTP/2 no more than the server allows on a connection.
     pub connections: usize,
     /// Of a hundred of these, so many are kept back for addresses that have few.
     pub reserve: usize,

@@ -191,3 +191,22 @@ async fn what_began_before_an_ejection_does_not_end_the_return() {
     upstream.count_failure(&late, "no answer");
     assert_eq!((upstream.report()[1].state, upstream.report()[1].ejections), ("ejected", 2));
 }
+
+#[tokio::test]
+async fn who_returns_serves_more_than_its_share_only_if_nobody_else_has_room() {
+    let backend = Backend::start(1).await;
+    let settings = Settings { connections: 1, ..settings(&["a.test", "b.test"]) };
+    let upstream = Upstream::new(settings, 1, None).expect("an upstream");
+    upstream.servers[0].dialer.addresses.follow(vec![backend.address]);
+    let picked = || (0..1000).filter(|ticket| upstream.pick(0, *ticket, None, 0) == Some(1)).count();
+    assert_eq!(picked(), 500);
+    let whereabouts = Whereabouts::default();
+    whereabouts.set(1, 0);
+    upstream.count_failure(&whereabouts, "refused");
+    let (_, lease) = send(&upstream).await.expect("an answer of the other one, which is full now");
+    assert_eq!(picked(), 0, "it is out");
+    upstream.servers[1].standing.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
+    assert_eq!(picked(), 1000);
+    lease.give_back();
+    assert!((1..100).contains(&picked()), "{}", picked());
+}

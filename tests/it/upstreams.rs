@@ -6,6 +6,7 @@ mod crowd;
 mod health;
 mod killed;
 mod names;
+mod quiet;
 mod repeats;
 mod stalled;
 mod tls;

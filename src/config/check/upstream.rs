@@ -14,6 +14,12 @@ use crate::upstream::{Balance, Key, MOST_SERVERS, Protocol, ServerSettings, Sett
 
 const DEFAULT_NAME: &str = "backend";
 
+/// Requests at once to a server, each over a connection of its own.
+const CONNECTIONS: usize = 256;
+/// Over one connection: no backend should allow fewer (RFC 9113 section 6.5.2). hyper knows what it allows and does not tell; what
+/// is beyond that waits there unseen.
+const STREAMS: usize = 100;
+
 pub(super) fn upstreams(root: &mut Table<'_>, timeouts: &Timeouts) -> Vec<Placed<Settings>> {
     let upstreams = root.tables("upstream", |table| upstream(table, timeouts));
     if upstreams.is_empty() {
@@ -38,6 +44,10 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
     let servers = servers(table).unwrap_or_default();
     let protocol = table.choice("protocol", Protocol::Http1, &[("http1", Protocol::Http1), ("h2", Protocol::Http2)]);
     let proxy_protocol = proxy_protocol(table, protocol);
+    let connections = match protocol {
+        Protocol::Http1 => CONNECTIONS,
+        Protocol::Http2 => STREAMS,
+    };
     let has_tls = servers.is_empty() || servers.iter().any(|server| server.tls);
     let value = Settings {
         name,
@@ -48,7 +58,7 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
         idle_timeout: table.duration("idle_timeout", Duration::from_secs(4), SHORTEST..=LONGEST),
         max_age: table.duration("max_age", Duration::from_mins(10), SHORTEST..=LONGEST),
         resolve: table.duration("resolve", Duration::from_secs(10), Duration::from_secs(1)..=LONGEST),
-        connections: table.whole("connections", 256, 1..=100_000),
+        connections: table.whole("connections", connections, 1..=100_000),
         reserve: table.whole("reserve", 25, 0..=90),
         connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, SHORTEST..=LONGEST),
         response_timeout: table.duration("response_timeout", timeouts.upstream_response, SHORTEST..=LONGEST),

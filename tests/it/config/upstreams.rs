@@ -72,6 +72,14 @@ fn what_is_said_is_understood() {
 }
 
 #[test]
+fn a_connection_of_http2_carries_what_every_backend_should_allow() {
+    let connections = |more: &str| parse(&format!("{ONE}{more}")).expect("it is right").upstreams[0].connections;
+    assert_eq!(connections("protocol = \"http1\""), 256);
+    assert_eq!(connections("protocol = \"h2\""), 100, "RFC 9113 section 6.5.2");
+    assert_eq!(connections("protocol = \"h2\"\nconnections = 250"), 250);
+}
+
+#[test]
 fn a_client_certificate_needs_its_key_and_servers_that_are_reached_by_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["a", "b"] {

@@ -56,6 +56,58 @@ async fn clients_that_do_not_read_hold_up_nobody_else() {
     }
 }
 
+/// Nor may what they leave unread look like an attack of the backend's, which would end the connection for everybody.
+#[tokio::test]
+async fn clients_that_do_not_read_many_small_frames_hold_up_nobody_else() {
+    const LAZY: usize = 2;
+    const FRAMES: usize = 20_000;
+    let backend = Scripted::start(|mut wire, _| async move {
+        wire.say(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+        wire.hear_bytes(frames::PREFACE.len()).await;
+        for number in 0.. {
+            let asked = frames::next(&mut wire, &[frames::HEADERS, frames::GOAWAY]).await;
+            if asked.kind == frames::GOAWAY {
+                return;
+            }
+            let (flags, pieces) = if number < LAZY { (0, FRAMES) } else { (frames::END_STREAM, 0) };
+            wire.say(frames::frame(frames::HEADERS, frames::END_HEADERS | flags, asked.stream, &[frames::OK])).await;
+            wire.say(frames::frame(frames::DATA, 0, asked.stream, b"x").repeat(pieces)).await;
+        }
+    });
+    let text = Gateway::open_text(backend.address, "protocol = \"h2\"\nconnections = 4");
+    let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
+    // With a window of nothing.
+    let settings = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let mut lazy = Vec::new();
+    for _ in 0..LAZY {
+        let said = [frames::PREFACE.as_bytes().to_vec(), settings.clone(), frames::get(1, "/")];
+        let mut client = frames::connect(gateway.address(), &said).await;
+        frames::next(&mut client, &[frames::HEADERS]).await;
+        lazy.push(client);
+    }
+    for _ in 0..4 {
+        assert_eq!(gateway.client().get("/").await.status, 200);
+    }
+    assert_eq!(backend.connections(), 1);
+}
+
+/// A stream more than the backend allows would wait inside the connection, and be taken for a backend that does not answer.
+#[tokio::test]
+async fn without_a_word_about_it_a_connection_has_no_more_streams_than_every_backend_should_allow() {
+    const ALLOWED: usize = 100;
+    let upstream = Upstream::start_http2();
+    let more = "protocol = \"h2\"\nreserve = 0\nconnect_timeout = \"300ms\"\n[limits]\nstreams = 200";
+    let gateway = Gateway::from_text(Gateway::open_text(upstream.address, more).replace("workers = 2", "workers = 1"));
+    let session = Session::http2(gateway.address()).await;
+    let hang = || Request::get("/hang").body(session::empty()).expect("a request");
+    let waiting: Vec<_> = (0..ALLOWED).map(|_| tokio::spawn(session.sender().send(hang()))).collect();
+    session::eventually("all are under way", || upstream.in_flight() == ALLOWED).await;
+    gateway.client().get("/hang").await.refused(503, "temporarily_unavailable");
+    assert_eq!(gateway.log_line(|line| line["status"] == 503).await["reason"], "upstream_busy");
+    assert_eq!(upstream.in_flight(), ALLOWED);
+    waiting.into_iter().for_each(|request| request.abort());
+}
+
 /// gRPC servers end a connection, and every call on it, that is asked more than twice in five minutes of silence whether it is
 /// still there. The gateway used to ask every ten seconds.
 #[tokio::test]

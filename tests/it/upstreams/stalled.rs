@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use http::Request;
+
 use super::crowd::Crowd;
 use super::{addresses, has_share, in_front_of, metric};
+use crate::support::session::{self, Session, eventually};
 use crate::support::{Scripted, Upstream, Wire, secrets};
 
 /// Answers, or not, as it is told; knows how many requests came.
@@ -117,6 +120,38 @@ async fn a_backend_that_stalls_in_its_bodies_is_left_out() {
     }
     assert_eq!(metric(&gateway, "share", stalled.address).await, 0.0);
     assert_eq!(stalled.connections(), 2, "after two of them, nothing goes there");
+}
+
+/// Those who ask on are not lined up behind those who wait for it already.
+#[tokio::test]
+async fn nobody_waits_for_a_place_at_one_server_while_another_has_places_free() {
+    for balance in ["round_robin", "least_requests"] {
+        let (well, stalled) = (Upstream::start(), [Moody::start(), Moody::start()]);
+        stalled.iter().for_each(|moody| moody.stalled.store(true, Ordering::SeqCst));
+        let servers = [stalled[0].backend.address, stalled[1].backend.address, well.address];
+        let more = format!("balance = \"{balance}\"\nconnections = 2\nconnect_timeout = \"1m\"");
+        let gateway = in_front_of(&servers, &more);
+        let asked = || stalled.iter().map(Moody::asked).sum::<usize>();
+        let get = || Request::get("/").body(session::empty()).expect("a request");
+        let mut waiting = Vec::new();
+        while asked() < 4 {
+            waiting.push(tokio::spawn(Session::http1(gateway.address()).await.sender().send(get())));
+            eventually("it is answered, or waits for an answer", || {
+                let answered = waiting.iter().filter(|request| request.is_finished()).count();
+                answered + asked() == waiting.len()
+            })
+            .await;
+        }
+        let served = well.seen().len();
+        let mut session = Session::http1(gateway.address()).await;
+        for _ in 0..30 {
+            let answer = session.send(get()).await;
+            assert_eq!(answer.status(), 200);
+            session::text(answer.into_body()).await;
+        }
+        assert_eq!((well.seen().len() - served, asked()), (30, 4), "{balance}");
+        waiting.into_iter().for_each(|request| request.abort());
+    }
 }
 
 /// One that is still ill when it comes back costs one client its patience, and is out for twice as long.
