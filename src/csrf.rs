@@ -1,7 +1,8 @@
 //! Requests that a page of somebody else made: the browser adds cookies to them by itself. Pure.
 //!
 //! A token from a cookie therefore counts for a request that changes something, or opens a WebSocket, only if `Origin` says
-//! that the page is one of ours. Every browser sends it with such requests; a program that does not can use a header.
+//! that the page is one of ours. Every browser sends it with such requests; a program that does not can use a header. A
+//! captured logout changes something whatever its method: for an image on any page, a browser sends a GET.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 
@@ -12,6 +13,8 @@ pub struct Target<'r> {
     pub method: &'r Method,
     /// A WebSocket begins with GET, and any page may open one (RFC 6455 section 10.2).
     pub websocket: bool,
+    /// `route.logout`: its answer may end the caller's login.
+    pub logout: bool,
     pub host: &'r HeaderValue,
     /// `http` or `https`.
     pub scheme: &'r HeaderValue,
@@ -20,7 +23,7 @@ pub struct Target<'r> {
 /// Refuses a request that another site may have caused. `origins`: those that are trusted besides the request's own.
 pub fn check(headers: &HeaderMap, target: &Target<'_>, origins: &[String]) -> Result<(), Reject> {
     let safe = matches!(*target.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-    if safe && !target.websocket {
+    if safe && !target.websocket && !target.logout {
         return Ok(());
     }
     let mut values = headers.get_all(header::ORIGIN).iter();
@@ -62,9 +65,14 @@ mod tests {
     use super::*;
 
     fn checked(method: Method, websocket: bool, scheme: &'static str, origins: &[&'static str]) -> bool {
+        at(false, method, websocket, scheme, origins)
+    }
+
+    fn at(logout: bool, method: Method, websocket: bool, scheme: &'static str, origins: &[&'static str]) -> bool {
         let headers = origins.iter().map(|origin| (header::ORIGIN, HeaderValue::from_static(origin))).collect();
         let host = HeaderValue::from_static("app.example");
-        let target = Target { method: &method, websocket, host: &host, scheme: &HeaderValue::from_static(scheme) };
+        let scheme = HeaderValue::from_static(scheme);
+        let target = Target { method: &method, websocket, logout, host: &host, scheme: &scheme };
         check(&headers, &target, &["https://friend.example".into()]).is_ok()
     }
 
@@ -80,6 +88,17 @@ mod tests {
             let method = Method::from_bytes(method.as_bytes()).expect("a method");
             assert!(!checked(method.clone(), false, "https", &[]), "{method}");
             assert!(checked(method, false, "https", &["https://app.example"]));
+        }
+    }
+
+    #[test]
+    fn a_logout_changes_something_whatever_its_method() {
+        for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::POST] {
+            for (origins, good) in
+                [(&[][..], false), (&["https://evil.example"], false), (&["https://app.example"], true)]
+            {
+                assert_eq!(at(true, method.clone(), false, "https", origins), good, "{method} {origins:?}");
+            }
         }
     }
 

@@ -18,6 +18,17 @@ const FORWARDING: &[&str] = &["forwarded", "x-real-ip", "x-rewrite-url", "x-requ
 /// Whole families of them: a list of members is never complete (Traefik CVE-2024-52003, CVE-2026-35051).
 const FORWARDING_FAMILIES: [&[u8]; 2] = [b"x-forwarded-", b"x-original-"];
 
+/// A CGI program finds it as `HTTP_PROXY`, and takes that for its operator's word on where to send what it asks of others
+/// (httpoxy, CVE-2016-5385). It means nothing in a request.
+const PROXY: &str = "proxy";
+
+/// By these a backend may take a request for one of another method than the one that routes were matched by.
+pub static METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
+
 // Constants, as `from_static` looks a name up each time that it runs.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -42,7 +53,7 @@ static NEVER_NOMINATED: [HeaderName; 6] =
 
 /// Cleans requests. Built once from the configuration.
 pub struct Hygiene {
-    /// Names of our own beside those of [`FORWARDING`], folded.
+    /// Names that must go beside those of [`FORWARDING`], folded.
     folded: Vec<Vec<u8>>,
     /// Does a name that must go begin with this byte, folded? Most names do not, and need no further look.
     beginnings: [bool; 256],
@@ -75,7 +86,8 @@ impl Origin {
 
 impl Hygiene {
     pub fn new(identity: &Identity) -> Self {
-        let folded: Vec<Vec<u8>> = identity.names().map(HeaderName::as_str).chain([OBSERVED]).map(fold).collect();
+        let names = identity.names().map(HeaderName::as_str).chain([OBSERVED, PROXY]);
+        let folded: Vec<Vec<u8>> = names.map(fold).collect();
         let fixed = HOP_BY_HOP.iter().map(HeaderName::as_str).chain(FORWARDING.iter().copied()).map(str::as_bytes);
         let mut beginnings = [false; 256];
         for first in fixed.chain(FORWARDING_FAMILIES).chain(folded.iter().map(Vec::as_slice)).flat_map(<[u8]>::first) {
@@ -123,7 +135,7 @@ impl Hygiene {
         begins_like_one && (is_hop_by_hop(name) || self.is_ours(name))
     }
 
-    /// Is this name, however spelled, one that only the gateway may set?
+    /// Is this name, however spelled, one that only the gateway may set, or nobody?
     fn is_ours(&self, name: &HeaderName) -> bool {
         let name = name.as_str().as_bytes();
         let is_of = |family: &[u8]| name.len() > family.len() && folds_to(&name[..family.len()], family);
@@ -269,13 +281,20 @@ mod tests {
             "x-real-ip",
             "x-original-url",
             "x_original_method",
+            "proxy",
             "keep-alive",
             "proxy-connection",
             "upgrade",
         ] {
             assert!(cleaned(&[(name, "forged"), (name, "again")]).is_empty(), "{name}");
         }
-        let others = [("x-auth-subjects", "1"), ("x-forwarded", "2"), ("x-original", "3"), ("x-originals", "4")];
+        let others = [
+            ("x-auth-subjects", "1"),
+            ("x-forwarded", "2"),
+            ("x-original", "3"),
+            ("x-originals", "4"),
+            ("proxying", "5"),
+        ];
         assert_eq!(cleaned(&others).len(), others.len(), "other names stay");
     }
 

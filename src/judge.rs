@@ -17,7 +17,7 @@ use crate::endpoints::Endpoint;
 use crate::headers::{self, Origin};
 use crate::path::CanonicalPath;
 use crate::reject::{Reason, Reject};
-use crate::route::{Action, Route, RouteTable};
+use crate::route::{Action, Capture, Route, RouteTable};
 use crate::story::Step;
 use crate::tls::Sni;
 use crate::{target, tunnel};
@@ -149,7 +149,9 @@ impl Judge {
         arrival.asker.story.tell(Step::Token, || format!("in {}", found.place));
         if found.place == Place::Cookie {
             let websocket = tunnel::is_asked_for(request);
-            let target = csrf::Target { method: request.method(), websocket, host, scheme: &arrival.origin.scheme };
+            let (method, scheme) = (request.method(), &arrival.origin.scheme);
+            let logout = route.capture == Some(Capture::Logout);
+            let target = csrf::Target { method, websocket, logout, host, scheme };
             csrf::check(request.headers(), &target, &route.origins)?;
             arrival.asker.story.tell(Step::Origin, || "nothing that another site could have caused".into());
         }

@@ -68,6 +68,8 @@ pub struct Limiter {
     full_at: Mutex<Generations>,
     /// Keys in one generation.
     room: usize,
+    /// So many more than a burst can be owed.
+    beyond: u32,
 }
 
 #[derive(Default)]
@@ -83,13 +85,19 @@ impl Limiter {
 
     /// Remembers so many keys at the least, and twice as many at the most.
     pub fn with_room(rate: Rate, room: usize) -> Self {
-        Limiter { rate, full_at: Mutex::default(), room }
+        Limiter { rate, full_at: Mutex::default(), room, beyond: 0 }
     }
 
-    /// Takes one, also if there is none left. Nobody owes more than a burst: many at once, before any was answered, cost no
-    /// longer a wait than so many one after the other.
+    /// So many may ask at the same moment, and take when they were all told that there is one: all of that is owed, or it would
+    /// be had for nothing again and again.
+    pub fn owing(self, beyond: usize) -> Self {
+        Limiter { beyond: u32::try_from(beyond).unwrap_or(u32::MAX), ..self }
+    }
+
+    /// Takes one, also if there is none left. Nobody owes more than a burst and what is [`Limiter::owing`]: many at once, before
+    /// any was answered, cost no longer a wait than so many one after the other.
     pub fn take(&self, key: impl Into<Key>, now: UnixTime) {
-        self.lock().take(key.into(), self.rate, self.room, now);
+        self.lock().take(key.into(), self, now);
     }
 
     /// How long until there is one again; `None` if there is one now.
@@ -103,7 +111,7 @@ impl Limiter {
         match generations.wait(key, self.rate, now) {
             Some(wait) => Err(wait),
             None => {
-                generations.take(key, self.rate, self.room, now);
+                generations.take(key, self, now);
                 Ok(())
             }
         }
@@ -114,7 +122,7 @@ impl Limiter {
         let (mut generations, key) = (self.lock(), key.into());
         let wait = generations.wait(key, self.rate, now);
         if wait.is_none() {
-            generations.take(key, self.rate, self.room, now);
+            generations.take(key, self, now);
         }
         let owed = generations.get(key).unwrap_or(0).saturating_sub(micros(now));
         let left = self.rate.burst_micros().saturating_sub(owed) / self.rate.every_micros().max(1);
@@ -134,7 +142,11 @@ impl Rate {
 
     /// From an empty bucket to a full one.
     fn burst_micros(self) -> u64 {
-        self.every_micros().saturating_mul(u64::from(self.burst))
+        self.micros_of(self.burst)
+    }
+
+    fn micros_of(self, many: u32) -> u64 {
+        self.every_micros().saturating_mul(u64::from(many))
     }
 }
 
@@ -144,10 +156,11 @@ fn micros(time: UnixTime) -> u64 {
 }
 
 impl Generations {
-    fn take(&mut self, key: Key, rate: Rate, room: usize, now: UnixTime) {
-        let now = micros(now);
+    fn take(&mut self, key: Key, limiter: &Limiter, now: UnixTime) {
+        let (rate, now) = (limiter.rate, micros(now));
         let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.every_micros());
-        self.set(key, full_at.min(now.saturating_add(rate.burst_micros())), room);
+        let most = rate.micros_of(rate.burst.saturating_add(limiter.beyond));
+        self.set(key, full_at.min(now.saturating_add(most)), limiter.room);
     }
 
     fn wait(&self, key: Key, rate: Rate, now: UnixTime) -> Option<Duration> {
@@ -200,6 +213,16 @@ mod tests {
         assert_eq!(limiter.take_if_any(family, NOW), Err(Duration::from_secs(1)), "and what is refused costs nothing");
         assert_eq!(limiter.take_if_any(family, NOW + Duration::from_secs(1)), Ok(()));
         assert_eq!(limiter.take_if_any(family, NOW + Duration::from_secs(1)), Err(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_many_took_at_one_moment_is_owed_as_well() {
+        let limiter = limiter().owing(2);
+        let address = IpAddr::from([192, 0, 2, 1]);
+        (0..5).for_each(|_| limiter.take(address, NOW));
+        assert_eq!(limiter.wait(address, NOW), Some(Duration::from_secs(3)));
+        limiter.take(address, NOW);
+        assert_eq!(limiter.wait(address, NOW), Some(Duration::from_secs(3)), "and no more than that");
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl Route {
         }
     }
 
+    /// Does the method say whether it takes a request, or whether a token is asked for?
+    pub fn decides_by_method(&self) -> bool {
+        !self.methods.is_empty() || self.preflight
+    }
+
     /// What it asks of a token, in words.
     pub fn rules(&self) -> String {
         match &self.access {
@@ -174,10 +179,11 @@ impl RouteTable {
         one.eq_ignore_ascii_case(other) || !has_its_own(one) && !has_its_own(other)
     }
 
-    /// Is this a path of `/user/refresh`, `/token/…` or the endpoints that `[oauth]` has for tokens?
+    /// Is this a path of `/user/refresh`, `/token/{tokenId}` or the endpoints that `[oauth]` has for tokens? No backend
+    /// answers those.
     pub fn is_call_on_tokens(&self, path: &str) -> bool {
         path == REFRESH_PATH
-            || path.starts_with(REVOKE_PREFIX)
+            || named_token(path.as_bytes()).is_some()
             || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
     }
 
@@ -238,13 +244,15 @@ fn own_action<'p>(method: &Method, path: &'p [u8], metadata_path: &str) -> Optio
     if path == metadata_path.as_bytes() {
         return Some(read_only(Action::Metadata));
     }
-    let token_id = path.strip_prefix(REVOKE_PREFIX.as_bytes())?;
-    if token_id.is_empty() || token_id.contains(&b'/') {
-        return None;
-    }
+    let token_id = named_token(path)?;
     // What is not ASCII cannot be a token id; an empty one is answered like any unknown one.
     let token_id = std::str::from_utf8(token_id).unwrap_or_default();
     Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }))
+}
+
+/// The one segment below [`REVOKE_PREFIX`]. What has none, or more, is some backend's path.
+fn named_token(path: &[u8]) -> Option<&[u8]> {
+    path.strip_prefix(REVOKE_PREFIX.as_bytes()).filter(|named| !named.is_empty() && !named.contains(&b'/'))
 }
 
 fn endpoint_action<'p>(method: &Method, endpoint: Endpoint) -> Result<Action<'p>, Reject> {
@@ -356,6 +364,20 @@ mod tests {
             (Method::GET, "/.well-known/oauth-authorization-server/other", "* /"),
         ] {
             assert_eq!(found(&table, "", method, path), name, "{path}");
+        }
+    }
+
+    /// Places are kept for these alone: a backend may take its time.
+    #[test]
+    fn no_call_on_tokens_goes_to_a_backend() {
+        let table = RouteTable::new(&[route("/", None, &[])]);
+        let calls = ["/user/refresh", "/token/abc", "/token/%61bc"].map(|path| (path, true));
+        let others = ["/user/refresh/", "/token", "/token/", "/token/a/", "/token/a/b"].map(|path| (path, false));
+        for (path, is_one) in calls.into_iter().chain(others) {
+            assert_eq!(table.is_call_on_tokens(path), is_one, "{path}");
+            for method in [Method::GET, Method::POST, Method::DELETE] {
+                assert_eq!(found(&table, "", method, path) != "* /", is_one, "{path}");
+            }
         }
     }
 

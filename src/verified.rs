@@ -100,13 +100,21 @@ impl Known {
 }
 
 /// Bytes an entry takes, roughly: the token as key, its claims again as values (a JSON tree is about four times its text),
-/// and the cache's own bookkeeping.
+/// the cache's own bookkeeping, and what may come to stand in the token's place.
 #[derive(Clone)]
-struct Bytes;
+struct Bytes {
+    /// So many replacements a token may have: one for each audience. Weighed from the start, as an entry's weight must not
+    /// change while it is kept.
+    replacements: usize,
+}
+
+/// Beyond what it repeats of the token: another signature, issuer and audience, and its place in the list.
+const REPLACEMENT: usize = 512;
 
 impl Weighter<Arc<[u8]>, Arc<Known>> for Bytes {
     fn weight(&self, token: &Arc<[u8]>, known: &Arc<Known>) -> u64 {
-        (token.len() * 5 + known.size + 512) as u64
+        let replacements = self.replacements * (token.len() + REPLACEMENT);
+        (token.len() * 5 + known.size + 512 + replacements) as u64
     }
 }
 
@@ -125,12 +133,18 @@ pub struct VerifiedTokens {
 impl VerifiedTokens {
     /// `capacity`: bytes for known tokens (`limits.token_cache`). Bad ones get a sixteenth of it on top.
     pub fn new(capacity: usize) -> Self {
+        VerifiedTokens::with_replacements(capacity, 0)
+    }
+
+    /// As [`VerifiedTokens::new`], for tokens that have so many replacements each.
+    pub fn with_replacements(capacity: usize, replacements: usize) -> Self {
+        let weighter = Bytes { replacements };
         let cache = |bytes: usize| (bytes / 2048 + 16, bytes as u64);
         let (items, bytes) = cache(capacity);
         let (bad_items, bad_bytes) = cache(capacity / 16);
         VerifiedTokens {
-            known: Cache::with(items, bytes, Bytes, RandomState::default(), Default::default()),
-            forged: Cache::with(bad_items, bad_bytes, Bytes, RandomState::default(), Default::default()),
+            known: Cache::with(items, bytes, weighter.clone(), RandomState::default(), Default::default()),
+            forged: Cache::with(bad_items, bad_bytes, weighter, RandomState::default(), Default::default()),
         }
     }
 

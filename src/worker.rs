@@ -28,8 +28,9 @@ pub struct Worker {
     pub metrics: Arc<WorkerMetrics>,
     /// What ends with its token.
     pub streams: Arc<Streams>,
-    /// Bad signatures of each address that came to this worker.
-    pub failures: Limiter,
+    /// Bad signatures of each address. All workers have the one: it is asked only about tokens that are not known, and an
+    /// address must not have as many chances as there are workers.
+    pub failures: Arc<Limiter>,
     pub turns: Turns,
     pub log: Option<Arc<Buffer>>,
     pub share: Share,

@@ -199,15 +199,12 @@ impl Second {
 /// The path, with every segment cut where a token begins: clients put them there, by right (`DELETE /token/…` takes a refresh
 /// token) or by mistake. Escapes hide nothing: an escaped token is as good as a plain one.
 fn without_tokens(path: &str) -> Cow<'_, str> {
-    const BEGINNINGS: [&str; 2] = ["bwr1_", "eyJ"];
-    // Each has one of these in it, or hides it behind an escape. Most paths have none, and are looked at once.
-    if !path.bytes().any(|byte| matches!(byte, b'_' | b'J' | b'%')) {
+    if !may_have_token(path) {
         return Cow::Borrowed(path);
     }
     let begins_in = |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
-        let first = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning)).min();
-        first.map(|at| text[..at].to_owned())
+        token_in(&text).map(|at| text[..at].to_owned())
     };
     if begins_in(&decode(path.as_bytes())).is_none() {
         return Cow::Borrowed(path);
@@ -217,6 +214,42 @@ fn without_tokens(path: &str) -> Cow<'_, str> {
         None => segment.to_owned(),
     };
     Cow::Owned(path.split('/').map(cut).collect::<Vec<_>>().join("/"))
+}
+
+/// Each token has one of these in it, or two dots, or hides that behind an escape. Most paths have nothing of it, and are looked
+/// at once.
+fn may_have_token(path: &str) -> bool {
+    let mut dots = 0;
+    path.bytes().any(|byte| {
+        dots += u32::from(byte == b'.');
+        dots == 2 || matches!(byte, b'_' | b'J' | b'%')
+    })
+}
+
+/// Where the first token begins.
+fn token_in(text: &str) -> Option<usize> {
+    const BEGINNINGS: [&str; 2] = ["bwr1_", "eyJ"];
+    let known = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning));
+    known.chain(jws_in(text)).min()
+}
+
+/// Where a signed token begins by its shape: three parts of base64url with dots between (RFC 7515 section 3.1), the last empty
+/// if it is not signed. `eyJ` is how most begin, but a space in the JSON makes it something else.
+fn jws_in(text: &str) -> Option<usize> {
+    // `{"alg":"none"}` has 19 characters, a MAC by SHA-256 has 43, and no signature is shorter. Names of files that are as long
+    // as that end in something short.
+    const HEADER: usize = 19;
+    const CLAIMS: usize = 10;
+    const SIGNATURE: usize = 43;
+    let is_base64url = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let dots = || text.match_indices('.').map(|(at, _)| at);
+    dots().zip(dots().skip(1)).find_map(|(first, second)| {
+        let header = text.as_bytes()[..first].iter().rev().take_while(is_base64url).count();
+        let claims = text.as_bytes()[first + 1..second].iter().take_while(is_base64url).count();
+        let signature = text.as_bytes()[second + 1..].iter().take_while(is_base64url).count();
+        let whole = claims == second - first - 1 && (signature == 0 || signature >= SIGNATURE);
+        (whole && header >= HEADER && claims >= CLAIMS).then(|| first - header)
+    })
 }
 
 #[cfg(test)]
@@ -274,9 +307,28 @@ mod tests {
             ("/a/%62wr1_secret/b%20c", "/a/[token]/b%20c"),
             ("/%C3%A9%65%79Jsecret", "/é[token]"),
             ("/a%2FeyJsecret", "/a/[token]"),
+            (
+                "/static/vendors-node-modules.0123456789abcdef0123.js",
+                "/static/vendors-node-modules.0123456789abcdef0123.js",
+            ),
+            ("/org.springframework.context.annotation", "/org.springframework.context.annotation"),
+            ("/a/b.c/d.e", "/a/b.c/d.e"),
         ] {
             assert_eq!(without_tokens(path), logged, "{path}");
         }
+    }
+
+    /// The header is `{ "alg":"none"}`.
+    #[test]
+    fn a_path_is_cut_where_something_has_the_shape_of_a_token() {
+        const MESSAGE: &str = "eyAiYWxnIjoibm9uZSJ9.eyAic3ViIjoiYSJ9";
+        let signed = format!("{MESSAGE}.{}", "s".repeat(43));
+        for token in [format!("{MESSAGE}."), signed.clone(), signed.replace('.', "%2e"), format!("{signed}.json")] {
+            assert_eq!(without_tokens(&format!("/a.b/{token}/c.d")), "/a.b/[token]/c.d");
+            assert_eq!(without_tokens(&format!("/token={token}")), "/token=[token]");
+            assert_eq!(without_tokens(&format!("/v1.2.{token}")), "/v1.2.[token]");
+        }
+        assert_eq!(without_tokens(MESSAGE), MESSAGE);
     }
 
     #[test]

@@ -194,13 +194,15 @@ fn start_workers(
     (foundation, metrics, log): (&Foundation, &Metrics, Option<&AccessLog>),
     shared: &Arc<Shared>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
+    // Each checks one signature at a time.
+    let failures = Arc::new(Limiter::new(config.limits.bad_signatures).owing(config.workers));
     let start = |(number, listeners)| {
         let worker = Worker {
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
             streams: Streams::new(foundation.grounds(), metrics.worker(number)),
-            failures: Limiter::new(config.limits.bad_signatures),
+            failures: failures.clone(),
             turns: Turns::new(),
             log: log.map(|log| log.buffer(number)),
             share: Share::of(config.connections.requests, config.connections.requests_reserve, config.workers),

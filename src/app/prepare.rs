@@ -1,5 +1,6 @@
 //! What has to stand before the first connection: secrets, store, revocation set, keys.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +19,14 @@ use crate::delivery::Target;
 use crate::family::revocation::Revocation;
 use crate::forward::Forwarder;
 use crate::gateway::Gateway;
-use crate::headers::Hygiene;
+use crate::headers::{Hygiene, METHOD_OVERRIDES};
 use crate::judge::Judge;
 use crate::keyring::Keyring;
 use crate::login::LoginHeaders;
 use crate::metrics::Metrics;
 use crate::rates::Rates;
 use crate::revocations::Revocations;
-use crate::route::{Capture, RouteTable};
+use crate::route::{Capture, Onward, Route, RouteTable};
 use crate::store::Store;
 use crate::store::sqlite::{self, SqliteStore};
 use crate::streams::{Grounds, Renewals};
@@ -107,7 +108,9 @@ impl Foundation {
         }
         let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
         let login = captures_logins.then(|| config.login.headers.clone());
-        let hygiene = Hygiene::new(&config.identity).and(login.iter().flat_map(LoginHeaders::names));
+        let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
+        let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
+        let hygiene = Hygiene::new(&config.identity).and(removed);
         Ok(Gateway {
             clock,
             judge: judge(
@@ -199,7 +202,7 @@ pub(super) fn judge(
     let authenticator = Authenticator {
         keyring,
         revocations,
-        verified: Arc::new(VerifiedTokens::new(cache)),
+        verified: Arc::new(VerifiedTokens::with_replacements(cache, audiences(&config.routes))),
         confirmations,
         renewals,
         identity: config.identity.clone(),
@@ -207,6 +210,15 @@ pub(super) fn judge(
     };
     let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
     Judge { routes, authenticator, headers: config.connections.headers, uri_size: config.connections.uri_size }
+}
+
+/// For so many different ones a token may be replaced.
+fn audiences(routes: &[Route]) -> usize {
+    let replaced = routes.iter().filter_map(|route| match &route.onward {
+        Onward::Replace(audience) => Some(audience),
+        Onward::Pass | Onward::Drop => None,
+    });
+    replaced.collect::<HashSet<_>>().len()
 }
 
 fn broker_settings(config: &Config) -> broker::Settings {

@@ -145,7 +145,7 @@ fn naively_decoded(path: &[u8]) -> Vec<u8> {
 /// Lines of `name: value`, as a client may send them. Nothing of ours is left of it, in no spelling that a backend takes
 /// for the same name; nothing that concerns one connection; and what had nothing to do with either is untouched.
 pub fn headers(bytes: &[u8]) -> bool {
-    const OURS: &[&str] = &["x-auth-subject", "x-auth-claims", "x-auth-observed", "forwarded", "x-real-ip"];
+    const OURS: &[&str] = &["x-auth-subject", "x-auth-claims", "x-auth-observed", "forwarded", "x-real-ip", "proxy"];
     const HOPS: &[&str] = &["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
     let sent = lines(bytes);
     let mut left = sent.clone();

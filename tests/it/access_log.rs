@@ -6,7 +6,9 @@ use http::Request;
 use serde_json::{Value, json};
 
 use crate::support::session::{self, Session};
+use crate::support::tokens::Mint;
 use crate::support::{Gateway, Upstream, Wire};
+use bearward::token::Algorithm;
 
 /// A line without what is different each time.
 fn settled(mut line: Value) -> Value {
@@ -180,6 +182,27 @@ async fn no_token_is_in_it_wherever_it_was_put() {
     let paths: BTreeSet<_> = lines.iter().map(|line| line["path"].as_str().expect("a path")).collect();
     assert_eq!(paths, ["/", "/[token]", "/a/[token]/b", "/token/[token]", "/user/refresh"].into());
     gateway.end_without_a_token_in_the_log();
+}
+
+/// Spaces at the beginning of its header, or none of a signature, and the token begins like no other.
+#[tokio::test]
+async fn a_token_in_a_path_is_known_by_its_shape_as_well() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::open(upstream.address, "");
+    let (header, claims) = (mint.header().to_string(), mint.claims(gateway.now_secs()).to_string());
+    let spaced =
+        [format!(" {header}"), format!("\r\n{header}"), header.replace('{', "{\n "), header.replace('{', "{\t")];
+    for header in &spaced {
+        let token = mint.sign_text(header, &format!(" {claims}"));
+        let (message, _) = token.rsplit_once('.').expect("three segments");
+        assert!(!message.starts_with("eyJ"), "{message}");
+        for path in [&token, &token.replace('.', "%2E"), &format!("{message}.")] {
+            assert_eq!(gateway.client().get(&format!("/a/{path}/b")).await.status, 200);
+        }
+    }
+    let lines = gateway.log_lines(3 * spaced.len()).await;
+    assert!(lines.iter().all(|line| line["path"] == "/a/[token]/b"), "{lines:?}");
 }
 
 #[tokio::test]

@@ -193,30 +193,33 @@ async fn the_cache_remembers_a_signature_and_not_a_verdict() {
     assert_eq!(get(&pair.access).await, 401);
 }
 
+/// Tokens of which nothing is wrong but their signature.
+async fn forger(gateway: &Gateway) -> impl Fn(u64) -> String {
+    let mint = Mint::new(Algorithm::ES256);
+    let now = gateway.now_secs();
+    let sid = gateway.issue("mallory", "").await.token_id;
+    let kid = gateway.client().get("/.well-known/jwks.json").await.json()["keys"][0]["kid"].clone();
+    move |number| {
+        let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid });
+        let claims = json!({
+            "iss": "https://gateway.example", "aud": "https://api.example", "sub": "mallory",
+            "exp": now + 60, "iat": now, "rgn": number, "sid": sid,
+        });
+        mint.sign(&header, &claims)
+    }
+}
+
 /// A flood of forged tokens from one address must not eat the time of everybody else; known tokens are not even asked about.
 #[tokio::test]
 async fn one_address_gets_only_so_many_bad_signatures_checked() {
     let upstream = Upstream::start();
-    let mint = Mint::new(Algorithm::ES256);
-    let folder = Arc::new(TempDir::new().expect("a temporary folder"));
-    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nbad_signatures = 5\n");
-    let gateway = Gateway::in_folder(text.replace("workers = 2", "workers = 1"), folder, Arc::new(ManualClock::new()));
+    let gateway = Gateway::with(&upstream, "[limits]\nbad_signatures = 5\n");
     let known = gateway.issue("alice", "").await;
     let fresh = gateway.issue("bob", "").await;
     let get = async |token: &str| gateway.client().bearer(token).get("/").await;
     assert_eq!(get(&known.access).await.status, 200);
 
-    let claims = json!({ "iss": "https://gateway.example", "aud": "https://api.example", "sub": "mallory" });
-    let kid = gateway.client().get("/.well-known/jwks.json").await.json()["keys"][0]["kid"].clone();
-    let forge = |number: u64| {
-        let now = gateway.now_secs();
-        let mut claims = claims.clone();
-        claims["exp"] = json!(now + 60);
-        claims["iat"] = json!(now);
-        claims["rgn"] = json!(number);
-        claims["sid"] = json!(known.token_id);
-        mint.sign(&json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid }), &claims)
-    };
+    let forge = forger(&gateway).await;
     let first = forge(0);
     for token in [first.clone(), forge(1), forge(2), forge(3), forge(4)] {
         get(&token).await.refused(401, "invalid_token");
@@ -230,4 +233,26 @@ async fn one_address_gets_only_so_many_bad_signatures_checked() {
     assert_eq!(get(&known.access).await.status, 200, "a known token is not asked about");
     gateway.advance(Duration::from_secs(2));
     assert_eq!(get(&fresh.access).await.status, 200);
+}
+
+/// Or a machine with more cores would check more of them.
+#[tokio::test]
+async fn all_workers_count_the_bad_signatures_of_an_address_together() {
+    const WORKERS: usize = 4;
+    let upstream = Upstream::start();
+    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nbad_signatures = 10\n");
+    let gateway = Gateway::from_text(text.replace("workers = 2", &format!("workers = {WORKERS}")));
+    let forge = forger(&gateway).await;
+    let mut checked = 0;
+    for number in 0..100 {
+        let answer = gateway.client().bearer(&forge(number)).get("/").await;
+        match answer.status.as_u16() {
+            401 => checked += 1,
+            _ => answer.refused(429, "rate_limited"),
+        }
+    }
+    let metrics = &gateway.running().metrics;
+    let asked: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).begun.get()).collect();
+    assert!(asked.iter().all(|asked| *asked > 0), "not spread over all workers: {asked:?}");
+    assert_eq!(checked, 10, "{asked:?}");
 }

@@ -25,18 +25,18 @@ fn spellings() -> Vec<String> {
         "X-Rewrite-URL",
         "X-Request-Id",
     ];
-    let spell = |name: &str| {
-        let mixed = name.replacen('-', "_", 1);
-        [
-            name.to_owned(),
-            name.to_lowercase(),
-            name.to_uppercase(),
-            name.replace('-', "_"),
-            name.replace('-', "."),
-            mixed,
-        ]
-    };
-    ours.into_iter().flat_map(spell).collect()
+    ours.into_iter().flat_map(spellings_of).collect()
+}
+
+fn spellings_of(name: &str) -> [String; 6] {
+    [
+        name.to_owned(),
+        name.to_lowercase(),
+        name.to_uppercase(),
+        name.replace('-', "_"),
+        name.replace('-', "."),
+        name.replacen('-', "_", 1),
+    ]
 }
 
 /// What the backend got under names that are the gateway's to say, and the names that it got them under.
@@ -84,6 +84,44 @@ async fn on_a_public_route_nobody_is_anybody() {
     let seen = upstream.only();
     let told = ours(&seen);
     assert!(told.iter().all(|(name, value)| !name.contains("auth") && value != "forged"), "{told:?}");
+}
+
+/// A backend that runs CGI programs would make `HTTP_PROXY` of it, and they would send what they ask of others there
+/// (CVE-2016-5385).
+#[tokio::test]
+async fn nobody_tells_a_backend_its_proxy() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::open(upstream.address, "");
+    for client in gateway.clients() {
+        for name in ["Proxy", "proxy", "PROXY"] {
+            assert_eq!(client.clone().header(name, "http://192.0.2.1").get("/").await.status, 200);
+            assert_eq!(upstream.seen().pop().expect("it arrived").header("proxy"), None, "{name}");
+        }
+    }
+}
+
+/// Many frameworks take a POST for what such a header says: the route that was found for a POST would let a DELETE through,
+/// and a preflight, which needs no token, would be whatever its sender likes.
+#[tokio::test]
+async fn where_a_route_decides_by_the_method_no_header_says_another() {
+    let names = ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"];
+    let names: Vec<_> = names.into_iter().flat_map(spellings_of).collect();
+    for (deciding, removed) in [
+        ("[[route]]\npath = \"/read\"\npublic = true\nmethods = [\"GET\"]\n", true),
+        ("[[route]]\npath = \"/page\"\npreflight = true\n", true),
+        ("", false),
+    ] {
+        let upstream = Upstream::start();
+        let gateway = Gateway::open(upstream.address, &format!("{deciding}[limits]\nheaders = 1000"));
+        for client in gateway.clients() {
+            // Several spellings of one name are one over HTTP/2, and in lower case everywhere.
+            let liar = names.iter().fold(client, |client, name| client.header(name, "DELETE"));
+            assert_eq!(liar.send(http::Method::POST, "/", "".into()).await.status, 200);
+            let seen = upstream.seen().pop().expect("it arrived");
+            let arrived = names.iter().filter(|name| seen.headers.contains_key(name.to_lowercase())).count();
+            assert_eq!(arrived, if removed { 0 } else { names.len() }, "{deciding}: {seen:?}");
+        }
+    }
 }
 
 /// `Connection` names what a proxy has to remove: once it was used to remove what the proxy itself had set (Traefik

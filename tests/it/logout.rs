@@ -52,6 +52,37 @@ async fn a_backend_that_does_not_log_out_ends_nothing() {
     assert_eq!(gateway.status_of(&pair.access).await, 200);
 }
 
+/// Any page can have a browser ask for an address as an image, and the browser adds its cookies.
+#[tokio::test]
+async fn a_page_of_somebody_else_logs_nobody_out() {
+    let upstream = Upstream::start();
+    let in_cookie = "token_from = [\"cookie:session\"]\norigins = [\"https://friend.example\"]";
+    let gateway = Gateway::with(&upstream, &format!("{ROUTES}{in_cookie}"));
+    for client in gateway.clients() {
+        let pair = gateway.issue("alice", "").await;
+        let client = client.header("cookie", &format!("session={}", pair.access));
+        let ask = async |method: &Method, origin: &str| {
+            let client = if origin.is_empty() { client.clone() } else { client.clone().header("origin", origin) };
+            client.send(method.clone(), "/status/204", "".into()).await.status
+        };
+        for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::DELETE] {
+            for origin in ["", "null", "https://evil.example"] {
+                assert_eq!(ask(&method, origin).await, 403, "{method} {origin}");
+            }
+        }
+        let preflight = client.clone().header("origin", "https://evil.example");
+        let preflight = preflight.header("access-control-request-method", "GET");
+        assert_eq!(preflight.send(Method::OPTIONS, "/status/204", "".into()).await.status, 204);
+        assert_eq!(gateway.status_of(&pair.access).await, 200, "nothing of that has ended it");
+        for origin in ["https://gateway.test", "https://friend.example"] {
+            let pair = gateway.issue("alice", "").await;
+            let page = gateway.client().header("cookie", &format!("session={}", pair.access)).header("origin", origin);
+            assert_eq!(page.get("/status/204").await.status, 204, "{origin}");
+            assert_eq!(gateway.status_of(&pair.access).await, 401, "{origin}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn nobody_is_told_that_they_are_logged_out_before_it_is_durable() {
     let upstream = Upstream::start();

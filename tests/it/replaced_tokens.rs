@@ -133,3 +133,27 @@ async fn it_never_outlives_the_clients_and_is_renewed_before_it_ends() {
     gateway.advance(Duration::from_millis(1));
     assert_eq!(gateway.client().bearer(&token).get("/orders").await.status, 401);
 }
+
+/// Each token may come to have one for every audience, and they stay as long as it does.
+#[tokio::test]
+async fn what_replaces_known_tokens_counts_as_memory_for_them() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::trusting(&upstream, &mint, &format!("[limits]\ntoken_cache = \"1MiB\"\n{ROUTES}"));
+    let mut in_memory = 0;
+    for number in 0..150 {
+        let claims = json!({ "jti": number.to_string(), "note": "n".repeat(2000) });
+        let token = mint.with_claims(gateway.now_secs(), claims);
+        for path in ["/orders", "/stock"] {
+            assert_eq!(gateway.client().bearer(&token).get(path).await.status, 200);
+        }
+        let replaced: usize =
+            upstream.seen().iter().filter_map(|seen| seen.header("authorization")).map(str::len).sum();
+        upstream.forget();
+        // As key, and its claims as values.
+        in_memory = token.len() * 5 + replaced;
+    }
+    let known = gateway.metric("bearward_known_tokens ").await as usize;
+    assert!(known > 5, "{known} of {in_memory} bytes each");
+    assert!(known * in_memory <= 1 << 20, "{known} of {in_memory} bytes each");
+}

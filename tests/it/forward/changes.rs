@@ -9,8 +9,9 @@ use crate::support::session::{self, Session};
 use crate::support::{Backend, Gateway, Scripted, Wire};
 
 /// What a client says under these names reaches no backend.
-const REMOVED: [(&str, &str); 8] = [
+const REMOVED: [(&str, &str); 9] = [
     ("expect", "100-continue"),
+    ("proxy", "http://192.0.2.1:8080"),
     ("proxy-authenticate", "Basic"),
     ("proxy-authorization", "Basic YTpi"),
     ("x-auth-observed", "expired"),
@@ -27,6 +28,8 @@ const OF_ONE_CONNECTION: [(&str, &str); 5] = [
     ("proxy-connection", "keep-alive"),
     ("upgrade", "h2c"),
 ];
+/// And these, where a route decides by the method.
+const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 /// What is changed on its way, each in a manner of its own.
 const CHANGED: [&str; 5] = ["authorization", "cookie", "content-length", "date", "host"];
 
@@ -47,6 +50,9 @@ async fn what_is_removed_is_what_is_listed_and_nothing_else() {
             sent.insert("authorization", format!("Bearer {}", pair.access).parse().expect("a value"));
             sent.append("cookie", HeaderValue::from_static("a=1"));
             sent.append("cookie", HeaderValue::from_static("b=2"));
+            for name in METHODS {
+                sent.insert(name, HeaderValue::from_static("DELETE"));
+            }
             let mut expected = sent.clone();
             if backend_version == Version::HTTP_11 {
                 expected.insert("cookie", HeaderValue::from_static("a=1; b=2"));
@@ -88,7 +94,8 @@ fn every_change_is_documented() {
     let first_columns = rows.filter_map(|row| row.split('|').nth(1));
     let documented = first_columns.flat_map(|column| column.split('`').skip(1).step_by(2)).map(str::to_lowercase);
     let removed = REMOVED.iter().chain(&OF_ONE_CONNECTION).map(|(name, _)| *name);
-    let tested = SET.into_iter().chain(IDENTITY).chain(CHANGED).chain(["te", "transfer-encoding"]).chain(removed);
+    let tested =
+        SET.into_iter().chain(IDENTITY).chain(CHANGED).chain(["te", "transfer-encoding"]).chain(METHODS).chain(removed);
     let documented: BTreeSet<String> = documented.collect();
     assert_eq!(documented, tested.map(str::to_owned).collect());
 }
