@@ -118,7 +118,8 @@ fn limits(c: &mut Criterion) {
     group.bench_function("rates, none configured", |b| b.iter(|| none.are_off()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
         let (requests, window) = (u32::MAX, Duration::from_secs(1));
-        let settings = Settings { number: 0, name: name.into(), per, requests, window, burst: requests };
+        let settings =
+            Settings { number: 0, route: String::new(), name: name.into(), per, requests, window, burst: requests };
         let rates = Rates::new(iter::once(settings), 1);
         let client = Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")) };
         group.bench_function(format!("a rate for each {name}"), |b| {

@@ -53,6 +53,37 @@
 //! | `socket2` | `socket` | socket options that std cannot set |
 //! | `toml` | `config/` | nothing else knows that the configuration is a file |
 //!
+//! # Limits
+//!
+//! Where each one is enforced, and what comes of more. A test holds this table to the keys that there are.
+//!
+//! | limit | enforced in | beyond it |
+//! |---|---|---|
+//! | `limits.connections` | `server/connection.rs` | closed at once |
+//! | `limits.connections_per_address` | `server/connection.rs`, `crowd.rs` | closed at once |
+//! | `limits.requests` | `share.rs`, asked by `gateway.rs` | 503 `overloaded` |
+//! | `limits.requests_reserve` | `share.rs` | the same, for addresses that have many |
+//! | `limits.head_size` | `framing/mod.rs`; over HTTP/2 by hyper, told in `server/drive.rs` | 431 |
+//! | `limits.headers` | `framing/mod.rs`; over HTTP/2 `judge.rs` | 431 `head_too_large` |
+//! | `limits.uri_size` | `target.rs` | 414 `uri_too_long` |
+//! | `limits.body_size` | `forward.rs`, `body.rs` | 413 `body_too_large` |
+//! | `limits.upload_rate` | `body.rs` | 408 `body_too_slow` |
+//! | `limits.download_rate` | `server/stream.rs`; over HTTP/2 `server/executor.rs` | cut off |
+//! | `limits.streams` | hyper, told in `server/drive.rs` | REFUSED_STREAM |
+//! | `limits.requests_per_connection` | `peer.rs` | the connection ends in order |
+//! | `limits.control_frames`, `limits.resets` | `server/flood.rs` | ENHANCE_YOUR_CALM, `http2_flood` |
+//! | `limits.flood_pause` | `paused.rs`, asked by `server/connection.rs` | closed at once, before TLS |
+//! | `limits.failed_handshakes`, `limits.unreadable_requests`, `limits.unread_bodies` | `paused.rs` | such a pause |
+//! | `limits.retry_delay` | `server/held_back.rs` | 429 comes so much later |
+//! | `limits.token_size` | `bearer/mod.rs`; of our own `broker/issue.rs` | 401 `token_too_large` |
+//! | `limits.token_cache` | `verified.rs` | the least used are verified again |
+//! | `limits.bad_signatures` | `authenticate.rs` | 429 `rate_limited` |
+//! | `limits.families` | `store/sqlite/families.rs` | the least recently used login ends |
+//! | `rate` | `rates.rs`, asked by `gateway.rs` | 429 `quota_exceeded` |
+//! | `throttle.refreshes` | `throttle.rs`, asked by `broker/refresh.rs` | 429 `family_limited` |
+//! | `throttle.calls` | `throttle.rs`, asked by `gateway.rs` and `capture/mod.rs` | 429 `address_limited` |
+//! | `throttle.failures` | `throttle.rs`, asked by `gateway.rs` and `capture/mod.rs` | 429 `failures_limited` |
+//!
 //! # Words
 //!
 //! | word | meaning |

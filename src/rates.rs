@@ -8,6 +8,7 @@
 use std::fmt::Write;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
@@ -41,6 +42,8 @@ pub enum Per {
 pub struct Settings {
     /// Its place among all of them.
     pub number: usize,
+    /// Which route it is of, by what tells routes apart; empty where it is for every route.
+    pub route: String,
     /// What clients know it by.
     pub name: String,
     pub per: Per,
@@ -49,6 +52,20 @@ pub struct Settings {
     pub window: Duration,
     /// So many at once.
     pub burst: u32,
+}
+
+impl Settings {
+    /// Wherever it stands among the others.
+    fn is_same_as(&self, other: &Settings) -> bool {
+        let Settings { number: _, route, name, per, requests, window, burst } = self;
+        (route, name, per, requests, window, burst)
+            == (&other.route, &other.name, &other.per, &other.requests, &other.window, &other.burst)
+    }
+
+    fn empty_buckets(&self) -> Arc<[Limiter]> {
+        let rate = Rate { burst: self.burst, every: self.window / self.requests.max(1) };
+        (0..SHARDS).map(|_| Limiter::with_room(rate, ROOM)).collect()
+    }
 }
 
 /// Who asks.
@@ -68,7 +85,7 @@ pub struct Rates {
 
 struct Limit {
     settings: Settings,
-    shards: Vec<Limiter>,
+    shards: Arc<[Limiter]>,
 }
 
 /// What a client is told of its limits: `RateLimit-Policy` and `RateLimit`.
@@ -105,11 +122,23 @@ impl Told {
 impl Rates {
     /// `all`: in the order of their numbers, the first `everywhere` of which are for every route.
     pub fn new(all: impl Iterator<Item = Settings>, everywhere: usize) -> Rates {
+        Rates::after(&Rates::default(), all, everywhere)
+    }
+
+    /// As [`Rates::new`], but a limit that is among those of `before` goes on counting where that is, or each reload would give
+    /// everybody another burst.
+    pub fn after(before: &Rates, all: impl Iterator<Item = Settings>, everywhere: usize) -> Rates {
+        // Two of one route may be equal, and each has its own buckets.
+        let mut before_left: Vec<&Limit> = before.limits.iter().collect();
         let limit = |settings: Settings| {
-            let rate = Rate { burst: settings.burst, every: settings.window / settings.requests.max(1) };
-            Limit { settings, shards: (0..SHARDS).map(|_| Limiter::with_room(rate, ROOM)).collect() }
+            let same = before_left.iter().position(|limit| settings.is_same_as(&limit.settings));
+            let shards = match same.map(|place| before_left.remove(place)) {
+                Some(limit) => limit.shards.clone(),
+                None => settings.empty_buckets(),
+            };
+            Limit { settings, shards }
         };
-        Rates { limits: all.map(limit).collect(), everywhere, hashes: Default::default() }
+        Rates { limits: all.map(limit).collect(), everywhere, hashes: before.hashes.clone() }
     }
 
     pub fn are_off(&self) -> bool {
@@ -168,7 +197,7 @@ mod tests {
 
     fn settings(number: usize, per: Per, requests: u32, window: u64) -> Settings {
         let (name, window) = (format!("{per:?}-{number}").to_lowercase(), Duration::from_secs(window));
-        Settings { number, name, per, requests, window, burst: requests }
+        Settings { number, route: String::new(), name, per, requests, window, burst: requests }
     }
 
     fn taken(rates: &Rates, client: &Client<'_>, now: UnixTime) -> (Result<(), u64>, String) {
@@ -204,6 +233,29 @@ mod tests {
             assert_eq!(taken(&rates, &client(last), NOW).0, Ok(()));
         }
         assert_eq!(taken(&rates, &client(100), NOW), (Err(1), "\"route-0\";r=0;t=1".into()));
+    }
+
+    #[test]
+    fn a_limit_that_was_there_before_goes_on_counting_wherever_it_stands_now() {
+        let (one, other) = (settings(0, Per::Address, 1, 60), settings(1, Per::Route, 2, 60));
+        let client = Client { address: [192, 0, 2, 1].into(), subject: None };
+        let before = Rates::new([one.clone(), other.clone()].into_iter(), 2);
+        assert_eq!(taken(&before, &client, NOW).0, Ok(()));
+        let of = |limits: &[Settings]| Rates::after(&before, limits.iter().cloned(), limits.len());
+        let moved = Settings { number: 1, ..one.clone() };
+        assert_eq!(taken(&of(&[Settings { number: 0, ..other }, moved]), &client, NOW).0, Err(60));
+        for changed in [
+            Settings { route: "/".into(), ..one.clone() },
+            Settings { name: "other".into(), ..one.clone() },
+            Settings { per: Per::Route, ..one.clone() },
+            Settings { requests: 2, ..one.clone() },
+            Settings { window: Duration::from_secs(61), ..one.clone() },
+            Settings { burst: 2, ..one.clone() },
+        ] {
+            assert_eq!(taken(&of(std::slice::from_ref(&changed)), &client, NOW).0, Ok(()), "{changed:?}");
+        }
+        let twice = of(&[one.clone(), one]);
+        assert_eq!(taken(&twice, &client, NOW + Duration::from_secs(60)).0, Ok(()), "each of two has its own buckets");
     }
 
     /// Thousands a second have less than a millisecond each.

@@ -10,13 +10,13 @@ mod keys;
 mod own_keys;
 mod prepare;
 mod reload;
-mod reloading;
 mod replaced;
 mod running;
 mod secrets;
 mod sockets;
 mod thread;
 mod upstreams;
+mod when_to_reload;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -41,6 +41,7 @@ use crate::ids::RequestIds;
 use crate::limiter::Limiter;
 use crate::metrics::Metrics;
 use crate::paused::Paused;
+use crate::rates::Rates;
 use crate::server::{self, HeldBack, Listener, Shared};
 use crate::share::Share;
 use crate::streams::Streams;
@@ -53,9 +54,9 @@ pub use sockets::Inherited;
 
 use prepare::Foundation;
 use reload::{Live, Outcomes};
-use reloading::Reloading;
 use replaced::{Copies, Offer};
 use sockets::Sockets;
+use when_to_reload::Reloading;
 
 /// Why the gateway did not start. Nothing of it is left running.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ pub fn start_with(
     let runtime = thread::runtime()?;
     let patience = if matches!(inherited, Inherited::Gateway(_)) { replaced::PATIENCE } else { Duration::ZERO };
     let foundation = Arc::new(runtime.block_on(Foundation::lay(&config, clock.clone(), patience))?);
-    let gateway = foundation.gateway(&config, clock.clone())?;
+    let gateway = foundation.gateway(&config, clock.clone(), &Rates::default())?;
     let mut metrics = Metrics::new(config.workers);
     foundation.show(&mut metrics);
     let outcomes = Arc::new(Outcomes::new(&*clock));

@@ -101,7 +101,8 @@ impl Foundation {
     }
 
     /// One for this configuration, which is in force when [`Foundation::put_in_force`] has been called and requests come to it.
-    pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Gateway, String> {
+    /// `before`: the rates of the one that it comes after.
+    pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>, before: &Rates) -> Result<Gateway, String> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
         }
@@ -135,7 +136,7 @@ impl Foundation {
                     lifetime: config.tokens.lifetimes.access,
                 },
             },
-            rates: Rates::new(config.all_rates().cloned(), config.rates.len()),
+            rates: Rates::after(before, config.all_rates().cloned(), config.rates.len()),
             login_answer_size: config.login.answer_size,
             request_time: config.connections.request,
             body_idle: config.connections.body_idle,

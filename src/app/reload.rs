@@ -1,9 +1,10 @@
-//! Another configuration for a gateway that is running.
+//! What a reload swaps in a gateway that is running. When there is one, and for whom, is `when_to_reload`.
 //!
-//! Routes, rates, upstreams, identity and login headers, OAuth endpoints, other issuers with their keys, and certificates are
-//! swapped; requests under way end as they began, and how the servers of upstreams stand is not forgotten. All that is read
-//! is read before anything is swapped, so a bad file changes nothing. The rest (addresses, the store, the gateway's own
-//! tokens, limits and timeouts of connections) takes a restart, and a reload says so.
+//! Routes, rates, upstreams, identity and login headers, OAuth endpoints, which proxies are believed, other issuers with their
+//! keys, and certificates are swapped; requests under way end as they began, and neither how the servers of upstreams stand is
+//! forgotten nor what was taken of a rate that has not changed. The cache of verified tokens begins anew: what it holds is by
+//! the old configuration. All that is read is read before anything is swapped, so a bad file changes nothing. The rest
+//! (addresses, the store, the gateway's own tokens, limits and timeouts of connections) takes a restart, and a reload says so.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +53,8 @@ impl Live {
             ..current.clone()
         };
         let certificates = read_certificates(&next)?;
-        let gateway = self.foundation.gateway(&next, self.clock.clone())?;
+        let before = self.shared.gateway.load();
+        let gateway = self.foundation.gateway(&next, self.clock.clone(), &before.rates)?;
         self.foundation.reload_keys(&next)?;
         self.foundation.put_in_force(&gateway);
         let in_force = changed(&current, &next);

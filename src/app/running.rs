@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use super::audit::AuditThread;
 use super::reload::Live;
-use super::reloading::Reloading;
 use super::replaced::{self, Copies};
+use super::when_to_reload::Reloading;
 use super::{StartError, chores, thread};
 use crate::access_log::AccessLog;
 use crate::admin::Reloaded;

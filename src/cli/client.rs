@@ -1,7 +1,9 @@
 //! Calls to the admin listener of a running gateway.
 
 use std::fs;
-use std::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -19,6 +21,10 @@ use crate::tls;
 
 /// Longer than a gateway takes for any answer; without an end to it a command would wait for a stuck disk for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A gateway that was begun a moment ago is there within this: so long is one waited for.
+const START: Duration = Duration::from_secs(5);
+/// How often it is looked for meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// One request to the admin API; the JSON of a 2xx answer, or what went wrong.
 pub(super) fn call(admin: &Settings, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
@@ -41,31 +47,65 @@ pub(super) fn ask(
 ) -> Result<(StatusCode, Value), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::HOST, admin.address.to_string())
-        .header(header::AUTHORIZATION, format!("Bearer {}", admin_token(&admin.token)?))
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
-        .map_err(|error| error.to_string())?;
-    let answered = runtime.block_on(async { tokio::time::timeout(PATIENCE, send(admin, request)).await });
-    let late = |_| format!("the gateway at {} did not answer within {}s", admin.address, PATIENCE.as_secs());
-    answered.map_err(late)?
+    runtime.block_on(async {
+        let (stream, token) = reach(admin).await?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, admin.address.to_string())
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
+            .map_err(|error| error.to_string())?;
+        let answered = tokio::time::timeout(PATIENCE, send(admin, stream, request)).await;
+        let late = |_| format!("the gateway at {} did not answer within {}s", admin.address, PATIENCE.as_secs());
+        answered.map_err(late)?
+    })
 }
 
-async fn send(admin: &Settings, request: Request<Full<Bytes>>) -> Result<(StatusCode, Value), String> {
-    let address = admin.address;
-    let unreachable = |error: std::io::Error| {
-        format!("no gateway answers at admin.address {address}: {error}; is it running with this configuration?")
-    };
-    let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+/// Why there is nothing to ask, or to show.
+struct Unready {
+    fault: String,
+    /// As with a gateway that is just starting: it has not made its token, or does not listen.
+    may_pass: bool,
+}
+
+/// A connection, and the token to show on it.
+async fn reach(admin: &Settings) -> Result<(TcpStream, String), String> {
+    let began = Instant::now();
+    loop {
+        let reached = async { Ok((connect(admin.address).await?, admin_token(&admin.token)?)) };
+        match reached.await {
+            Ok(reached) => return Ok(reached),
+            Err(Unready { may_pass: true, .. }) if began.elapsed() < START => tokio::time::sleep(LOOK).await,
+            Err(Unready { fault, .. }) => return Err(fault),
+        }
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, Unready> {
+    TcpStream::connect(address).await.map_err(|error| {
+        let may_pass = error.kind() == ErrorKind::ConnectionRefused;
+        let waited = if may_pass { format!(", nor came one within {}s", START.as_secs()) } else { String::new() };
+        Unready { fault: unreachable(address, &error, &waited), may_pass }
+    })
+}
+
+fn unreachable(address: SocketAddr, error: &io::Error, waited: &str) -> String {
+    format!("no gateway answers at admin.address {address}{waited}: {error}; is it running with this configuration?")
+}
+
+async fn send(
+    admin: &Settings,
+    stream: TcpStream,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Value), String> {
     match certificate(&admin.tls) {
         None => exchange(stream, request).await,
         Some(file) => {
             let connector = TlsConnector::from(tls::client_config_for(&file)?);
-            let stream = connector.connect(ServerName::from(address.ip()), stream).await.map_err(unreachable)?;
-            exchange(stream, request).await
+            let stream = connector.connect(ServerName::from(admin.address.ip()), stream).await;
+            exchange(stream.map_err(|error| unreachable(admin.address, &error, ""))?, request).await
         }
     }
 }
@@ -94,16 +134,19 @@ where
     Ok((status, answer.map_err(|_| format!("{status}: the answer is not JSON; is this the admin listener?"))?))
 }
 
-fn admin_token(source: &SecretSource) -> Result<String, String> {
+fn admin_token(source: &SecretSource) -> Result<String, Unready> {
     let token = match source {
-        SecretSource::File(path) => fs::read_to_string(path)
-            .map_err(|error| {
-                let path = path.display();
-                format!("the admin token {path} cannot be read: {error}; admin.token_file names it, and the gateway makes it when it starts")
-            })?,
-        SecretSource::Environment(name) => {
-            std::env::var(name).map_err(|_| format!("the environment variable {name} is not set"))?
-        }
+        SecretSource::File(path) => fs::read_to_string(path).map_err(|error| Unready {
+            fault: format!(
+                "the admin token {} cannot be read: {error}; admin.token_file names it, and the gateway makes it when it starts",
+                path.display()
+            ),
+            may_pass: error.kind() == ErrorKind::NotFound,
+        })?,
+        SecretSource::Environment(name) => std::env::var(name).map_err(|_| Unready {
+            fault: format!("the environment variable {name} is not set"),
+            may_pass: false,
+        })?,
     };
     Ok(token.trim().to_owned())
 }

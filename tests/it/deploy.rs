@@ -1,9 +1,12 @@
-//! The files in `deploy/`, as far as they can be tried without starting anything.
+//! The files in `deploy/`, as far as they can be tried without systemd or a container.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::source;
+use crate::support::certificates::Authority;
+use crate::support::program::{Program, Served};
 
 /// systemd 252 gives the unit 1.4 of 10. Later versions weigh and ask differently, so the bound is the next whole number.
 const MOST_EXPOSURE: f64 = 2.0;
@@ -40,6 +43,37 @@ fn the_unit_exposes_little() {
         .and_then(|(_, level)| level.split(' ').next()?.parse::<f64>().ok());
     let exposure = exposure.unwrap_or_else(|| panic!("systemd-analyze security says no exposure:\n{said}"));
     assert!(exposure < MOST_EXPOSURE, "exposure {exposure}:\n{said}");
+}
+
+/// Where the service may not write, nothing is.
+#[test]
+fn the_configuration_of_the_operators_page_starts_and_leaves_its_folder_alone() {
+    let page = source::read("deploy/README.md");
+    let on_a_host = page.split_once("## On a host").expect("the heading").1;
+    let block = on_a_host.split("```").find_map(|block| block.strip_prefix("toml\n")).expect("a configuration");
+    let [etc, state] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let state_path = state.path().to_str().expect("a UTF-8 path");
+    let text = block.replace("/var/lib/bearward", state_path).replace("0.0.0.0:8443", "127.0.0.1:0");
+    let text = text.replace("[admin]", "[admin]\naddress = \"127.0.0.1:0\"");
+    fs::write(etc.path().join("gateway.toml"), text).expect("written");
+    let tls = etc.path().join("tls");
+    fs::create_dir(&tls).expect("made");
+    Authority::new().sign("gateway.example").write(&tls, "a");
+    for (made, named) in [("a.pem", "fullchain.pem"), ("a.key", "key.pem")] {
+        fs::rename(tls.join(made), tls.join(named)).expect("renamed");
+    }
+    let served = Served::of(Program::start(etc.path(), &["serve"]), state.path());
+    assert_eq!(served.addresses.len(), 1);
+    drop(served);
+    let names = |folder: &Path| {
+        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(etc.path()), ["gateway.toml", "tls"]);
+    assert_eq!(names(&tls), ["fullchain.pem", "key.pem"]);
+    assert!(names(state.path()).contains(&"bearward.secret".to_owned()));
 }
 
 fn systemd_analyze(arguments: &[&str]) -> Output {

@@ -1,6 +1,9 @@
-//! The tables of floors and doors in `src/lib.rs` are the rule; this holds every file in `src` to them.
+//! The tables of floors and doors in `src/lib.rs` are the rule; this holds every file in `src` to them, and the table of limits
+//! to the configuration.
 
 use std::collections::{BTreeSet, HashMap};
+
+use bearward::config;
 
 use crate::source::{self, SourceFile};
 
@@ -84,6 +87,23 @@ fn a_foreign_crate_is_named_only_at_its_door() {
         }
     }
     assert!(faults.is_empty(), "the doors in src/lib.rs are not kept:\n{}", faults.join("\n"));
+}
+
+/// Every limit that can be set has a row, and a row names files that there are.
+#[test]
+fn the_table_of_limits_has_each_and_says_where_it_is_enforced() {
+    let is_limit = |key: &String| key == "rate" || key.starts_with("limits.") || key.starts_with("throttle.");
+    let expected: BTreeSet<String> = config::keys().into_iter().filter(is_limit).collect();
+    let mut listed = BTreeSet::new();
+    for row in source::table("# Limits") {
+        listed.extend(row[0].split(", ").map(str::to_owned));
+        let files: Vec<&str> = row[1].split([' ', ',', ';']).filter(|word| word.ends_with(".rs")).collect();
+        assert!(!files.is_empty(), "{row:?} names no file");
+        for file in files {
+            assert!(source::root().join("src").join(file).is_file(), "{file} of {row:?}");
+        }
+    }
+    assert_eq!(listed, expected);
 }
 
 /// The modules at the root of this crate that a file names: `crate::a::B`, `crate::{a, b::C}`; `bearward::a` in main.rs. A

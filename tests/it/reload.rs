@@ -149,3 +149,32 @@ async fn what_takes_a_restart_is_said_and_left_alone() {
     assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "audit", "timeouts and limits"]);
     gateway.client().get("/").await.refused(401, "unauthorized");
 }
+
+/// Whoever may make the gateway reload, as a program that renews certificates, must not give everybody another burst by it.
+#[tokio::test]
+async fn what_was_taken_of_a_rate_stays_taken_until_the_rate_is_another() {
+    let upstream = Upstream::start();
+    let text = |requests, more: &str| {
+        let window = "window = \"24h\"";
+        let of_route = format!("[[route.rate]]\nper = \"route\"\nrequests = 1\n{window}\n");
+        let everywhere = format!("[[rate]]\nper = \"address\"\nrequests = {requests}\n{window}\n");
+        let routes = format!("{more}[[route]]\npath = \"/once\"\n{of_route}[[route]]\npath = \"/\"\npublic = true\n");
+        Gateway::text(&upstream.address.to_string(), &format!("{routes}{everywhere}"))
+    };
+    let gateway = Gateway::from_text(text(3, ""));
+    let alice = gateway.issue("alice", "").await.access;
+    let status = async |path: &str| gateway.client().bearer(&alice).get(path).await.status.as_u16();
+    assert_eq!((status("/once").await, status("/once").await), (200, 429));
+    assert!(reload(&gateway, &text(3, "")).is_empty());
+    assert_eq!(status("/once").await, 429, "nothing has changed");
+    assert_eq!(status("/").await, 429, "and three are three");
+    let another_route = "[[route]]\npath = \"/more\"\n[[route.rate]]\nper = \"subject\"\nrequests = 9\n";
+    assert!(reload(&gateway, &text(3, another_route)).is_empty());
+    assert_eq!(status("/").await, 429, "something else has changed");
+
+    assert!(reload(&gateway, &text(4, another_route)).is_empty());
+    assert_eq!((status("/").await, status("/once").await), (200, 429), "one is another, one is as it was");
+    let text = text(4, another_route).replace("/once", "/twice");
+    assert!(reload(&gateway, &text).is_empty());
+    assert_eq!((status("/twice").await, status("/twice").await), (200, 429), "another route has its own");
+}

@@ -64,7 +64,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let upstreams = upstream::upstreams(root, &timeouts);
     let mut rates = rate::rates(root);
     let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
-    rate::number(rates.iter_mut().chain(routes.iter_mut().flat_map(|route| &mut route.rates)));
+    rate::place(&mut rates, &mut routes);
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));

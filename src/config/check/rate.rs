@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use http::Method;
+
 use crate::config::fault::Fault;
 use crate::config::read::Table;
 use crate::rates::{Per, Settings};
+use crate::route::Route;
 
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_hours(24);
@@ -16,9 +19,15 @@ pub(super) fn rates(table: &mut Table<'_>) -> Vec<Settings> {
     table.tables("rate", rate).into_iter().flatten().collect()
 }
 
-/// They are numbered when all have been read.
-pub(super) fn number<'r>(rates: impl Iterator<Item = &'r mut Settings>) {
-    rates.enumerate().for_each(|(number, rate)| rate.number = number);
+/// What each needs to know of the others and of its route, when all have been read.
+pub(super) fn place(everywhere: &mut [Settings], routes: &mut [Route]) {
+    for Route { host, methods, path, rates, .. } in routes.iter_mut() {
+        let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
+        let route = format!("{} {} {path}", host.as_deref().unwrap_or("*"), methods.join(","));
+        rates.iter_mut().for_each(|rate| rate.route.clone_from(&route));
+    }
+    let all = everywhere.iter_mut().chain(routes.iter_mut().flat_map(|route| &mut route.rates));
+    all.enumerate().for_each(|(number, rate)| rate.number = number);
 }
 
 /// `None` without what has to be said; the rest was checked all the same.
@@ -33,6 +42,7 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
     Some(Settings {
         number: 0,
+        route: String::new(),
         name: name.unwrap_or_else(|| spelled.to_owned()),
         per,
         requests: count(requests),

@@ -1,6 +1,7 @@
 //! `bearward token issue|list|revoke`, beside a running gateway.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 
 use bearward::ids::TokenId;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{complaint, folder_with, printed};
-use crate::support::program::{Served, bearward};
+use crate::support::program::{Program, Served, bearward};
 use crate::support::tokens::claims_of;
 use crate::support::{Gateway, Pair, Upstream};
 
@@ -130,7 +131,22 @@ fn what_goes_wrong_is_said_with_status_1() {
     fs::write(folder.path().join("admin.token"), "0".repeat(43)).expect("written");
     served.program.kill();
     let said = run(&["token", "list", "--subject", "alice"]);
-    assert!(said.contains("no gateway answers") && said.contains("is it running"), "{said}");
+    assert!(said.contains("no gateway answers") && said.contains("nor came one within 5s"), "{said}");
+}
+
+/// As a script has it that begins a gateway and goes on: there is neither a token to show yet nor an address to ask at.
+#[tokio::test]
+async fn a_gateway_that_is_just_starting_is_waited_for() {
+    let upstream = Upstream::start();
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
+    let text = Gateway::text(&upstream.address.to_string(), "");
+    let folder = folder_with(&text);
+    name_admin_address(folder.path(), &text, &free().to_string());
+    let asking = Program::start(folder.path(), &["token", "issue", "--subject", "alice", "--json"]);
+    let served = Served::start(folder.path());
+    let (status, issued, said) = asking.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    assert_eq!(served.client().bearer(&Pair::of(&json(&issued)).access).get("/").await.status, 200);
 }
 
 /// A certificate that an authority gave for a name, and an address that the commands know by number.

@@ -61,6 +61,31 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
     assert!(status == Some(1) && err.contains("no gateway answers"), "{err}");
 }
 
+/// Nobody waits for an answer to a signal: the log and the metric are all there is.
+#[tokio::test]
+async fn a_signal_with_a_file_that_cannot_be_used_changes_nothing_and_says_so() {
+    let upstream = Upstream::start();
+    let (served, folder, text) = served(&upstream, |text| text);
+    let closed = text.replace("public = true", "public = false");
+    for (failed, torn, says) in [
+        (1.0, format!("{closed}\n[[route]]\npath = 7\nupstraem = \"x\"\n"), "did you mean `upstream`?"),
+        (2.0, format!("{closed}\n[[route"), "unclosed array table"),
+    ] {
+        write(folder.path(), &torn);
+        served.program.signal("HUP");
+        let done = async || metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await == failed;
+        soon("it is counted", done).await;
+        served.program.stderr_with("nothing was reloaded");
+        served.program.stderr_with(says);
+        assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
+        assert_eq!(served.client().get("/").await.status, 200, "nothing has changed");
+    }
+    write(folder.path(), &closed);
+    served.program.signal("HUP");
+    soon("it is in force", async || served.client().get("/").await.status == 401).await;
+    assert_eq!(metric(&served, "bearward_reload_succeeded").await, 1.0);
+}
+
 #[tokio::test]
 async fn a_reload_needs_the_admin_token_and_a_post() {
     let upstream = Upstream::start();

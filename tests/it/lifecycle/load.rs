@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::support::client::tls_connect;
 use crate::support::session::{self, Session, eventually};
@@ -159,9 +160,19 @@ impl Load {
     }
 
     /// A WebSocket that speaks now and then.
-    pub async fn websocket(mut self, way: impl Into<Way>) -> Self {
-        let stream = way.into().connect().await;
-        let (mut socket, _) = client_async("ws://gateway.test/ws", stream).await.expect("a WebSocket");
+    pub async fn websocket(self, way: impl Into<Way>) -> Self {
+        self.speaking(&way.into(), "ws://gateway.test/ws".into_client_request().expect("a request")).await
+    }
+
+    /// As [`Load::websocket`], standing on a token.
+    pub async fn bearers_websocket(self, way: impl Into<Way>, token: &str) -> Self {
+        let mut request = "ws://gateway.test/private/ws".into_client_request().expect("a request");
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().expect("a header value"));
+        self.speaking(&way.into(), request).await
+    }
+
+    async fn speaking(mut self, way: &Way, request: Request<()>) -> Self {
+        let (mut socket, _) = client_async(request, way.connect().await).await.expect("a WebSocket");
         let stop = self.stop.clone();
         self.begin_client(|answered| async move {
             while !stop.load(Ordering::Relaxed) {
@@ -171,6 +182,23 @@ impl Load {
                 answered.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
+        });
+        self
+    }
+
+    /// Server-sent events that stand on a token, and of which nothing but heartbeats comes.
+    pub async fn bearers_events(mut self, way: impl Into<Way>, version: Version, token: &str) -> Self {
+        let request = Request::get("/private/events").header("authorization", format!("Bearer {token}"));
+        let mut session = way.into().session(version).await;
+        let answer = session.send(request.body(session::empty()).expect("a request")).await;
+        assert_eq!(answer.status(), 200);
+        let (mut events, stop) = (answer.into_body(), self.stop.clone());
+        self.begin_client(|answered| async move {
+            while !stop.load(Ordering::Relaxed) {
+                assert!(session::next_piece(&mut events).await.is_some(), "they go on");
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+            session.cut();
         });
         self
     }

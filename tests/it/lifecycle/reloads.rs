@@ -13,15 +13,22 @@ use crate::support::{Gateway, Upstream};
 #[tokio::test]
 async fn a_hundred_reloads_at_load_lose_no_request_and_no_stream() {
     let (one, other) = (Upstream::start(), Upstream::start());
-    let gateway = Gateway::open(one.address, "");
+    let open = |upstream: &Upstream, more| {
+        format!("{}\n[[route]]\npath = \"/private\"\n", Gateway::open_text(upstream.address, more))
+    };
+    let gateway = Gateway::from_text(open(&one, ""));
     let address = gateway.address();
+    let alice = gateway.issue("alice", "").await;
     let load = Load::begin().newcomers(address, 2).regulars(address, Version::HTTP_11, 2);
     let load = load.regulars(address, Version::HTTP_2, 2).websocket(address).await;
-    let load = load.stream(address, Version::HTTP_11).await.stream(address, Version::HTTP_2).await;
+    let mut load = load.bearers_websocket(address, &alice.access).await;
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        load = load.stream(address, version).await.bearers_events(address, version, &alice.access).await;
+    }
     load.goes_on_for(20).await;
-    let kept = Gateway::open_text(one.address, "");
+    let kept = open(&one, "");
     let texts = [
-        Gateway::open_text(other.address, "idle_timeout = \"1s\""),
+        open(&other, "idle_timeout = \"1s\""),
         kept.clone(),
         format!("{kept}\n[[route]]\npath = \"/more/\"\n[identity]\nsubject = \"X-Who\"\n"),
         kept,

@@ -21,7 +21,7 @@ use crate::support::program::{Program, Served};
 use crate::support::rounds::rounds;
 use crate::support::tokens::{FOREIGN, Mint};
 use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Pair, Upstream};
 
 fn mint() -> Mint {
     Mint::new(Algorithm::ES256)
@@ -81,11 +81,16 @@ async fn what_a_hundred_reloads_renew_is_in_force_and_nobody_notices_who_is_serv
     assert_eq!(next(&told).await, "READY=1", "the start");
     let secure = served.addresses[1];
     let token = Current::new(&fresh(&key));
+    // Streams stand on a token of the gateway's own: those of the issuer go with its keys.
+    let issued = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
+    let alice = Pair::of(&issued.json()).access;
 
     let mut load = Load::begin();
     for way in [Way::Cleartext(served.addresses[0]), Way::Tls(secure, authority.certificate())] {
         load = load.newcomers(way.clone(), 1).websocket(way.clone()).await;
+        load = load.bearers_websocket(way.clone(), &alice).await;
         for version in [Version::HTTP_11, Version::HTTP_2] {
+            load = load.bearers_events(way.clone(), version, &alice).await;
             load = load.bearers(way.clone(), version, 1, &token).stream(way.clone(), version).await;
         }
     }
@@ -143,7 +148,9 @@ async fn what_a_hundred_reloads_renew_is_in_force_and_nobody_notices_who_is_serv
     let done = async || metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await;
     soon("all are counted", async || done().await == reloads as f64).await;
     assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await, 0.0);
+    assert_eq!(served.client().get("/private/events").await.status, 401, "they stood on a token");
     let lines = fs::read_to_string(folder.path().join("access.log")).expect("a log");
+    assert!(!lines.contains("\"ended\":"), "the gateway ended a stream:\n{lines}");
     assert!(!lines.contains("\"status\":5"), "of {answered} answers:\n{lines}");
     assert!(longest < Duration::from_secs(5), "{longest:?}");
 }

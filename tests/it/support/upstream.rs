@@ -5,6 +5,7 @@
 //! | `/status/N` | that status |
 //! | `/slow` | the head after a second |
 //! | `/drip` | three chunks, one each 50 ms |
+//! | `/private/events` | server-sent events: a heartbeat each 50 ms, until nobody listens |
 //! | `/hang` | never |
 //! | `/close` | the connection closes without an answer |
 //! | `/headers` | hop-by-hop and other odd response headers |

@@ -24,6 +24,10 @@ pub async fn respond(path: &str, body: Bytes) -> Result<Response<Body>, String> 
         "/hang" => std::future::pending().await,
         "/slow" => tokio::time::sleep(Duration::from_secs(1)).await,
         "/drip" => *response.body_mut() = drip(),
+        "/private/events" => {
+            response.headers_mut().insert("content-type", "text/event-stream".parse().expect("a header value"));
+            *response.body_mut() = heartbeats();
+        }
         "/trailers" => {
             response.headers_mut().insert("trailer", "x-checksum".parse().expect("a header value"));
             let trailers =
@@ -57,10 +61,19 @@ pub async fn respond(path: &str, body: Bytes) -> Result<Response<Body>, String> 
 }
 
 fn drip() -> Body {
+    each_50_ms(["one ", "two ", "three"].into_iter())
+}
+
+/// What keeps a stream of events open, until nobody listens.
+fn heartbeats() -> Body {
+    each_50_ms(std::iter::repeat(": still there\n\n"))
+}
+
+fn each_50_ms(pieces: impl Iterator<Item = &'static str> + Send + 'static) -> Body {
     let (chunks, mut received) = mpsc::channel(1);
     tokio::spawn(async move {
-        for chunk in ["one ", "two ", "three"] {
-            if chunks.send(Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(chunk.as_bytes())))).await.is_err() {
+        for piece in pieces {
+            if chunks.send(Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(piece.as_bytes())))).await.is_err() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,4 +1,5 @@
-//! The thread that reloads: when SIGHUP or the admin API asks for it, and when files have changed.
+//! Who asks for a reload, and the watch on disk: a thread that SIGHUP and the admin API ask, and that looks whether files have
+//! changed. It reads the configuration and says what came of it; what is swapped then is in `reload`.
 
 use std::collections::BTreeMap;
 use std::fs;
