@@ -62,7 +62,7 @@ impl Kind {
     /// Why it cannot do this, if it cannot.
     pub fn lacks(self, scenario: &Scenario) -> Option<&'static str> {
         match (self, scenario.tokens) {
-            (_, Tokens::None) => None,
+            _ if !scenario.is_checked() => None,
             (Kind::Nginx, _) => Some("the package has no module that checks tokens"),
             (Kind::Haproxy, Tokens::One(Algorithm::EdDSA)) => Some("its jwt_verify does not know EdDSA"),
             (Kind::Haproxy, _) => None,

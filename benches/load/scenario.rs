@@ -111,6 +111,11 @@ impl Scenario {
         }
     }
 
+    /// Does anybody look at its tokens?
+    pub fn is_checked(&self) -> bool {
+        !self.path.starts_with("/public/")
+    }
+
     /// Does it ask for something that bad signatures are counted for, and has it all of them checked?
     pub fn is_beyond_limits(&self) -> bool {
         self.from_everywhere
