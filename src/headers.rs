@@ -208,7 +208,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(name.as_str().len(), 7 | 10 | 14 | 16..=19) && HOP_BY_HOP.contains(name)
 }
 
-/// With what names them.
+/// Removes `Connection`, and the fields that it nominates.
 fn remove_nominated(headers: &mut HeaderMap) {
     let mut connection = headers.get_all(header::CONNECTION).iter();
     let Some(first) = connection.next() else { return };
@@ -226,7 +226,8 @@ fn remove_nominated(headers: &mut HeaderMap) {
     headers.remove(header::CONNECTION);
 }
 
-/// What browsers and backends say nearly always. `Keep-Alive` goes in any case, and no field is called `Close` (RFC 9110 section 7.6.1).
+/// What browsers and backends say nearly always. `Keep-Alive` goes in any case, and no field is called `Close` (RFC 9110
+/// section 7.6.1).
 fn nominates_nothing(connection: &HeaderValue) -> bool {
     connection.as_bytes().eq_ignore_ascii_case(b"keep-alive") || connection.as_bytes().eq_ignore_ascii_case(b"close")
 }

@@ -1,9 +1,9 @@
 //! Addresses that flooded us a moment ago, and are not let in again at once.
 //!
 //! Ending a flood costs its sender one new connection, and us a handshake and the first second's worth of frames; a handshake that
-//! is begun and left costs us a signature, and its sender nothing. Asked once a connection, before TLS. Several honest people may
-//! share an address, so a pause is short, keeps no open connection from going on, and can be turned off; whoever brings the
-//! connections of others is never paused.
+//! is begun and left costs us a signature, and its sender nothing; a request that cannot be read, or whose body is refused, costs
+//! us a new connection. Asked once a connection, before TLS. Several honest people may share an address, so a pause is short, keeps
+//! no open connection from going on, and can be turned off; whoever brings the connections of others is never paused.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::limiter::{Limiter, Rate};
 /// Of 65,536 to 131,072 addresses the pause is remembered; forgetting errs on the side of letting in.
 const ROOM: usize = 65_536;
 
-/// So many handshakes or requests of an address may fail within this.
+/// So many handshakes, requests or bodies of an address may come to nothing within this.
 const FAILURES_WITHIN: Duration = Duration::from_secs(10);
 
 /// `limits.flood_pause`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
@@ -42,7 +42,7 @@ pub struct Paused {
     handshakes: Option<Limiter>,
     /// Requests that could not be read, likewise.
     requests: Option<Limiter>,
-    /// Bodies that were more than is allowed, likewise.
+    /// Bodies that were too much, or one too many, likewise.
     bodies: Option<Limiter>,
 }
 
@@ -70,7 +70,8 @@ impl Paused {
         self.count(self.requests.as_ref(), address, now);
     }
 
-    /// What it sent was too much, and nobody read it to its end: so its connection ended, and what is on its way has to be thrown away.
+    /// What it sent was too much, and nobody read it to its end: so its connection ended, and what is on its way has to be thrown
+    /// away.
     pub fn left_a_body(&self, address: IpAddr, now: UnixTime) {
         self.count(self.bodies.as_ref(), address, now);
     }

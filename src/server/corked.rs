@@ -17,25 +17,35 @@ use super::stream::Readable;
 pub(super) struct Corked {
     stream: TcpStream,
     held: Vec<u8>,
-    /// Until the handshake is over.
-    corked: bool,
-    /// The client needs none of what is held to go on.
-    can_wait: bool,
-    /// Something was asked: what can wait leaves with the answer.
-    answer_follows: bool,
+    stage: Stage,
+}
+
+/// What is held, and so what it waits for.
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// Messages of a handshake: for the next of them, or for silence.
+    Handshake,
+    /// Tickets of TLS 1.3, which nobody needs to go on: for a request, or for silence.
+    Tickets,
+    /// The same, when something was asked: for the answer.
+    AnswerFollows,
+    /// What the client may need, or nothing: for nothing but room to write.
+    Open,
 }
 
 impl Corked {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Corked { stream, held: Vec::new(), corked: true, can_wait: false, answer_follows: false }
+        Corked { stream, held: Vec::new(), stage: Stage::Handshake }
     }
 
-    /// The handshake is over: what is held leaves with the next write. If it `can_wait`, being tickets of TLS 1.3 alone, it
+    /// The handshake is over: what is held leaves with the next write. If it can wait, being tickets of TLS 1.3 alone, it
     /// waits for that from when something is asked, as `has_asked` says that it was already.
     pub(super) fn uncork(&mut self, can_wait: bool, has_asked: bool) {
-        self.corked = false;
-        self.can_wait = can_wait;
-        self.answer_follows = can_wait && has_asked;
+        self.stage = match (can_wait, has_asked) {
+            (true, true) => Stage::AnswerFollows,
+            (true, false) => Stage::Tickets,
+            (false, _) => Stage::Open,
+        };
     }
 
     fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -48,7 +58,9 @@ impl Corked {
         }
         // A connection that lives on needs no empty buffer.
         self.held = Vec::new();
-        self.can_wait = false;
+        if self.stage == Stage::Tickets {
+            self.stage = Stage::Open;
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -57,8 +69,10 @@ impl AsyncRead for Corked {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
-        this.answer_follows |= this.can_wait && polled.is_ready();
-        if polled.is_pending() && !this.held.is_empty() && !this.answer_follows {
+        if this.stage == Stage::Tickets && polled.is_ready() {
+            this.stage = Stage::AnswerFollows;
+        }
+        if polled.is_pending() && !this.held.is_empty() && this.stage != Stage::AnswerFollows {
             // The other side may be waiting for just what is held. The socket wakes us in either case.
             if let Poll::Ready(Err(error)) = this.poll_release(context) {
                 return Poll::Ready(Err(error));
@@ -79,14 +93,14 @@ impl AsyncWrite for Corked {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.held.is_empty() && !this.corked {
+        if this.held.is_empty() && this.stage != Stage::Handshake {
             return Pin::new(&mut this.stream).poll_write_vectored(context, slices);
         }
         // A handshake's messages are a few KiB at most.
         let len = slices.iter().map(|slice| slice.len()).sum();
         slices.iter().for_each(|slice| this.held.extend_from_slice(slice));
-        if !this.corked {
-            (this.can_wait, this.answer_follows) = (false, false);
+        if this.stage != Stage::Handshake {
+            this.stage = Stage::Open;
             // Taken in full. What the socket does not take now leaves at the next poll.
             let _ = this.poll_release(context)?;
         }
@@ -100,7 +114,7 @@ impl AsyncWrite for Corked {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         // hyper flushes whenever it has read, be there an answer or not.
-        if this.corked || this.answer_follows {
+        if matches!(this.stage, Stage::Handshake | Stage::AnswerFollows) {
             return Poll::Ready(Ok(()));
         }
         this.poll_release(context)
