@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, iter, slice, thread};
 
-use bearward::access_log::{self, AccessLog, Format, Record, Target};
-use bearward::authorize::authorize;
-use bearward::bearer;
-use bearward::clock::{Clock, SystemClock};
-use bearward::framing::{Framing, Limits, Passed};
-use bearward::headers::set_origin;
-use bearward::ids::{RequestIds, TokenId};
-use bearward::metrics::Metrics;
-use bearward::path::CanonicalPath;
-use bearward::rates::{Client, Per, Rates, Settings, Told};
-use bearward::reject::{Reason, Reject};
-use bearward::respond::{self, Form};
-use bearward::revocations::Revocations;
-use bearward::route::Action;
-use bearward::share::Share;
-use bearward::target;
-use bearward::token::Algorithm;
+use bearward::auth::bearer;
+use bearward::auth::revocations::Revocations;
+use bearward::gateway::authorize::authorize;
+use bearward::gateway::route::Action;
+use bearward::limits::concurrency::Share;
+use bearward::limits::rate_limit::{Client, Per, Rates, Settings, Told};
+use bearward::protocols::http::framing::{Framing, Limits, Passed};
+use bearward::protocols::http::headers::set_origin;
+use bearward::protocols::http::path::CanonicalPath;
+use bearward::protocols::http::respond::{self, Form};
+use bearward::protocols::http::target;
+use bearward::telemetry::access_log::{self, AccessLog, Format, Record, Target};
+use bearward::telemetry::metrics::Metrics;
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::clock::{Clock, SystemClock};
+use bearward::types::ids::{RequestIds, TokenId};
+use bearward::types::reject::{Reason, Reject};
 use criterion::{BatchSize, Criterion, SamplingMode, criterion_group, criterion_main};
 use http::{HeaderValue, Method, Request};
 
@@ -162,9 +162,9 @@ fn names(c: &mut Criterion) {
     group.bench_function("token id written", |b| b.iter(|| token_id.to_string()));
     group.bench_function("token id read", |b| b.iter(|| TokenId::parse(&text)));
     let body = [0xa7; 41];
-    let written = bearward::ids::to_base62(&body, 56);
-    group.bench_function("refresh token's body written", |b| b.iter(|| bearward::ids::to_base62(&body, 56)));
-    group.bench_function("refresh token's body read", |b| b.iter(|| bearward::ids::from_base62::<41>(&written)));
+    let written = bearward::types::ids::to_base62(&body, 56);
+    group.bench_function("refresh token's body written", |b| b.iter(|| bearward::types::ids::to_base62(&body, 56)));
+    group.bench_function("refresh token's body read", |b| b.iter(|| bearward::types::ids::from_base62::<41>(&written)));
 }
 
 fn refusals(c: &mut Criterion) {

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bearward::revocations::{RevocationKeys, Revocations};
-use bearward::story::Story;
-use bearward::token::verify::verify;
-use bearward::token::{Algorithm, Validity};
+use bearward::auth::revocations::{RevocationKeys, Revocations};
+use bearward::tokens::jwt::verify::verify;
+use bearward::tokens::jwt::{Algorithm, Validity};
+use bearward::types::trace::Story;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 use setup::{Mint, NOW};

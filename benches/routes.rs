@@ -1,7 +1,7 @@
 //! Finding a route, and the path check before it.
 
-use bearward::path::CanonicalPath;
-use bearward::route::RouteTable;
+use bearward::gateway::route::RouteTable;
+use bearward::protocols::http::path::CanonicalPath;
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::Method;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 use setup::Mint;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bearward::authenticate::Authenticator;
-use bearward::bearer;
-use bearward::reject::Reason;
-use bearward::token::Algorithm;
-use bearward::verified::{Known, VerifiedTokens};
+use bearward::auth::authenticate::Authenticator;
+use bearward::auth::bearer;
+use bearward::auth::token_cache::{Known, VerifiedTokens};
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::reject::Reason;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use foldhash::fast::RandomState;
 use http::HeaderMap;

@@ -1,10 +1,10 @@
 //! An unknown token: parsing, claims, signature, for each algorithm; and tokens that are refused before a signature is
 //! checked, which is what makes them cheap.
 
-use bearward::reject::Reason;
-use bearward::story::Story;
-use bearward::token::verify::verify;
-use bearward::token::{Algorithm, Validity};
+use bearward::tokens::jwt::verify::verify;
+use bearward::tokens::jwt::{Algorithm, Validity};
+use bearward::types::reject::Reason;
+use bearward::types::trace::Story;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 

@@ -7,8 +7,8 @@
 #[path = "../benches/setup/mod.rs"]
 mod setup;
 
-use bearward::access_log::Record;
-use bearward::token::Algorithm;
+use bearward::telemetry::access_log::Record;
+use bearward::tokens::jwt::Algorithm;
 
 use setup::steps::{Sent, Steps};
 use setup::{Door, Mint, NOW};

@@ -49,7 +49,7 @@ use clap::Parser;
 use hdrhistogram::Histogram;
 
 use attack::Attack;
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use client::{Connection, Target};
 use gateway::{Gateway, Setup};
 use keys::Keys;

@@ -18,7 +18,7 @@ use crate::client::{Connection, Response, Target};
 use crate::keys::{AUDIENCE, Keys, issuer};
 use crate::revoked;
 use crate::tls;
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 
 /// Killed and its files removed when dropped.
 pub struct Gateway {

@@ -9,10 +9,10 @@ use std::thread;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bearward::clock::{Clock, SystemClock};
-use bearward::ids::to_base62;
-use bearward::token::sign::{SigningKey, generate_pem};
-use bearward::token::{Algorithm, algorithm_name};
+use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
+use bearward::tokens::jwt::{Algorithm, algorithm_name};
+use bearward::types::clock::{Clock, SystemClock};
+use bearward::types::ids::to_base62;
 use jsonwebtoken::EncodingKey;
 use rustls::RootCertStore;
 use serde_json::{Value, json};

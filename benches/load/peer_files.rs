@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use bearward::token::{Algorithm, algorithm_name};
+use bearward::tokens::jwt::{Algorithm, algorithm_name};
 
 use crate::Outcome;
 use crate::keys::{AUDIENCE, SHARED_SECRET, issuer};

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use tempfile::TempDir;
 
 use crate::Outcome;

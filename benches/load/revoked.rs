@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bearward::clock::{Clock, SystemClock};
-use bearward::ids::TokenId;
+use bearward::types::clock::{Clock, SystemClock};
+use bearward::types::ids::TokenId;
 use rusqlite::{Connection, params};
 
 use crate::Outcome;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 
 use crate::Outcome;
 use crate::drive::Pace;

@@ -6,17 +6,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bearward::access_log::Record;
-use bearward::authorize::Permit;
-use bearward::clock::{Clock, SystemClock};
-use bearward::headers::{Hygiene, Origin, set_origin};
-use bearward::ids::RequestIds;
-use bearward::judge::{Arrival, Judge, Verdict};
-use bearward::reject::Reject;
-use bearward::respond;
-use bearward::route::{Access, Onward, Route, RouteTable};
-use bearward::rules::Rules;
-use bearward::target;
+use bearward::gateway::authorize::Permit;
+use bearward::gateway::decide::{Arrival, Judge, Verdict};
+use bearward::gateway::route::{Access, Onward, Route, RouteTable};
+use bearward::gateway::rules::Rules;
+use bearward::protocols::http::headers::{Hygiene, Origin, set_origin};
+use bearward::protocols::http::{respond, target};
+use bearward::telemetry::access_log::Record;
+use bearward::types::clock::{Clock, SystemClock};
+use bearward::types::ids::RequestIds;
+use bearward::types::reject::Reject;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 

@@ -12,14 +12,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Admin, PATIENCE};
-use crate::audit::Occasion;
-use crate::body::{self, Body};
 use crate::broker::BODY_LIMIT;
 use crate::broker::keys::ShownKey;
-use crate::clock::UnixTime;
-use crate::reject::{Reason, Reject};
-use crate::respond;
-use crate::token::json;
+use crate::protocols::http::body::{self, Body};
+use crate::protocols::http::respond;
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::jwt::json;
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]

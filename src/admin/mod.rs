@@ -30,18 +30,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::audit::Occasion;
-use crate::body::{self, Body};
+use crate::auth::bearer;
 use crate::broker::{BODY_LIMIT, Broker};
-use crate::clock::Clock;
-use crate::ids::RequestIds;
-use crate::metrics::Metrics;
-use crate::reject::{Reason, Reject};
-use crate::secret::Secret;
-use crate::tls::ServerSide;
-use crate::token::json::object;
+use crate::protocols::http::body::{self, Body};
+use crate::protocols::http::respond;
+use crate::protocols::tls::{self, ServerSide};
+use crate::telemetry::metrics::Metrics;
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::jwt::json::object;
+use crate::types::clock::Clock;
+use crate::types::ids::RequestIds;
+use crate::types::reject::{Reason, Reject};
+use crate::types::secret::Secret;
 use crate::upstream::Upstream;
-use crate::{bearer, respond, tls};
 
 pub use reload::{Asking, NotReloaded, Reloaded};
 

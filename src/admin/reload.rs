@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::Admin;
-use crate::body::Body;
-use crate::reject::{Reason, Reject};
-use crate::respond;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::respond;
+use crate::types::reject::{Reason, Reject};
 
 pub(super) const PATH: &str = "/admin/v1/reload";
 

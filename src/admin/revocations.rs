@@ -16,12 +16,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Admin, read_object};
-use crate::audit::Occasion;
-use crate::body::Body;
-use crate::clock::UnixTime;
-use crate::family::revocation::Revoked;
-use crate::reject::{Reason, Reject};
-use crate::respond;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::respond;
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::family::revocation::Revoked;
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
 
 /// Longer names would not fit in a token.
 const MOST_NAME: usize = 4096;

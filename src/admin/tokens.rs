@@ -16,17 +16,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Admin, read_object, revocations};
-use crate::audit::Occasion;
-use crate::body::Body;
 use crate::broker::revoke;
-use crate::clock::UnixTime;
-use crate::family::{Family, RevokeReason};
-use crate::ids::TokenId;
-use crate::login::Login;
-use crate::path;
-use crate::reject::{Reason, Reject};
-use crate::respond;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::{path, respond};
 use crate::store::RevokedBy;
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::family::{Family, RevokeReason};
+use crate::tokens::login::Login;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reason, Reject};
 
 /// The body of an issue call. Lifetimes are in seconds; a longer one than the configured one is that one.
 #[derive(Deserialize)]

@@ -4,9 +4,9 @@ use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use super::Admin;
-use crate::body::Body;
-use crate::reject::{Reason, Reject};
-use crate::respond;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::respond;
+use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Report, Upstream};
 
 pub(super) const PATH: &str = "/admin/v1/upstreams";

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 use super::thread;
-use crate::delivery::{Delivery, Target};
-use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::telemetry::audit_log::{Delivery, Target};
+use crate::telemetry::metrics::Metrics;
 
 /// Runs until it is dropped, and delivers what is left then.
 pub(super) struct AuditThread {

@@ -8,11 +8,11 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::clock::Clock;
+use crate::auth::keyring::{KeySource, Keyring, Source, watch};
 use crate::config::ForeignIssuer;
-use crate::keyring::{KeySource, Keyring, Source, watch};
-use crate::metrics::{Labelled, Metrics};
-use crate::token::keys::KeySet;
+use crate::telemetry::metrics::{Labelled, Metrics};
+use crate::tokens::jwt::key_set::KeySet;
+use crate::types::clock::Clock;
 
 /// A start does not wait longer for keys that are fetched.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,19 +4,19 @@
 //! connection is accepted when all of that stands. Every thread and task has its owner here, who can stop it.
 
 mod audit;
-mod chores;
 pub mod explain;
+mod housekeeping;
 mod keys;
 mod own_keys;
 mod prepare;
 mod reload;
-mod replaced;
+mod reload_triggers;
 mod running;
 mod secrets;
 mod sockets;
+mod takeover;
 mod thread;
 mod upstreams;
-mod when_to_reload;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,23 +30,23 @@ use arc_swap::ArcSwap;
 use sd_notify::NotifyState;
 use tokio::sync::{Semaphore, watch};
 
-use crate::access_log::AccessLog;
 use crate::admin::Admin;
-use crate::clock::Clock;
+use crate::auth::signature_queue::Turns;
 use crate::config::{Config, StoreSettings};
-use crate::crowd::Crowd;
 use crate::gateway::Gateway;
-use crate::hand_over;
-use crate::ids::RequestIds;
-use crate::limiter::Limiter;
-use crate::metrics::Metrics;
-use crate::paused::Paused;
-use crate::rates::Rates;
+use crate::gateway::streams::Streams;
+use crate::gateway::worker::Worker;
+use crate::limits::concurrency::Share;
+use crate::limits::limiter::Limiter;
+use crate::limits::penalty::Paused;
+use crate::limits::per_address::Crowd;
+use crate::limits::rate_limit::Rates;
+use crate::protocols::socket_handover;
 use crate::server::{self, HeldBack, Listener, Shared};
-use crate::share::Share;
-use crate::streams::Streams;
-use crate::turns::Turns;
-use crate::worker::Worker;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::Metrics;
+use crate::types::clock::Clock;
+use crate::types::ids::RequestIds;
 
 pub use running::Running;
 pub use secrets::add_root;
@@ -54,9 +54,9 @@ pub use sockets::Inherited;
 
 use prepare::Foundation;
 use reload::{Live, Outcomes};
-use replaced::{Copies, Offer};
+use reload_triggers::Reloading;
 use sockets::Sockets;
-use when_to_reload::Reloading;
+use takeover::{Copies, Offer};
 
 /// Why the gateway did not start. Nothing of it is left running.
 #[derive(Debug)]
@@ -85,8 +85,8 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
 /// from starting is looked at before.
 pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     secrets::check(config)?;
-    let path = replaced::path(&config.store);
-    let asked = hand_over::ask(&path).map_err(|error| {
+    let path = takeover::path(&config.store);
+    let asked = socket_handover::ask(&path).map_err(|error| {
         format!(
             "{}: the gateway that runs does not give way: {error}; stop it, and start without --take-over",
             path.display()
@@ -106,7 +106,7 @@ pub fn start_with(
     secrets::check_root_is_not_lost(&config.store)?;
     let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = thread::runtime()?;
-    let patience = if matches!(inherited, Inherited::Gateway(_)) { replaced::PATIENCE } else { Duration::ZERO };
+    let patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::PATIENCE } else { Duration::ZERO };
     let foundation = Arc::new(runtime.block_on(Foundation::lay(&config, clock.clone(), patience))?);
     let gateway = foundation.gateway(&config, clock.clone(), &Rates::default())?;
     let mut metrics = Metrics::new(config.workers);
@@ -151,7 +151,7 @@ pub fn start_with(
     let handing_over = offer_sockets(&live.config().store, copies.clone());
     let (kept, admin_socket, ticking) = (foundation.clone(), sockets.admin, clock.clone());
     let control = thread::start("control", runtime, move || {
-        chores::run(kept, ticking, admin, admin_socket, (stopped, replacing), handing_over)
+        housekeeping::run(kept, ticking, admin, admin_socket, (stopped, replacing), handing_over)
     })?;
     let audit = delivery.map(audit::start).transpose()?;
     let reloading = reloads.map(|(file, asking)| Reloading::start(live.clone(), file, asking)).transpose()?;
@@ -227,11 +227,11 @@ pub fn tell_systemd(states: &[NotifyState<'_>]) {
 
 /// Without a place to ask at, a gateway serves as well; it is replaced by ending it first.
 fn offer_sockets(store: &StoreSettings, copies: Copies) -> impl Future<Output = ()> + use<> {
-    let path = replaced::path(store);
+    let path = takeover::path(store);
     let offer = Offer::at(path.clone());
     async move {
         match offer {
-            Ok(offer) => replaced::hand_over_when_asked(offer, copies).await,
+            Ok(offer) => takeover::hand_over_when_asked(offer, copies).await,
             Err(error) => {
                 tracing::warn!(file = %path.display(), %error, "no other gateway can take over from this one");
                 std::future::pending().await

@@ -4,18 +4,18 @@ use std::fs;
 use std::sync::Arc;
 
 use super::secrets::roots_as_they_are;
+use crate::auth::keyring::{Keyring, Keys, Own};
 use crate::broker::keys::{OwnKeys, Workshop};
-use crate::clock::UnixTime;
 use crate::config::{Config, TokenSettings};
-use crate::family::Lifetimes;
-use crate::family::refresh_token::Roots;
-use crate::keyring::{Keyring, Keys, Own};
-use crate::metrics::Metrics;
-use crate::signing::Terms;
 use crate::store::{Store, sqlite};
-use crate::token::sign::{SIGNING, SigningKey, generate_pem, verifying_keys};
-use crate::token::verify::TrustedIssuer;
-use crate::token::{Algorithm, Audience, Issuer};
+use crate::telemetry::metrics::Metrics;
+use crate::tokens::family::Lifetimes;
+use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::jwt::sign::{SIGNING, SigningKey, generate_pem, verifying_keys};
+use crate::tokens::jwt::verify::TrustedIssuer;
+use crate::tokens::jwt::{Algorithm, Audience, Issuer};
+use crate::tokens::signing::Terms;
+use crate::types::clock::UnixTime;
 
 /// Puts our own keys in force, the first of which is made here.
 pub(super) async fn start(

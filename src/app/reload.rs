@@ -14,11 +14,11 @@ use arc_swap::ArcSwap;
 use super::StartError;
 use super::prepare::Foundation;
 use crate::admin::Reloaded;
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::metrics::Metrics;
+use crate::protocols::tls::{self, ServerSide};
 use crate::server::{ListenerSettings, Shared};
-use crate::tls::{self, ServerSide};
+use crate::telemetry::metrics::Metrics;
+use crate::types::clock::Clock;
 
 /// What a reload swaps.
 pub(super) struct Live {

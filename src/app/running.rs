@@ -10,14 +10,14 @@ use tokio::sync::watch;
 
 use super::audit::AuditThread;
 use super::reload::Live;
-use super::replaced::{self, Copies};
-use super::when_to_reload::Reloading;
-use super::{StartError, chores, thread};
-use crate::access_log::AccessLog;
+use super::reload_triggers::Reloading;
+use super::takeover::{self, Copies};
+use super::{StartError, housekeeping, thread};
 use crate::admin::Reloaded;
 use crate::broker::Broker;
 use crate::config::Config;
-use crate::metrics::Metrics;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::Metrics;
 
 /// A gateway that is running. [`Running::drain`] ends it in order; so does dropping it.
 pub struct Running {
@@ -62,7 +62,7 @@ impl Running {
 
     /// Lets the next gateway have the store, when the requests under way have ended, or soon.
     fn let_go_of_store(&mut self) {
-        let deadline = Instant::now() + replaced::LAST_CALLS;
+        let deadline = Instant::now() + takeover::LAST_CALLS;
         while Instant::now() < deadline && self.workers.iter().any(|worker| !worker.is_finished()) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -70,7 +70,7 @@ impl Running {
         self.audit = None;
         let foundation = &self.live.foundation;
         if let Ok(runtime) = thread::runtime() {
-            runtime.block_on(chores::flush_confirmations(foundation));
+            runtime.block_on(housekeeping::flush_confirmations(foundation));
         }
         foundation.store.close();
         tracing::info!("the next gateway has the store");
@@ -83,14 +83,14 @@ impl Running {
         while self.workers.iter().any(|worker| !worker.is_finished()) {
             match self.live.foundation.follow_store(&self.live.config()) {
                 Ok(()) => known_at = Instant::now(),
-                Err(error) if known_at.elapsed() > replaced::BLINDNESS => {
+                Err(error) if known_at.elapsed() > takeover::BLINDNESS => {
                     tracing::error!(error, "what the next gateway revokes cannot be read; what still runs is cut off");
                     return false;
                 }
                 // It may be busy.
                 Err(_) => {}
             }
-            std::thread::sleep(replaced::FOLLOW);
+            std::thread::sleep(takeover::FOLLOW);
         }
         true
     }

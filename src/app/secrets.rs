@@ -6,12 +6,12 @@ use std::io;
 use std::path::Path;
 
 use crate::admin::{self, SecretSource};
-use crate::bearer;
+use crate::auth::bearer;
 use crate::config::{Config, StoreSettings};
-use crate::family::refresh_token::Roots;
-use crate::ids::{from_base62, to_base62};
-use crate::secret::{self, Secret};
 use crate::store::sqlite;
+use crate::tokens::family::refresh_token::Roots;
+use crate::types::ids::{from_base62, to_base62};
+use crate::types::secret::{self, Secret};
 
 /// The root secrets: lines of a number and 43 base62 characters, the newest last.
 pub(super) fn read_roots(source: &SecretSource) -> Result<Roots, String> {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::config::Config;
-use crate::metrics::{Labelled, Metrics};
+use crate::protocols::socket;
+use crate::protocols::tls::{self, ServerSide};
 use crate::server::Listener;
-use crate::tls::ServerSide;
-use crate::{socket, tls};
+use crate::telemetry::metrics::{Labelled, Metrics};
 
 /// Sockets that listen already.
 pub enum Inherited {

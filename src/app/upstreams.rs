@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::metrics::{Labelled, Metrics};
+use crate::telemetry::metrics::{Labelled, Metrics};
 use crate::upstream::{self, Report, Settings, Upstream};
 
 pub(super) struct UpstreamWatch {

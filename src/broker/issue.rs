@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::{Broker, TokenPair};
-use crate::audit::Occasion;
-use crate::clock::UnixTime;
-use crate::family::{Family, refresh_token};
-use crate::ids::{TokenId, to_base62};
-use crate::login::Login;
-use crate::reject::{Reason, Reject};
-use crate::secret;
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::family::{Family, refresh_token};
+use crate::tokens::login::Login;
+use crate::types::clock::UnixTime;
+use crate::types::ids::{TokenId, to_base62};
+use crate::types::reject::{Reason, Reject};
+use crate::types::secret;
 
 /// Bytes that an access token may grow by when its generation has more digits.
 const GROWTH: usize = 32;

@@ -10,17 +10,17 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::timeout;
 
-use crate::audit::Occasion;
-use crate::clock::UnixTime;
-use crate::family::refresh_token::Roots;
-use crate::keyring::{Keyring, Own};
-use crate::reject::{Reason, Reject};
-use crate::secret::Secret;
-use crate::signing::schedule::{self, MOST_KEYS, Use, use_of};
-use crate::signing::{KeyState, StoredKey, Terms, seal};
+use crate::auth::keyring::{Keyring, Own};
 use crate::store::{DecideKeys, KeysChanged, Store};
-use crate::token::sign::{SigningKey, generate_pem};
-use crate::token::{Algorithm, Issuer, algorithm_name};
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::jwt::sign::{SigningKey, generate_pem};
+use crate::tokens::jwt::{Algorithm, Issuer, algorithm_name};
+use crate::tokens::signing::schedule::{self, MOST_KEYS, Use, use_of};
+use crate::tokens::signing::{KeyState, StoredKey, Terms, seal};
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
+use crate::types::secret::Secret;
 
 /// What keys are made, sealed and judged with.
 #[derive(Clone)]

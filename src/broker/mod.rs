@@ -6,7 +6,6 @@
 
 pub mod issue;
 pub mod keys;
-pub mod metadata;
 pub mod refresh;
 pub mod revoke;
 
@@ -15,14 +14,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::confirmations::Confirmations;
-use crate::family::refresh_token::{PresentedToken, Roots};
-use crate::family::{Family, Lifetimes};
-use crate::ids::TokenId;
-use crate::keyring::Keyring;
-use crate::reject::{Reason, Reject};
+use crate::auth::keyring::Keyring;
+use crate::auth::seen_generations::Confirmations;
+use crate::limits::throttle::Throttle;
 use crate::store::{Answer, Store, StoreError};
-use crate::throttle::Throttle;
+use crate::tokens::family::refresh_token::{PresentedToken, Roots};
+use crate::tokens::family::{Family, Lifetimes};
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reason, Reject};
 use keys::OwnKeys;
 
 /// Bodies of the calls that the gateway answers itself are at most so long.

@@ -9,16 +9,16 @@ use std::net::IpAddr;
 use http::HeaderMap;
 
 use super::{Broker, TokenPair};
-use crate::audit::{Event, Occasion};
-use crate::clock::UnixTime;
-use crate::family::Family;
-use crate::family::refresh_token::PresentedToken;
-use crate::family::rotation::{Rotation, rotate};
-use crate::ids::TokenId;
-use crate::media_type;
-use crate::reject::Reason::{GrantForged, GrantMismatch, GrantUnknown};
-use crate::reject::{Reason, Reject};
-use crate::token::{VerifiedToken, json};
+use crate::protocols::http::media_type;
+use crate::tokens::audit_event::{Event, Occasion};
+use crate::tokens::family::Family;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::rotation::{Rotation, rotate};
+use crate::tokens::jwt::{VerifiedToken, json};
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+use crate::types::reject::Reason::{self, GrantForged, GrantMismatch, GrantUnknown};
+use crate::types::reject::Reject;
 
 /// A body of the right shape. It has no `Debug`: the token must not reach a log.
 pub struct RefreshRequest {
@@ -57,7 +57,7 @@ impl Holder {
 }
 
 impl Broker {
-    /// `bearer`: what [`crate::authenticate::Authenticator::authenticate_refresh`] let through.
+    /// `bearer`: what [`crate::auth::authenticate::Authenticator::authenticate_refresh`] let through.
     pub async fn refresh(
         &self,
         request: RefreshRequest,

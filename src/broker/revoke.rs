@@ -5,14 +5,14 @@
 //! stolen session alive, and a different answer would tell which ids exist.
 
 use super::Broker;
-use crate::audit::Occasion;
-use crate::authenticate::Caller;
-use crate::family::refresh_token::PresentedToken;
-use crate::family::revocation::Revoked;
-use crate::ids::TokenId;
-use crate::reject::{Reason, Reject};
+use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
-use crate::token::VerifiedToken;
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::jwt::VerifiedToken;
+use crate::types::ids::TokenId;
+use crate::types::reject::{Reason, Reject};
 
 /// Lets its holder end anybody's family.
 pub const REVOKE_SCOPE: &str = "token:revoke";

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::admin::{SecretSource, Settings};
-use crate::tls;
+use crate::protocols::tls;
 
 /// Longer than a gateway takes for any answer; without an end to it a command would wait for a stuck disk for ever.
 const PATIENCE: Duration = Duration::from_secs(30);

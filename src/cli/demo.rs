@@ -11,10 +11,10 @@ use super::serve::Signals;
 use super::{Failed, echo};
 use crate::app::{self, Running};
 use crate::broker::TokenPair;
-use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Probe};
-use crate::login::Login;
-use crate::tls::CertificateFiles;
+use crate::protocols::tls::CertificateFiles;
+use crate::tokens::login::Login;
+use crate::types::clock::{Clock, SystemClock};
 
 pub(super) fn demo() -> Result<(), Failed> {
     // First of all: whenever it is ended, the folder goes with it.
@@ -123,7 +123,7 @@ struct Folder(PathBuf);
 impl Folder {
     fn make() -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
-        let name = format!("bearward-demo-{}", crate::ids::TokenId::random());
+        let name = format!("bearward-demo-{}", crate::types::ids::TokenId::random());
         let path = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Folder(path))

@@ -3,12 +3,12 @@
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use serde_json::Value;
 
-use super::told::{self, When, read_token};
+use super::report::{self, When, read_token};
 use super::{ConfigArgument, Failed, load, wrong};
 use crate::app::explain::{Explainer, Explanation, Outcome};
-use crate::bearer::MARKER;
+use crate::auth::bearer::MARKER;
 use crate::config::Probe;
-use crate::reject::Reject;
+use crate::types::reject::Reject;
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -60,14 +60,14 @@ pub(super) fn explain(arguments: Arguments) -> Result<(), Failed> {
 }
 
 fn print(explanation: &Explanation) {
-    told::print_steps(&explanation.steps);
+    report::print_steps(&explanation.steps);
     let decision = match &explanation.outcome {
         Outcome::Allowed => "allowed".to_owned(),
-        Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", told::refusal(reject)),
-        Outcome::Refused(reject) => format!("refused: {}", told::refusal(reject)),
+        Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", report::refusal(reject)),
+        Outcome::Refused(reject) => format!("refused: {}", report::refusal(reject)),
         Outcome::Own(what) => format!("the gateway answers itself: {what}"),
     };
-    told::print_decision(&decision);
+    report::print_decision(&decision);
 }
 
 fn as_json(explanation: &Explanation) -> Value {
@@ -77,7 +77,7 @@ fn as_json(explanation: &Explanation) -> Value {
         Outcome::Refused(reject) => ("refused", Some(reject)),
         Outcome::Own(_) => ("own", None),
     };
-    told::as_json(&explanation.steps, decision, reject)
+    report::as_json(&explanation.steps, decision, reject)
 }
 
 fn request(arguments: &Arguments) -> Result<Request<()>, Failed> {

@@ -10,9 +10,9 @@ mod echo;
 mod explain;
 mod keys;
 mod reload;
+mod report;
 mod serve;
 mod token;
-mod told;
 mod verify;
 
 use std::io::IsTerminal;

@@ -10,12 +10,13 @@ use tokio::sync::watch;
 
 use super::{Failed, load};
 use crate::app::{self, Inherited, StartError};
-use crate::clock::SystemClock;
 use crate::config::Probe;
-use crate::hand_over;
+use crate::protocols::socket_handover;
+use crate::types::clock::SystemClock;
 
 pub(super) fn serve(file: &Path, take_over: bool) -> Result<(), Failed> {
-    let passed = hand_over::from_systemd().map_err(|error| format!("a socket of systemd cannot be used: {error}"))?;
+    let passed =
+        socket_handover::from_systemd().map_err(|error| format!("a socket of systemd cannot be used: {error}"))?;
     // Addresses that another process holds for us are in use, and rightly so.
     let probe = if take_over || !passed.is_empty() { Probe::None } else { Probe::Addresses };
     let config = load(file, probe)?;

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::told::{self, When, read_token};
+use super::report::{self, When, read_token};
 use super::{ConfigArgument, Failed, load, wrong};
 use crate::app::explain::policies;
 use crate::config::Probe;
-use crate::reject::Reject;
-use crate::story::{Step, Story};
-use crate::token::jws::verify_signature;
-use crate::token::keys::KeySet;
-use crate::token::verify::{TrustedIssuer, verify};
-use crate::token::{ALGORITHMS, Algorithm, Validity, algorithm_named};
+use crate::tokens::jwt::jws::verify_signature;
+use crate::tokens::jwt::key_set::KeySet;
+use crate::tokens::jwt::verify::{TrustedIssuer, verify};
+use crate::tokens::jwt::{ALGORITHMS, Algorithm, Validity, algorithm_named};
+use crate::types::reject::Reject;
+use crate::types::trace::{Step, Story};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -47,12 +47,12 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Failed> {
     let (steps, verdict) = checker.check(&token, &arguments.when);
     if arguments.json {
         let decision = if verdict.is_ok() { "good" } else { "refused" };
-        println!("{}", told::as_json(&steps, decision, verdict.as_ref().err()));
+        println!("{}", report::as_json(&steps, decision, verdict.as_ref().err()));
     } else {
-        told::print_steps(&steps);
+        report::print_steps(&steps);
         match &verdict {
-            Ok(()) => told::print_decision("good"),
-            Err(reject) => told::print_decision(&format!("refused: {}", told::refusal(reject))),
+            Ok(()) => report::print_decision("good"),
+            Err(reject) => report::print_decision(&format!("refused: {}", report::refusal(reject))),
         }
     }
     verdict.map_err(|_| Failed::Answered)

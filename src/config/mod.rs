@@ -3,13 +3,8 @@
 //! `gateway.toml` → `read` (tables with positions) → `check` (every fault at once) → [`Config`]. Reading it
 //! changes nothing on disk, makes no connection, and never stops at the first fault: see [`Faults`].
 
-mod check;
-mod fault;
-mod read;
-mod spelling;
-mod syntax;
-mod units;
-mod value;
+mod document;
+mod sections;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,16 +13,22 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use crate::endpoints::Endpoints;
-use crate::family::Lifetimes;
-use crate::keyring::KeySource;
-use crate::limiter::Rate;
-use crate::token::{Algorithm, Issuer};
-use crate::{access_log, admin, delivery, forwarding, identity, login, rates, route, server, throttle, upstream};
+use crate::auth::identity;
+use crate::auth::keyring::KeySource;
+use crate::gateway::endpoints::Endpoints;
+use crate::gateway::route;
+use crate::limits::limiter::Rate;
+use crate::limits::{rate_limit, throttle};
+use crate::protocols::http::forwarded;
+use crate::telemetry::{access_log, audit_log};
+use crate::tokens::family::Lifetimes;
+use crate::tokens::jwt::{Algorithm, Issuer};
+use crate::tokens::login;
+use crate::{admin, server, upstream};
 
-pub use fault::{Fault, Faults, Place};
+pub use document::error::{Fault, Faults, Place};
 
-use read::{Reading, Table};
+use document::table::{Reading, Table};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -42,21 +43,21 @@ pub struct Config {
     pub issuers: Vec<ForeignIssuer>,
     pub upstreams: Vec<upstream::Settings>,
     /// `[[rate]]`: for every route.
-    pub rates: Vec<rates::Settings>,
+    pub rates: Vec<rate_limit::Settings>,
     pub routes: Vec<route::Route>,
     pub identity: identity::Identity,
     pub login: login::Settings,
     pub oauth: Endpoints,
-    pub forwarding: forwarding::Forwarding,
+    pub forwarding: forwarded::Forwarding,
     pub access_log: access_log::Settings,
-    pub audit: delivery::Settings,
+    pub audit: audit_log::Settings,
     pub limits: Limits,
     pub throttle: throttle::Settings,
 }
 
 impl Config {
     /// Those for every route, then those of each route, in the order of their numbers.
-    pub fn all_rates(&self) -> impl Iterator<Item = &rates::Settings> {
+    pub fn all_rates(&self) -> impl Iterator<Item = &rate_limit::Settings> {
         self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
     }
 }
@@ -164,7 +165,7 @@ pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
 pub fn load_admin(path: &Path) -> Result<admin::Settings, Faults> {
     text_of(path).and_then(|(file, source)| {
         let base = path.parent().unwrap_or(Path::new(""));
-        whole_or_faults(&file, &source, base, |mut root| root.table("admin", check::admin))
+        whole_or_faults(&file, &source, base, |mut root| root.table("admin", sections::admin))
     })
 }
 
@@ -174,12 +175,12 @@ pub fn keys() -> BTreeSet<String> {
     let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\nroute = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health = {} }]\nadmin = { tls = {} }\n";
     let (tree, _) = DeTable::parse_recoverable(one_of_each);
     let reading = Reading::new(Path::new(""));
-    Table::new(tree.get_ref(), Place::default(), &reading).read(|root| check::gateway(root, Probe::None));
+    Table::new(tree.get_ref(), Place::default(), &reading).read(|root| sections::gateway(root, Probe::None));
     reading.into_keys()
 }
 
 fn read(file: &str, source: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
-    whole_or_faults(file, source, base, |root| root.read(|root| check::gateway(root, probe)))
+    whole_or_faults(file, source, base, |root| root.read(|root| sections::gateway(root, probe)))
 }
 
 /// Reads of a text what `part` reads, if there is no fault in that, and the text is TOML.
@@ -193,7 +194,7 @@ fn whole_or_faults<T>(
     let reading = Reading::new(base);
     let found = part(Table::new(tree.get_ref(), Place::default(), &reading));
 
-    let faults = syntax::with_syntax_errors(source, tree.get_ref(), &torn, reading.into_faults(keys));
+    let faults = document::syntax::with_syntax_errors(source, tree.get_ref(), &torn, reading.into_faults(keys));
     match faults.is_empty() {
         true => Ok(found),
         false => Err(Faults::new(file, source, faults)),

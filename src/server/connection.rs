@@ -20,25 +20,24 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::corked::Corked;
-use super::cut::Cut;
-use super::passed_on::{self, Client};
-use super::stream::{ClientStream, Readable};
-use super::{Shared, drive};
-use crate::body::Body;
-use crate::clock::UnixTime;
-use crate::field_list;
-use crate::framing::Limits;
+use super::client_io::{ClientStream, Readable};
+use super::disconnect::Cut;
+use super::handshake_io::Corked;
+use super::proxied::{self, Client};
+use super::{Shared, serve};
 use crate::gateway::Gateway;
-use crate::headers::Origin;
-use crate::metrics::{Count, WorkerMetrics};
-use crate::paused::Paused;
-use crate::peer::Peer;
-use crate::respond::BodyLeft;
-use crate::socket;
-use crate::tls::{ServerSide, Sni};
-use crate::waiting;
-use crate::worker::Worker;
+use crate::gateway::client::Peer;
+use crate::gateway::worker::Worker;
+use crate::limits::penalty::Paused;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::framing::Limits;
+use crate::protocols::http::headers::Origin;
+use crate::protocols::http::respond::BodyLeft;
+use crate::protocols::http::{field_list, poll_notes};
+use crate::protocols::socket;
+use crate::protocols::tls::{ServerSide, Sni};
+use crate::telemetry::metrics::{Count, WorkerMetrics};
+use crate::types::clock::UnixTime;
 
 /// What an HTTP/2 client with prior knowledge begins with (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
 const PREFACE_START: &[u8] = b"PRI";
@@ -59,7 +58,7 @@ pub(super) async fn serve(
     };
     let client = match proxy_protocol {
         false => Client::from(address),
-        true => match passed_on::client(&mut stream, address, &shared).await {
+        true => match proxied::client(&mut stream, address, &shared).await {
             Ok(client) => client,
             Err(error) => {
                 worker.metrics.proxy_protocol_failed.one();
@@ -142,7 +141,7 @@ async fn serve_cleartext(
     let http2 = tokio::select! {
         seen = begins_with_preface(&stream) => seen?,
         () = tokio::time::sleep(shared.settings.head) => return Err(io::ErrorKind::TimedOut.into()),
-        () = shared.has_drained_for(drive::FIRST_REQUEST) => return Ok(()),
+        () = shared.has_drained_for(serve::FIRST_REQUEST) => return Ok(()),
     };
     serve_http(stream, http2, peer, shared, worker).await
 }
@@ -188,13 +187,13 @@ where
             }
             let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
-            let mut response = poll_fn(|context| waiting::noted(handling.as_mut().poll(context))).await;
+            let mut response = poll_fn(|context| poll_notes::noted(handling.as_mut().poll(context))).await;
             if response.extensions().get::<BodyLeft>().is_some() {
                 unless_it_brings_many(shared, &peer, Paused::left_a_body);
             }
             if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
                 let mut wait = Box::pin(wait);
-                poll_fn(|context| waiting::noted(wait.as_mut().poll(context))).await;
+                poll_fn(|context| poll_notes::noted(wait.as_mut().poll(context))).await;
             }
             if !http2 && shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 // So that the client asks elsewhere next.
@@ -214,9 +213,9 @@ where
     let verdict = stream.verdict();
     // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
     let ended = if http2 {
-        Box::pin(drive::http2(stream, service, &shared, &peer, &worker.metrics)).await
+        Box::pin(serve::http2(stream, service, &shared, &peer, &worker.metrics)).await
     } else {
-        Box::pin(drive::http1(stream, service, &shared, &peer)).await
+        Box::pin(serve::http1(stream, service, &shared, &peer)).await
     };
     ended.map_err(|error| {
         if error.is_parse() {

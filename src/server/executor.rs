@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::metrics::WorkerMetrics;
-use crate::silence::{Least, Meter, Silence};
-use crate::waiting;
+use crate::limits::pace::{Least, Meter, Silence};
+use crate::protocols::http::poll_notes;
+use crate::telemetry::metrics::WorkerMetrics;
 
 #[derive(Clone)]
 pub(super) struct Executor {
@@ -28,7 +28,7 @@ where
         // Boxed: taken into its task by value, it would lie there twice, before and after pinning.
         let mut request = Box::pin(request);
         // What a request starts is its WebSocket's way out. That has nothing to send most of the time, and a limit of its own.
-        if waiting::is_watched() {
+        if poll_notes::is_watched() {
             tokio::spawn(async move { drop(request.await) });
             return;
         }
@@ -36,7 +36,7 @@ where
         let metrics = self.metrics.clone();
         tokio::spawn(async move {
             std::future::poll_fn(|context| {
-                let (polled, noted) = waiting::watched(|| request.as_mut().poll(context));
+                let (polled, noted) = poll_notes::watched(|| request.as_mut().poll(context));
                 if polled.is_ready() {
                     return Poll::Ready(());
                 }

@@ -3,17 +3,17 @@
 //! A worker is one thread with a current-thread runtime, its own listeners (SO_REUSEPORT) and its own upstream connections:
 //! a connection stays on the core that accepted it.
 
+mod client_io;
 mod connection;
-mod corked;
-mod cut;
-mod drive;
+mod disconnect;
 mod executor;
-mod farewell;
 mod flood;
-mod heads;
-mod held_back;
-mod passed_on;
-mod stream;
+mod handshake_io;
+mod linger;
+mod proxied;
+mod request_heads;
+mod retry_delay;
+mod serve;
 mod worker;
 
 use std::net::SocketAddr;
@@ -24,14 +24,14 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::crowd::Crowd;
 use crate::gateway::Gateway;
-use crate::paused::{PauseSettings, Paused};
-use crate::silence::Least;
-use crate::tls::{self, ServerSide};
+use crate::limits::pace::Least;
+use crate::limits::penalty::{PauseSettings, Paused};
+use crate::limits::per_address::Crowd;
+use crate::protocols::tls::{self, ServerSide};
 
 pub use flood::Settings as FloodSettings;
-pub use held_back::HeldBack;
+pub use retry_delay::HeldBack;
 pub use worker::spawn;
 
 /// `[[listener]]`.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Listener, Shared, connection};
-use crate::socket;
-use crate::worker::Worker;
+use crate::gateway::worker::Worker;
+use crate::protocols::socket;
 
 /// After the process ran out of file descriptors or memory, accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

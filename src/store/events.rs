@@ -1,14 +1,14 @@
 //! From what a store has done to the event that tells of it: pure, and the same for every store.
 
-use crate::audit::Event;
-use crate::clock::UnixTime;
-use crate::family::refresh_token::PresentedToken;
-use crate::family::revocation::Revoked;
-use crate::family::rotation::Rotation;
-use crate::family::{Family, RevokeReason};
-use crate::reject::Reason;
-use crate::signing::StoredKey;
 use crate::store::KeysChanged;
+use crate::tokens::audit_event::Event;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::family::rotation::Rotation;
+use crate::tokens::family::{Family, RevokeReason};
+use crate::tokens::signing::StoredKey;
+use crate::types::clock::UnixTime;
+use crate::types::reject::Reason;
 
 pub(super) fn issued(family: &Family) -> Event {
     Event { generation: Some(family.generation), ..Event::of("token.issued", family) }

@@ -20,14 +20,14 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
 
-use crate::audit::{Event, Occasion, Recorded};
-use crate::clock::UnixTime;
-use crate::family::refresh_token::PresentedToken;
-use crate::family::revocation::{Revocation, Revoked};
-use crate::family::rotation::Rotation;
-use crate::family::{Family, RevokeReason};
-use crate::ids::TokenId;
-use crate::signing::StoredKey;
+use crate::tokens::audit_event::{Event, Occasion, Recorded};
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::rotation::Rotation;
+use crate::tokens::family::{Family, RevokeReason};
+use crate::tokens::signing::StoredKey;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 
 /// What a store call gives back, some time later. The call is under way as soon as the method returns: whoever drops the
 /// answer does not hear what became of it, but does not stop it either.

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::clock::Clock;
 use crate::store::{Store, StoreError};
+use crate::types::clock::Clock;
 
 const ROWS: usize = 100;
 /// Rest for each time of work: the store gives a fiftieth of its time.

@@ -5,8 +5,8 @@
 //! second of the watermark, and is refused. That errs on the safe side, and it must not hit whoever logs in again right
 //! after "log out everywhere". So whatever is new begins in the first whole second that is past the watermark.
 
-use crate::clock::UnixTime;
-use crate::family::{Family, RevokeReason, RevokedAt};
+use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::types::clock::UnixTime;
 
 /// The earliest time of issue that `mark` does not void, in milliseconds and in whole seconds alike. Up to 1 s after it.
 pub(super) fn first_moment_after(mark: UnixTime) -> UnixTime {

@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::io::BackendStream;
 use super::resolve::Addresses;
-use super::stream::BackendStream;
 use super::{Failure, Protocol, ServerSettings, Settings};
-use crate::body::Body;
-use crate::proxy_protocol::{self, Version};
-use crate::{socket, tls};
+use crate::protocols::http::body::Body;
+use crate::protocols::proxy_protocol::{self, Version};
+use crate::protocols::{socket, tls};
 
 /// What an HTTP/2 backend may send on one stream before the client has read it: about as much as RFC 9113 section 6.9.2 begins with.
 /// In frames of a few bytes, each of which costs h2 some 400 beside its data, that is some MiB of memory.

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::connect::Dialer;
 use super::{Failure, Protocol};
-use crate::body::Body;
+use crate::protocols::http::body::Body;
 
 /// `[upstream.health]`
 #[derive(Clone, Debug, PartialEq)]

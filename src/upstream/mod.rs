@@ -5,18 +5,18 @@
 //! in `upkeep`.
 
 mod balance;
-mod budget;
 mod connect;
-pub mod eject;
 pub mod health;
-mod places;
+mod io;
+mod maintenance;
+pub mod outlier;
 mod pool;
-mod repeat;
 mod resolve;
+mod retry;
+mod retry_budget;
+mod server_state;
 mod settings;
-mod standing;
-mod stream;
-mod upkeep;
+mod slots;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -28,20 +28,20 @@ use http::uri::Scheme;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
-use crate::body::Body;
-use crate::metrics::{Count, WorkerMetrics};
-use crate::reject::{Reason, Reject, with_causes};
+use crate::protocols::http::body::Body;
+use crate::telemetry::metrics::{Count, WorkerMetrics};
+use crate::types::reject::{Reason, Reject, with_causes};
 
 use balance::Set;
-use budget::Budget;
 use pool::Server;
-use repeat::{Again, Attempt, Unanswered};
 use resolve::Addresses;
-use standing::Standing;
+use retry::{Again, Attempt, Unanswered};
+use retry_budget::Budget;
+use server_state::Standing;
 
+pub use maintenance::look_after;
 pub use pool::Lease;
 pub use settings::{Balance, Key, MOST_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
-pub use upkeep::look_after;
 
 /// One group of servers.
 pub struct Upstream {

@@ -11,13 +11,13 @@ use hyper::client::conn::{http1, http2};
 use rustls::ClientConfig;
 
 use super::connect::Dialer;
-use super::places::{Place, Places};
-use super::repeat::{Attempt, Unanswered, copy_if_repeatable};
 use super::resolve::Addresses;
-use super::standing::Standing;
-use super::{Answer, Failure, Protocol, ServerSettings, Settings, eject};
-use crate::body::Body;
-use crate::metrics::WorkerMetrics;
+use super::retry::{Attempt, Unanswered, copy_if_repeatable};
+use super::server_state::Standing;
+use super::slots::{Place, Places};
+use super::{Answer, Failure, Protocol, ServerSettings, Settings, outlier};
+use crate::protocols::http::body::Body;
+use crate::telemetry::metrics::WorkerMetrics;
 
 /// A connection that lay idle longer than this may be just being closed by the other side. Only then is it worth keeping
 /// a copy of the request's head, to send it again if that happens.
@@ -30,7 +30,7 @@ pub(super) struct Server {
     pub(super) dialer: Dialer,
     pub(super) protocol: Protocol,
     pub(super) standing: Arc<Standing>,
-    pub(super) ejection: eject::Settings,
+    pub(super) ejection: outlier::Settings,
     idle_timeout: Duration,
     max_age: Duration,
     connect_timeout: Duration,

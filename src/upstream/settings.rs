@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use super::{eject, health};
-use crate::proxy_protocol::Version;
-use crate::tls::CertificateFiles;
+use super::{health, outlier};
+use crate::protocols::proxy_protocol::Version;
+use crate::protocols::tls::CertificateFiles;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -36,7 +36,7 @@ pub struct Settings {
     pub retries: usize,
     /// `None`: nobody asks.
     pub health: Option<health::Settings>,
-    pub ejection: eject::Settings,
+    pub ejection: outlier::Settings,
 }
 
 /// One bit of a [`Set`](super::balance::Set) each.

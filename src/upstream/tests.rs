@@ -70,7 +70,7 @@ fn settings(hosts: &[&str]) -> Settings {
         proxy_protocol: None,
         retries: 20,
         health: None,
-        ejection: eject::Settings { failures: 1, time: second, longest: second * 60, slow_start: second * 60 },
+        ejection: outlier::Settings { failures: 1, time: second, longest: second * 60, slow_start: second * 60 },
     }
 }
 

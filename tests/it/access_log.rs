@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::session::{self, Session};
 use crate::support::tokens::Mint;
 use crate::support::{Gateway, Upstream, Wire};
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 
 /// A line without what is different each time.
 fn settled(mut line: Value) -> Value {

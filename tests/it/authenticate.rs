@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 use tempfile::TempDir;
 

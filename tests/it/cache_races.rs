@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bearward::authenticate::Authenticator;
-use bearward::bearer;
-use bearward::keyring::{Keys, Own};
-use bearward::reject::Reason;
-use bearward::token::Algorithm;
-use bearward::token::sign::{SigningKey, generate_pem};
-use bearward::token::verify::TrustedIssuer;
+use bearward::auth::authenticate::Authenticator;
+use bearward::auth::bearer;
+use bearward::auth::keyring::{Keys, Own};
+use bearward::tokens::jwt::Algorithm;
+use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
+use bearward::tokens::jwt::verify::TrustedIssuer;
+use bearward::types::reject::Reason;
 use futures_util::future::join_all;
 use http::HeaderMap;
 

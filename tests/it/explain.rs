@@ -1,7 +1,7 @@
 //! `bearward explain`: it says what the server says, step by step, and touches nothing.
 
 use bearward::app::explain::{Explainer, Outcome};
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -186,7 +186,7 @@ async fn it_decides_as_the_server_does() {
 /// The gateway's files as `bearward` finds them, and a token of its own.
 async fn explained(gateway: &Gateway, arguments: &[&str], token: &str) -> (Option<i32>, String) {
     std::fs::write(gateway.path().join("gateway.toml"), gateway.configuration()).expect("written");
-    let now = bearward::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
+    let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
     let mut all = vec!["explain", "--host", "gateway.test"];
     all.extend(arguments);
     if !arguments.contains(&"--at") {

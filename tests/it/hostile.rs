@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bearward::app::explain::{Explainer, Outcome};
-use bearward::reject::Reason;
+use bearward::types::reject::Reason;
 use http::{Request, Uri};
 use serde_json::Value;
 

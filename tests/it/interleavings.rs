@@ -23,10 +23,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bearward::broker::TokenPair;
-use bearward::clock::UnixTime;
-use bearward::reject::{Reason, Reject};
-use bearward::token::Algorithm;
-use bearward::token::sign::generate_pem;
+use bearward::tokens::jwt::Algorithm;
+use bearward::tokens::jwt::sign::generate_pem;
+use bearward::types::clock::UnixTime;
+use bearward::types::reject::{Reason, Reject};
 use futures_util::task::noop_waker;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};

@@ -7,7 +7,7 @@ mod terms;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;

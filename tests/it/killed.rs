@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bearward::ids::TokenId;
-use bearward::secret;
+use bearward::types::ids::TokenId;
+use bearward::types::secret;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

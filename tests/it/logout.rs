@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use crate::support::tokens::Mint;
 use crate::support::{Gateway, Upstream};
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 
 const ROUTES: &str = r#"
 [[route]]

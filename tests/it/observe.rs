@@ -1,7 +1,7 @@
 //! `enforce = false`: what a token would be refused for is only reported, so that a service can be moved behind the gateway
 //! without an outage.
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 
 use crate::support::tokens::Mint;

@@ -6,11 +6,11 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bearward::story::Story;
-use bearward::token::jws::verify_signature;
-use bearward::token::keys::KeySet;
-use bearward::token::sign::{SIGNING, SigningKey, generate_pem};
-use bearward::token::{ALGORITHMS, Algorithm};
+use bearward::tokens::jwt::jws::verify_signature;
+use bearward::tokens::jwt::key_set::KeySet;
+use bearward::tokens::jwt::sign::{SIGNING, SigningKey, generate_pem};
+use bearward::tokens::jwt::{ALGORITHMS, Algorithm};
+use bearward::types::trace::Story;
 use serde_json::{Map, json};
 use tempfile::TempDir;
 

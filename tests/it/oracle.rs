@@ -5,12 +5,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::clock::UnixTime;
-use bearward::reject::Reason;
-use bearward::story::Story;
-use bearward::token::keys::KeySet;
-use bearward::token::verify::{TrustedIssuer, verify};
-use bearward::token::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
+use bearward::tokens::jwt::key_set::KeySet;
+use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
+use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
+use bearward::types::clock::UnixTime;
+use bearward::types::reject::Reason;
+use bearward::types::trace::Story;
 use jsonwebtoken::errors::Error;
 use jsonwebtoken::{DecodingKey, Validation};
 use proptest::collection::vec;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bearward::clock::UnixTime;
-use bearward::story::Story;
-use bearward::token::Algorithm;
-use bearward::token::jws::verify_signature;
-use bearward::token::keys::KeySet;
+use bearward::tokens::jwt::Algorithm;
+use bearward::tokens::jwt::jws::verify_signature;
+use bearward::tokens::jwt::key_set::KeySet;
+use bearward::types::clock::UnixTime;
+use bearward::types::trace::Story;
 use serde_json::{Value, json};
 
 use crate::support::tokens::{FOREIGN, Mint};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bearward::family::revocation::Revoked;
-use bearward::ids::TokenId;
-use bearward::token::Algorithm;
+use bearward::tokens::family::revocation::Revoked;
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::ids::TokenId;
 use http::Method;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -248,7 +248,7 @@ async fn thousands_of_revocations_are_there_again_after_a_restart() {
     let gateway = Gateway::trusting(&upstream, &mint, "");
     let of = |jti: usize| mint.with_claims(gateway.now_secs(), serde_json::json!({ "jti": jti.to_string() }));
     let tokens: Vec<String> = [0, 1, MANY / 2, MANY - 1, MANY].map(of).into();
-    let now = bearward::clock::UnixTime::from_secs(gateway.now_secs());
+    let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs());
     let revoke = |jti: usize| {
         let what = Revoked::Token { issuer: FOREIGN.into(), jti: jti.to_string() };
         gateway.running().broker.store.revoke(what, now.into())

@@ -1,6 +1,6 @@
 //! What a route asks of a token beyond its being valid, and what a refused client and the operator are told.
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 
 use crate::support::tokens::Mint;

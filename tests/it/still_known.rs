@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::clock::UnixTime;
-use bearward::story::Story;
-use bearward::token::keys::KeySet;
-use bearward::token::verify::{TrustedIssuer, still_holds, verify};
-use bearward::token::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
+use bearward::tokens::jwt::key_set::KeySet;
+use bearward::tokens::jwt::verify::{TrustedIssuer, still_holds, verify};
+use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
+use bearward::types::clock::UnixTime;
+use bearward::types::trace::Story;
 use serde_json::{Value, json};
 
 use crate::support::gateway::AUDIENCE;

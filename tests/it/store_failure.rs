@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bearward::ids::TokenId;
+use bearward::types::ids::TokenId;
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;

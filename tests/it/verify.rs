@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use bearward::story::Story;
-use bearward::token::jws::verify_signature;
-use bearward::token::keys::KeySet;
-use bearward::token::{ALGORITHMS, Algorithm};
+use bearward::tokens::jwt::jws::verify_signature;
+use bearward::tokens::jwt::key_set::KeySet;
+use bearward::tokens::jwt::{ALGORITHMS, Algorithm};
+use bearward::types::trace::Story;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use wycheproof_ng_kdf_jose::json_web::{TestName, TestSet};

@@ -2,10 +2,10 @@
 
 use rusqlite::params;
 
-use crate::audit::{Event, Occasion, Recorded};
 use crate::store::StoreError;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{counter, read_counter};
+use crate::tokens::audit_event::{Event, Occasion, Recorded};
 
 /// Writes an event, if there is room for it. If not, it takes its place in the sequence all the same: the gap tells of it.
 pub(super) fn record(batch: &mut Batch<'_>, event: &Event, occasion: &Occasion) -> Result<(), StoreError> {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
-use crate::clock::UnixTime;
-use crate::family::revocation::{Revocation, Revoked};
 use crate::store::StoreError;
 use crate::store::sqlite::rows;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::types::clock::UnixTime;
 
 /// What the store has to know about the tokens of this gateway.
 pub(super) struct Terms {

@@ -2,19 +2,18 @@
 
 use rusqlite::params;
 
-use crate::audit::Occasion;
-use crate::clock::UnixTime;
-use crate::family::refresh_token::PresentedToken;
-use crate::family::revocation::Revoked;
-use crate::family::rotation::Rotation;
-use crate::family::{Family, RevokeReason, RevokedAt};
-use crate::ids::TokenId;
-use crate::store::events;
 use crate::store::sqlite::audit::record;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::watermark::{as_shown, first_moment_after};
-use crate::store::{DecideRotation, RevokeOutcome, RevokedBy, StoreError};
+use crate::store::{DecideRotation, RevokeOutcome, RevokedBy, StoreError, events};
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::family::rotation::Rotation;
+use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 
 /// The most that a list of families holds.
 const MOST_LISTED: i64 = 1_000;

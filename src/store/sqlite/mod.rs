@@ -29,17 +29,17 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
-use crate::audit::{Event, Occasion, Recorded};
-use crate::clock::UnixTime;
-use crate::family::Family;
-use crate::family::refresh_token::PresentedToken;
-use crate::family::revocation::{Revocation, Revoked};
-use crate::family::rotation::Rotation;
-use crate::ids::TokenId;
-use crate::signing::StoredKey;
 use crate::store::{
     Answer, DecideKeys, DecideRotation, Enforce, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreError,
 };
+use crate::tokens::audit_event::{Event, Occasion, Recorded};
+use crate::tokens::family::Family;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::rotation::Rotation;
+use crate::tokens::signing::StoredKey;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 use batch::Terms;
 use writer::Writer;
 

@@ -2,15 +2,14 @@
 
 use rusqlite::params;
 
-use crate::audit::Occasion;
-use crate::clock::UnixTime;
-use crate::family::revocation::{Revocation, Revoked};
-use crate::family::{RevokeReason, RevokedAt};
-use crate::store::sqlite::audit;
 use crate::store::sqlite::batch::Batch;
-use crate::store::sqlite::families;
 use crate::store::sqlite::rows::{self, counter};
+use crate::store::sqlite::{audit, families};
 use crate::store::{StoreError, events};
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::{RevokeReason, RevokedAt};
+use crate::types::clock::UnixTime;
 
 pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &Occasion) -> Result<u64, StoreError> {
     if let Revoked::Family(id) = what {

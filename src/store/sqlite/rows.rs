@@ -6,11 +6,11 @@ use std::time::Duration;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
 
-use crate::clock::UnixTime;
-use crate::family::revocation::{Revocation, Revoked};
-use crate::family::{Family, RevokeReason, RevokedAt};
-use crate::ids::TokenId;
 use crate::store::StoreError;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 
 /// Milliseconds. SQLite's integers end at 2^63 - 1, in the year 292 million: that one, and whatever is later, is kept as
 /// the largest integer and read back as [`UnixTime::MAX`], so that "never" stays "never".

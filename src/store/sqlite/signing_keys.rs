@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rusqlite::{Row, params};
 
-use crate::audit::Occasion;
-use crate::signing::StoredKey;
 use crate::store::sqlite::audit;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::millis;
 use crate::store::{DecideKeys, KeysChanged, StoreError, events};
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::signing::StoredKey;
 
 /// The newest first, also of two that were made in one millisecond.
 pub(super) const ALL: &str = "select * from signing_keys order by created_at desc, rowid desc";

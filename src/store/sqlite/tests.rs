@@ -9,7 +9,7 @@ use rusqlite::params;
 use tempfile::TempDir;
 
 use super::*;
-use crate::family::RevokeReason;
+use crate::tokens::family::RevokeReason;
 
 const NOW: UnixTime = UnixTime::from_secs(1_000_000);
 

@@ -2,9 +2,9 @@
 
 use rusqlite::params;
 
-use crate::clock::UnixTime;
 use crate::store::StoreError;
 use crate::store::sqlite::batch::Batch;
+use crate::types::clock::UnixTime;
 
 /// Everything is kept through the very moment that it is needed until. A family stays a little longer than it lives: an
 /// access token given at its end can still be revoked by its name.

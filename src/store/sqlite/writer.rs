@@ -20,10 +20,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::family::revocation::Revocation;
 use crate::store::sqlite::batch::{Audited, Batch, Terms};
 use crate::store::sqlite::file::Opened;
 use crate::store::{Answer, Enforce, Outbox, StoreError};
+use crate::tokens::family::revocation::Revocation;
 
 /// Bounds how long the first caller of a batch waits for the last.
 const MOST_IN_A_BATCH: usize = 512;

@@ -1,6 +1,6 @@
 //! `POST /admin/v1/tokens`: what a first pair is made of, and what is refused.
 
-use bearward::login::RESERVED_CLAIMS;
+use bearward::tokens::login::RESERVED_CLAIMS;
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ async fn lifetimes_may_be_shorter_and_never_longer_than_the_configured_ones() {
         let pair = gateway.ask_for_tokens(&json!({ "sub": subject, "idle": idle, "absolute": absolute })).await;
         assert_eq!(pair.status, 201, "{pair:?}");
         let listed = gateway.admin_client().get(&format!("/admin/v1/subjects/{subject}/tokens")).await.json();
-        let at = |after: u64| bearward::clock::UnixTime::from_secs(now + after).to_string();
+        let at = |after: u64| bearward::types::clock::UnixTime::from_secs(now + after).to_string();
         let listed = (&listed["tokens"][0]["idleExpiry"], &listed["tokens"][0]["absoluteExpiry"]);
         assert_eq!(listed, (&json!(at(idle_after)), &json!(at(absolute_after))), "row {row}");
     }

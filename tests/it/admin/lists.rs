@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::ids::TokenId;
+use bearward::types::ids::TokenId;
 use serde_json::{Value, json};
 
 use crate::support::{Gateway, Upstream};
@@ -18,7 +18,7 @@ async fn the_logins_of_a_subject_are_listed_newest_first_with_what_became_of_the
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let begun = gateway.now_secs();
-    let at = |after: u64| json!(bearward::clock::UnixTime::from_secs(begun + after).to_string());
+    let at = |after: u64| json!(bearward::types::clock::UnixTime::from_secs(begun + after).to_string());
     let kiosk = json!({
         "sub": "alice", "label": "kiosk", "scope": "a b", "idle": 60, "address": "::ffff:198.51.100.7",
         "clientId": "shop",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 
 use crate::source;
 use crate::support::tokens::Mint;

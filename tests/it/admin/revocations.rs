@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bearward::clock::UnixTime;
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::clock::UnixTime;
 use serde_json::{Value, json};
 
 use crate::support::gateway::ISSUER;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 
 use crate::support::gateway::ISSUER;
@@ -103,7 +103,7 @@ async fn each_revocation_is_told_once_with_who_asked() {
     gateway.revoke(&other.access, &security.token_id).await.refused(404, "token_not_found");
     let admin = gateway.admin_client();
     assert_eq!(admin.delete(&format!("/admin/v1/tokens/{}", other.token_id)).await.status, 200);
-    let now = bearward::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
+    let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
     for what in [
         json!({ "sub": "alice" }),
         json!({ "jti": "7", "issuer": FOREIGN }),

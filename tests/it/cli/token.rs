@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
-use bearward::ids::TokenId;
+use bearward::types::ids::TokenId;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use bearward::admin::SecretSource;
 use bearward::config::{self, Config, Faults, Probe};
-use bearward::tls;
-use bearward::token::Algorithm;
+use bearward::protocols::tls;
+use bearward::tokens::jwt::Algorithm;
 use rcgen::{CertifiedKey, KeyPair, PKCS_ECDSA_P384_SHA384, generate_simple_self_signed};
 use tempfile::TempDir;
 
@@ -189,7 +189,7 @@ fn relative_paths_begin_at_the_folder_of_the_file() {
     );
     let config = config::load(&folder.path().join("gateway.toml"), Probe::None).expect("it is right");
     assert_eq!(config.store.sqlite, folder.path().join("b.db"));
-    assert_eq!(config.access_log.target, bearward::access_log::Target::File("/tmp/a.log".into()));
+    assert_eq!(config.access_log.target, bearward::telemetry::access_log::Target::File("/tmp/a.log".into()));
     assert_eq!(config.listeners[0].tls, tls::Settings::SelfSigned { folder: folder.path().join("tls") });
 }
 

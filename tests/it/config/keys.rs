@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bearward::keyring::{KeySource, Location, OnStale, Remote, Start};
-use bearward::route::Access;
-use bearward::token::Audience;
+use bearward::auth::keyring::{KeySource, Location, OnStale, Remote, Start};
+use bearward::gateway::route::Access;
+use bearward::tokens::jwt::Audience;
 
 use super::{check, parse, with_upstream};
 
@@ -152,7 +152,7 @@ fn what_is_said_is_understood() {
     let policy = &config.issuers[1].policy;
     assert_eq!((policy.require_subject, &policy.audience), (false, &Audience::Any));
     assert_eq!(urls(&remote(2).location), ["http://127.0.0.1:1/k?v=1"]);
-    let Access::Token(bearward::rules::Rules { issuers, .. }) = &config.routes[0].access else {
+    let Access::Token(bearward::gateway::rules::Rules { issuers, .. }) = &config.routes[0].access else {
         panic!("{:?}", config.routes)
     };
     assert_eq!(*issuers, ["https://localhost:8443", "c"]);

@@ -1,7 +1,7 @@
 //! `[login]`, and routes that are a login or a logout.
 
-use bearward::route::{Access, Capture};
-use bearward::rules::Rules;
+use bearward::gateway::route::{Access, Capture};
+use bearward::gateway::rules::Rules;
 
 use super::{check, parse, with_upstream};
 

@@ -1,6 +1,6 @@
 //! `[oauth]`: which endpoints there are.
 
-use bearward::endpoints::Endpoint;
+use bearward::gateway::endpoints::Endpoint;
 use serde_json::{Value, json};
 
 use super::{check, parse, with_upstream};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use bearward::framing::{Framing, Limits};
+use bearward::protocols::http::framing::{Framing, Limits};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};

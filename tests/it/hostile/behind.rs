@@ -1,7 +1,7 @@
 //! What is sent behind a request whose host could be read in two ways: who took the first for another request might take this
 //! for a part of it, so nobody takes it for anything.
 
-use bearward::reject::Reason::BadHost;
+use bearward::types::reject::Reason::BadHost;
 
 use super::headers::HOSTS;
 use super::paths::FORMS;

@@ -1,6 +1,6 @@
 //! Where one request ends and the next begins has one answer, or there is none: the connection closes.
 
-use bearward::reject::Reason::{self, *};
+use bearward::types::reject::Reason::{self, *};
 
 use super::{Attack, all_are_refused};
 use crate::support::{Gateway, Upstream};

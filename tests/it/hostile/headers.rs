@@ -1,6 +1,6 @@
 //! Headers that claim what only the gateway may say, and hosts that are none.
 
-use bearward::reject::Reason::{self, *};
+use bearward::types::reject::Reason::{self, *};
 use http::{HeaderName, HeaderValue, Request};
 
 use super::{Attack, address_of, all_are_refused};

@@ -1,6 +1,6 @@
 //! Targets that were read in one way by who decided, and in another by who served.
 
-use bearward::reject::Reason::{self, *};
+use bearward::types::reject::Reason::{self, *};
 use http::{Request, Uri};
 
 use super::{Attack, all_are_refused};

@@ -9,8 +9,8 @@ mod signature;
 
 use std::sync::Arc;
 
-use bearward::reject::Reason;
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::reject::Reason;
 use http::{HeaderValue, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -147,7 +147,7 @@ impl Row {
 async fn a_hostile_token_is_refused_with_its_reason_and_goes_nowhere() {
     let upstream = Upstream::start();
     let clock = Arc::new(ManualClock::new());
-    let world = World::new(bearward::clock::Clock::now(&*clock).as_secs());
+    let world = World::new(bearward::types::clock::Clock::now(&*clock).as_secs());
     let gateway = world.gateway(&upstream, clock);
     let rows: Vec<Row> = [
         field::rows(&world),

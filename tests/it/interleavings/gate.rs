@@ -5,18 +5,18 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
-use bearward::audit::{Event, Occasion, Recorded};
-use bearward::clock::UnixTime;
-use bearward::family::Family;
-use bearward::family::refresh_token::PresentedToken;
-use bearward::family::revocation::{Revocation, Revoked};
-use bearward::family::rotation::Rotation;
-use bearward::ids::TokenId;
-use bearward::reject::Reason;
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::{
     Answer, DecideKeys, DecideRotation, Enforce, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreError,
 };
+use bearward::tokens::audit_event::{Event, Occasion, Recorded};
+use bearward::tokens::family::Family;
+use bearward::tokens::family::refresh_token::PresentedToken;
+use bearward::tokens::family::revocation::{Revocation, Revoked};
+use bearward::tokens::family::rotation::Rotation;
+use bearward::types::clock::UnixTime;
+use bearward::types::ids::TokenId;
+use bearward::types::reject::Reason;
 use tokio::sync::oneshot;
 
 use crate::store::given::{ISSUER, LIFETIMES, LOGIN, login, token};

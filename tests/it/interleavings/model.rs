@@ -1,8 +1,8 @@
 //! What clients were told, and what must be true because of it.
 
 use bearward::broker::TokenPair;
-use bearward::ids::TokenId;
-use bearward::reject::{Reason, Reject};
+use bearward::types::ids::TokenId;
+use bearward::types::reject::{Reason, Reject};
 
 /// A moment in an interleaving: the number of its step.
 pub(super) type Moment = usize;

@@ -78,7 +78,7 @@ async fn over_tls_the_server_has_to_be_the_right_one() {
 async fn a_published_secret_verifies_nothing() {
     let upstream = Upstream::start();
     let good = mint();
-    let shared = Mint::hmac(bearward::token::Algorithm::HS256, &[7; 64]);
+    let shared = Mint::hmac(bearward::tokens::jwt::Algorithm::HS256, &[7; 64]);
     let server = KeyServer::start(&[&good, &shared]);
     let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
     assert_eq!(status(&gateway, &good.good(gateway.now_secs())).await, 200);

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use bearward::clock::{Clock, SystemClock};
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::clock::{Clock, SystemClock};
 use http::Version;
 use serde_json::json;
 use tempfile::TempDir;

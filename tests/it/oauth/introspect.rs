@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 
 use super::{OAUTH, gateway, post, refused};

@@ -1,6 +1,6 @@
 //! `POST /oauth/revoke` (RFC 7009).
 
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 
 use super::{OAUTH, gateway, post, refused};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::ids::TokenId;
+use bearward::types::ids::TokenId;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 

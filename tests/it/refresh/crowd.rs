@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bearward::ids::TokenId;
+use bearward::types::ids::TokenId;
 use futures_util::future::join_all;
 use http::Request;
 use http_body_util::BodyExt;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::family::revocation::Revoked;
+use bearward::tokens::family::revocation::Revoked;
 use serde_json::json;
 
 use super::{DAY, HOUR, MILLISECOND, listed, pair_of, refreshed};
@@ -230,7 +230,7 @@ async fn a_login_that_is_not_younger_than_its_subjects_watermark_is_dead() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let (old, other) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
-    let now = bearward::clock::UnixTime::from_secs(gateway.now_secs());
+    let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs());
     let everything_of_alice = Revoked::Subject { issuer: ISSUER.into(), subject: "alice".into(), not_after: now };
     gateway.running().broker.store.revoke(everything_of_alice, now.into()).await.expect("the store works");
 

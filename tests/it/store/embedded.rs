@@ -8,11 +8,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bearward::family::revocation::{Revocation, Revoked};
-use bearward::family::rotation::Rotation;
-use bearward::reject::Reason;
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::{Enforce, RevokedBy, Store, StoreError};
+use bearward::tokens::family::revocation::{Revocation, Revoked};
+use bearward::tokens::family::rotation::Rotation;
+use bearward::types::reject::Reason;
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
@@ -189,7 +189,7 @@ async fn an_older_schema_is_brought_up_to_date_and_keeps_what_it_has() {
     let older = Connection::open(&path).expect("opens");
     older.execute_batch(include_str!("../../../src/store/sqlite/schema.sql")).expect("writes");
     older.execute_batch("pragma application_id = 0x62777264; pragma user_version = 1;").expect("writes");
-    let id = bearward::ids::TokenId::random();
+    let id = bearward::types::ids::TokenId::random();
     older
         .execute(
             "insert into families values (?1, 'alice', '', '[]', '', '{}', '', zeroblob(32), 1, 1, 0, 0, 0, 0, null,

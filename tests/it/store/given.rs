@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use bearward::clock::UnixTime;
-use bearward::family::refresh_token::{PresentedToken, Roots, current};
-use bearward::family::rotation::{Rotation, rotate};
-use bearward::family::{Family, Lifetimes};
-use bearward::ids::TokenId;
-use bearward::reject::Reason;
-use bearward::secret::{self, Secret};
 use bearward::store::{DecideRotation, Store};
+use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
+use bearward::tokens::family::rotation::{Rotation, rotate};
+use bearward::tokens::family::{Family, Lifetimes};
+use bearward::types::clock::UnixTime;
+use bearward::types::ids::TokenId;
+use bearward::types::reject::Reason;
+use bearward::types::secret::{self, Secret};
 
 /// The gateway's own issuer, and the longest life of a token, with which stores are opened for the suite.
 pub(crate) const ISSUER: &str = "https://gateway.example";

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bearward::family::revocation::{Revocation, Revoked};
-use bearward::ids::TokenId;
-use bearward::secret;
 use bearward::store::{RevokeOutcome, RevokedBy, Store};
+use bearward::tokens::family::revocation::{Revocation, Revoked};
+use bearward::types::ids::TokenId;
+use bearward::types::secret;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 

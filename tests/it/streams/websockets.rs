@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bearward::config::{self, Probe};
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bearward::clock::{Clock, SystemClock, UnixTime};
+use bearward::types::clock::{Clock, SystemClock, UnixTime};
 
 pub struct ManualClock(AtomicU64);
 

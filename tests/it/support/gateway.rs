@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::app::{self, Running};
-use bearward::clock::Clock;
 use bearward::config::{self, Probe};
+use bearward::types::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bearward::family::Family;
-use bearward::family::refresh_token::{self, Roots};
-use bearward::ids::TokenId;
-use bearward::secret::Secret;
-use bearward::token::Algorithm;
-use bearward::token::sign::{SigningKey, generate_pem};
+use bearward::tokens::family::Family;
+use bearward::tokens::family::refresh_token::{self, Roots};
+use bearward::tokens::jwt::Algorithm;
+use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
+use bearward::types::ids::TokenId;
+use bearward::types::secret::Secret;
 use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ pub fn segment(text: impl AsRef<[u8]>) -> String {
 }
 
 pub fn name(algorithm: Algorithm) -> &'static str {
-    bearward::token::algorithm_name(algorithm)
+    bearward::tokens::jwt::algorithm_name(algorithm)
 }
 
 fn changed(mut object: Value, changes: Value) -> Value {

@@ -1,7 +1,7 @@
 //! Claims that are missing, of another type, of somebody else, or of another time. Times stand on both sides of their
 //! boundary: the hostile one, and [`just_in_time`].
 
-use bearward::reject::Reason::{self, *};
+use bearward::types::reject::Reason::{self, *};
 use serde_json::{Value, json};
 
 use super::{OTHER, Row, World, each, row};

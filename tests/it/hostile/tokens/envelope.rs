@@ -1,6 +1,6 @@
 //! The three segments of a compact JWS, and what is something else.
 
-use bearward::reject::Reason::*;
+use bearward::types::reject::Reason::*;
 
 use super::{Row, World, row};
 use crate::support::tokens::segment;

@@ -1,6 +1,6 @@
 //! The `Authorization` field: one, with one Bearer token, or none at all.
 
-use bearward::reject::Reason::*;
+use bearward::types::reject::Reason::*;
 
 use super::{Row, World, row};
 

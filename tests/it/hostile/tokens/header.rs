@@ -1,7 +1,7 @@
 //! What a header asks for, and no token needs: another algorithm, another key, another meaning.
 
-use bearward::reject::Reason::*;
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::reject::Reason::*;
 use serde_json::{Value, json};
 
 use super::{OTHER, Row, World, each, row};

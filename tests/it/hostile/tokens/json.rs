@@ -1,6 +1,6 @@
 //! JSON that two readers understand in two ways, or that is none (RFC 8259). A reader that repairs it has been fooled.
 
-use bearward::reject::Reason::*;
+use bearward::types::reject::Reason::*;
 
 use super::{Row, World, and, each, row};
 

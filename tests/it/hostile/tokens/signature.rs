@@ -2,8 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bearward::reject::Reason::BadSignature;
-use bearward::token::Algorithm;
+use bearward::tokens::jwt::Algorithm;
+use bearward::types::reject::Reason::BadSignature;
 use serde_json::json;
 
 use super::{Row, World, row};

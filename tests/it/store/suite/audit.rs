@@ -1,8 +1,8 @@
 //! The outbox of audit events.
 
-use bearward::audit::{Event, Recorded};
-use bearward::family::revocation::Revoked;
 use bearward::store::{RevokedBy, Store};
+use bearward::tokens::audit_event::{Event, Recorded};
+use bearward::tokens::family::revocation::Revoked;
 use serde_json::Value;
 
 use crate::store::given::*;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bearward::clock::UnixTime;
-use bearward::family::revocation::Revoked;
-use bearward::family::{Family, RevokeReason, RevokedAt};
-use bearward::ids::TokenId;
-use bearward::signing::StoredKey;
 use bearward::store::{RevokeOutcome, RevokedBy, Store};
+use bearward::tokens::family::revocation::Revoked;
+use bearward::tokens::family::{Family, RevokeReason, RevokedAt};
+use bearward::tokens::signing::StoredKey;
+use bearward::types::clock::UnixTime;
+use bearward::types::ids::TokenId;
 use serde_json::json;
 
 use crate::store::given::*;

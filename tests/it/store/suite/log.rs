@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bearward::clock::UnixTime;
-use bearward::family::RevokeReason;
-use bearward::family::revocation::Revoked;
-use bearward::reject::Reason;
 use bearward::store::{RevokedBy, Store};
+use bearward::tokens::family::RevokeReason;
+use bearward::tokens::family::revocation::Revoked;
+use bearward::types::clock::UnixTime;
+use bearward::types::reject::Reason;
 
 use crate::store::given::*;
 

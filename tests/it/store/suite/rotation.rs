@@ -1,11 +1,11 @@
 //! Every row of the rotation table, through the store.
 
-use bearward::clock::UnixTime;
-use bearward::family::revocation::Revoked;
-use bearward::family::rotation::Rotation;
-use bearward::family::{Family, RevokeReason, RevokedAt};
-use bearward::reject::Reason;
 use bearward::store::{RevokedBy, Store};
+use bearward::tokens::family::revocation::Revoked;
+use bearward::tokens::family::rotation::Rotation;
+use bearward::tokens::family::{Family, RevokeReason, RevokedAt};
+use bearward::types::clock::UnixTime;
+use bearward::types::reject::Reason;
 use tokio::task::JoinSet;
 
 use crate::store::given::*;

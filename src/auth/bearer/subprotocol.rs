@@ -1,0 +1,89 @@
+//! A token among the subprotocols of a WebSocket (RFC 6455 section 11.3.4): the one thing besides the URL that a page can set.
+//!
+//! Two ways of writing it are in use. `bearer, <token>`: a JWT is made of characters that a subprotocol may have. And
+//! `base64url.bearer.authorization.<anything>.<token in base64url>`, which came with Kubernetes.
+
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::protocols::http::field_list;
+
+/// Answered to the client when the upstream chose nothing else: browsers close a WebSocket that asked for subprotocols and
+/// was given none.
+pub const MARKER: &str = "bearer";
+const ENCODED: &[u8] = b"base64url.bearer.authorization.";
+
+pub(super) enum Entry<'h> {
+    Marker,
+    /// What follows the marker. Empty if nothing does.
+    Token(&'h [u8]),
+    Encoded(&'h [u8]),
+    Other(&'h [u8]),
+}
+
+/// In their order, over all fields.
+pub(super) fn entries(headers: &HeaderMap) -> Vec<Entry<'_>> {
+    let mut items = field_list::items(headers, &header::SEC_WEBSOCKET_PROTOCOL);
+    let mut entries = Vec::new();
+    while let Some(item) = items.next() {
+        if item == MARKER.as_bytes() {
+            entries.push(Entry::Marker);
+            entries.push(Entry::Token(items.next().unwrap_or_default()));
+        } else if item.starts_with(ENCODED) {
+            entries.push(Entry::Encoded(item.rsplit(|byte| *byte == b'.').next().unwrap_or_default()));
+        } else {
+            entries.push(Entry::Other(item));
+        }
+    }
+    entries
+}
+
+/// Leaves the entries that are no tokens. Answers whether the marker was among the others.
+pub(super) fn remove(headers: &mut HeaderMap) -> bool {
+    let all = entries(headers);
+    if all.iter().all(|entry| matches!(entry, Entry::Other(_))) {
+        return false;
+    }
+    let marked = all.iter().any(|entry| matches!(entry, Entry::Marker));
+    let others: Vec<&[u8]> =
+        all.iter().filter_map(|entry| if let Entry::Other(item) = entry { Some(*item) } else { None }).collect();
+    // What stood in a valid value makes a valid value.
+    let rest = HeaderValue::from_bytes(&others.join(&b", "[..])).ok().filter(|_| !others.is_empty());
+    headers.remove(header::SEC_WEBSOCKET_PROTOCOL);
+    if let Some(rest) = rest {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, rest);
+    }
+    marked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_told_from_subprotocols_and_taken_out() {
+        for (fields, tokens, rest, marked) in [
+            (&["bearer, a.b.c"][..], &["a.b.c"][..], None, true),
+            (&["chat, bearer, a.b.c, v2"], &["a.b.c"], Some("chat, v2"), true),
+            (&["bearer", "a.b.c", "chat"], &["a.b.c"], Some("chat"), true),
+            (&["chat,bearer"], &[""], Some("chat"), true),
+            (&["bearer, a, bearer, b"], &["a", "b"], None, true),
+            (&["bearer, bearer"], &["bearer"], None, true),
+            (&["base64url.bearer.authorization.k8s.io.YWJj, v4"], &["base64:YWJj"], Some("v4"), false),
+            (&["base64url.bearer.authorization."], &["base64:"], None, false),
+            (&["chat, Bearer, x"], &[], Some("chat, Bearer, x"), false),
+        ] {
+            let values = fields.iter().map(|field| (header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(field)));
+            let mut headers: HeaderMap = values.collect();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let found = entries(&headers).into_iter().filter_map(|entry| match entry {
+                Entry::Token(token) => Some(text(token)),
+                Entry::Encoded(token) => Some(format!("base64:{}", text(token))),
+                Entry::Marker | Entry::Other(_) => None,
+            });
+            assert_eq!(found.collect::<Vec<_>>(), tokens, "{fields:?}");
+            assert_eq!(remove(&mut headers), marked, "{fields:?}");
+            let left = headers.get(header::SEC_WEBSOCKET_PROTOCOL).map(|value| text(value.as_bytes()));
+            assert_eq!(left.as_deref(), rest, "{fields:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! When known tokens stay known, and what a source's age means.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::protocols::url::KeyUrl;
+use crate::tokens::jwt::key_set::KeySet;
+use crate::tokens::jwt::sign::{SigningKey, generate_pem, verifying_keys};
+use crate::tokens::jwt::{Algorithm, Audience, Issuer};
+
+const T0: UnixTime = UnixTime::from_secs(1_700_000_000);
+const HOUR: Duration = Duration::from_hours(1);
+const MILLI: Duration = Duration::from_millis(1);
+
+fn signing_key() -> SigningKey {
+    let pem = generate_pem(Algorithm::ES256).expect("a key");
+    SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("its own key")
+}
+
+fn set(keys: &[&SigningKey]) -> KeySet {
+    let keys: Vec<_> = keys.iter().map(|key| key.public_jwk()).collect();
+    KeySet::from_jwks(&json!({ "keys": keys }).to_string(), &[Algorithm::ES256]).expect("good keys")
+}
+
+fn policy(name: &str) -> Issuer {
+    Issuer {
+        issuer: name.into(),
+        audience: Audience::Any,
+        algorithms: vec![Algorithm::ES256],
+        types: vec!["at+jwt".into()],
+        leeway: Duration::ZERO,
+        max_lifetime: HOUR,
+        require_subject: true,
+        own: false,
+    }
+}
+
+fn remote(on_stale: OnStale, start: Start) -> KeySource {
+    KeySource::Remote(Box::new(Remote {
+        location: Location::Jwks(KeyUrl::parse("https://a.example/keys", false).expect("a good URL")),
+        allow_http: false,
+        ca_file: None,
+        refresh: Duration::from_secs(60)..=Duration::from_secs(900),
+        refetch_cool_down: Duration::from_secs(30),
+        max_age: HOUR,
+        on_stale,
+        start,
+    }))
+}
+
+fn source(on_stale: OnStale, start: Start) -> Arc<Source> {
+    Arc::new(Source::new(policy("https://a.example"), remote(on_stale, start)))
+}
+
+fn keyring() -> Keyring {
+    let signing = signing_key();
+    let keys = Arc::new(verifying_keys([&signing]).expect("good"));
+    let own = TrustedIssuer { policy: Arc::new(policy("https://own.example")), keys };
+    Keyring::new(Keys::new(Own::alone(own, signing)))
+}
+
+fn keys_in_force(keyring: &Keyring) -> usize {
+    keyring.keys().issuers.last().map_or(0, |issuer| issuer.keys.keys().len())
+}
+
+#[test]
+fn the_generation_moves_when_a_known_token_may_have_become_bad_and_only_then() {
+    let (a, b) = (signing_key(), signing_key());
+    let (keyring, source) = (keyring(), source(OnStale::Keep, Start::Wait));
+    let mut moved = {
+        let mut before = keyring.generation();
+        move |keyring: &Keyring| std::mem::replace(&mut before, keyring.generation()) != keyring.generation()
+    };
+    keyring.replace_sources(vec![source.clone()]);
+    assert!(!moved(&keyring), "an issuer more");
+    let mut confirm = |keys: &[&SigningKey]| {
+        let changed = source.confirm(set(keys), T0);
+        if changed {
+            keyring.publish();
+        }
+        (changed, moved(&keyring), keys_in_force(&keyring))
+    };
+    assert_eq!(confirm(&[&a]), (true, false, 1), "the first keys");
+    assert_eq!(confirm(&[&a]), (false, false, 1), "the same again");
+    assert_eq!(confirm(&[&b, &a]), (true, false, 2), "a key more: a rotation begins");
+    assert_eq!(confirm(&[&a, &b]), (false, false, 2), "in another order");
+    assert_eq!(confirm(&[&b]), (true, true, 1), "a key less: what it verified is bad from now on");
+    assert_eq!(confirm(&[&a]), (true, true, 1), "another key instead");
+
+    let mut before = keyring.generation();
+    let mut moved = || std::mem::replace(&mut before, keyring.generation()) != keyring.generation();
+    let lenient = Source::new(Issuer { leeway: HOUR, ..policy("https://a.example") }, source.settings.clone());
+    lenient.begin_like(&source);
+    keyring.replace_sources(vec![Arc::new(lenient)]);
+    assert!(moved(), "other terms");
+    assert_eq!(keys_in_force(&keyring), 1, "with the keys that were here");
+    keyring.replace_sources(Vec::new());
+    assert!(moved(), "an issuer less");
+}
+
+#[test]
+fn stale_keys_make_the_gateway_unready_and_are_refused_only_where_that_was_said() {
+    let key = signing_key();
+    for (on_stale, kept) in [(OnStale::Keep, 1), (OnStale::Refuse, 0)] {
+        let (keyring, source) = (keyring(), source(on_stale, Start::Wait));
+        keyring.replace_sources(vec![source.clone()]);
+        source.confirm(set(&[&key]), T0);
+        keyring.publish();
+        let generation = keyring.generation();
+        source.fail("the source is down");
+        for (now, ready, keys) in [(T0 + HOUR, true, 1), (T0 + HOUR + MILLI, false, kept)] {
+            if source.withdraw_if_stale(now) {
+                keyring.publish();
+            }
+            assert_eq!((keyring.unready(now).is_none(), keys_in_force(&keyring)), (ready, keys), "{on_stale:?} {now}");
+        }
+        assert!(!source.withdraw_if_stale(T0 + HOUR + MILLI), "once is enough");
+        assert_eq!(keyring.generation() > generation, kept == 0, "what is known is asked again");
+        // The same keys again, by a page or by "not modified".
+        let changed = source.confirm_same(T0 + 2 * HOUR);
+        assert_eq!(changed, kept == 0);
+        keyring.publish();
+        assert_eq!((keyring.unready(T0 + 2 * HOUR), keys_in_force(&keyring)), (None, 1));
+        assert_eq!(source.age(T0 + 3 * HOUR), Some(HOUR));
+    }
+}
+
+#[test]
+fn without_its_first_keys_a_gateway_is_ready_only_if_it_was_told_not_to_wait() {
+    for (start, ready) in [(Start::Wait, false), (Start::Closed, true)] {
+        let (keyring, source) = (keyring(), source(OnStale::Keep, start));
+        keyring.replace_sources(vec![source.clone()]);
+        assert_eq!(keyring.unready(T0).is_none(), ready);
+        assert_eq!(source.is_waited_for(), !ready);
+        source.confirm(set(&[&signing_key()]), T0);
+        assert_eq!((keyring.unready(T0), source.is_waited_for()), (None, false));
+    }
+}

@@ -1,0 +1,11 @@
+//! Who asks, is it true, and is it still true: from a bearer token to a [`authenticate::Caller`].
+
+pub mod authenticate;
+pub mod bearer;
+pub mod identity;
+pub mod keyring;
+pub mod renewals;
+pub mod revocations;
+pub mod seen_generations;
+pub mod signature_queue;
+pub mod token_cache;

@@ -1,0 +1,8 @@
+//! Reading `gateway.toml`: tables with positions, units, and every error with its place.
+
+pub(super) mod error;
+pub(super) mod suggest;
+pub(super) mod syntax;
+pub(super) mod table;
+pub(super) mod units;
+pub(super) mod value;

@@ -1,0 +1,184 @@
+//! `[timeouts]` and `[limits]`.
+
+use std::time::Duration;
+
+use crate::config;
+use crate::config::document::error::Fault;
+use crate::config::document::table::Table;
+use crate::config::document::units::spell_size;
+use crate::limits::limiter::Rate;
+use crate::limits::pace::Least;
+use crate::limits::penalty::PauseSettings;
+use crate::server::{ConnectionSettings, FloodSettings};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+
+/// Zero would end every request, or none: a timeout is at least this long.
+pub(super) const SHORTEST: Duration = Duration::from_millis(1);
+pub(super) const LONGEST: Duration = Duration::from_hours(24);
+
+/// Longer than a machine runs, and short enough to be added to any time.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+pub(super) struct Timeouts {
+    tls_handshake: Duration,
+    head: Duration,
+    body_idle: Duration,
+    keep_alive: Duration,
+    write: Duration,
+    slow: Duration,
+    connection: Duration,
+    request: Duration,
+    drain: Duration,
+    pub(super) store: Duration,
+    /// Unless the upstream says otherwise.
+    pub(super) upstream_connect: Duration,
+    pub(super) upstream_response: Duration,
+}
+
+pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
+    let mut timeout = |key, seconds| table.duration(key, Duration::from_secs(seconds), SHORTEST..=LONGEST);
+    Timeouts {
+        tls_handshake: timeout("tls_handshake", 10),
+        head: timeout("head", 30),
+        body_idle: timeout("body_idle", 60),
+        keep_alive: timeout("keep_alive", 60),
+        write: timeout("write", 30),
+        slow: timeout("slow", 30),
+        store: timeout("store", 5),
+        upstream_connect: timeout("upstream_connect", 5),
+        upstream_response: timeout("upstream_response", 60),
+        // The one that may be zero: then SIGTERM ends everything at once.
+        connection: table.duration("connection", Duration::ZERO, Duration::ZERO..=7 * LONGEST),
+        request: table.duration("request", Duration::ZERO, Duration::ZERO..=LONGEST),
+        drain: table.duration("drain", Duration::from_secs(30), Duration::ZERO..=LONGEST),
+    }
+}
+
+pub(super) struct Limits {
+    connections: usize,
+    connections_per_address: usize,
+    requests: usize,
+    requests_reserve: usize,
+    requests_per_connection: usize,
+    head_size: usize,
+    headers: usize,
+    uri_size: usize,
+    upload_rate: usize,
+    download_rate: usize,
+    body_size: Option<u64>,
+    streams: u32,
+    flood: FloodSettings,
+    pause: PauseSettings,
+    retry_delay: Duration,
+    pub(super) families: usize,
+    pub(super) others: config::Limits,
+}
+
+pub(super) fn limits(table: &mut Table<'_>) -> Limits {
+    let limits = Limits {
+        connections: table.whole("connections", 10_000, 1..=10_000_000),
+        connections_per_address: table.whole("connections_per_address", 1_000, 0..=10_000_000),
+        requests_per_connection: table.whole("requests_per_connection", 0, 0..=1_000_000_000),
+        requests: table.whole("requests", 20_000, 0..=10_000_000),
+        requests_reserve: table.whole("requests_reserve", 25, 0..=90),
+        // hyper's read buffer for a head is never below 8 KiB.
+        head_size: table.size("head_size", 16 * KIB, 8 * KIB..=MIB),
+        headers: table.whole("headers", 100, 10..=1000),
+        // The most the `http` crate takes as a URI is a little below 64 KiB.
+        uri_size: table.size("uri_size", 8 * KIB, 256..=63 * KIB),
+        body_size: body_size(table),
+        // What Kestrel asks of its clients by default. The slowest link that anybody uses is ten times as fast.
+        upload_rate: table.size("upload_rate", 240, 0..=MIB),
+        download_rate: table.size("download_rate", 240, 0..=MIB),
+        streams: u32::try_from(table.whole("streams", 200, 1..=10_000)).unwrap_or(u32::MAX),
+        flood: FloodSettings { control: count(table, "control_frames", 1_000), resets: count(table, "resets", 200) },
+        retry_delay: table.duration(
+            "retry_delay",
+            Duration::from_millis(100),
+            Duration::ZERO..=Duration::from_secs(10),
+        ),
+        pause: PauseSettings {
+            time: table.duration("flood_pause", Duration::from_secs(10), Duration::ZERO..=Duration::from_hours(1)),
+            failed_handshakes: count(table, "failed_handshakes", 100),
+            unreadable_requests: count(table, "unreadable_requests", 1_000),
+            unread_bodies: count(table, "unread_bodies", 1_000),
+        },
+        families: table.whole("families", 100, 1..=10_000),
+        others: config::Limits {
+            token_size: table.size("token_size", 8 * KIB, 512..=MIB),
+            token_cache: table.size("token_cache", 64 * MIB, MIB..=64 * GIB),
+            bad_signatures: bad_signatures(table),
+        },
+    };
+    fits_the_head(table, "uri_size", limits.uri_size, limits.head_size);
+    fits_the_head(table, "token_size", limits.others.token_size, limits.head_size);
+    limits
+}
+
+/// 0 for any number.
+fn count(table: &mut Table<'_>, key: &'static str, default: usize) -> u32 {
+    u32::try_from(table.whole(key, default, 0..=1_000_000)).unwrap_or(u32::MAX)
+}
+
+/// The key is the burst. What was used up is back after ten seconds.
+fn bad_signatures(table: &mut Table<'_>) -> Rate {
+    let burst = u32::try_from(table.whole("bad_signatures", 100, 1..=10_000)).unwrap_or(u32::MAX);
+    Rate { burst, every: Duration::from_secs(10) / burst }
+}
+
+fn body_size(table: &mut Table<'_>) -> Option<u64> {
+    let value = table.take("body_size")?;
+    match value.is_text().then(|| value.text()).flatten() {
+        Some("unlimited") => None,
+        _ => value.size(0..=usize::MAX).and_then(|size| u64::try_from(size).ok()),
+    }
+}
+
+/// What arrives within the head cannot be larger than the head: the limit would never be reached, and whoever raised it
+/// would wonder why.
+fn fits_the_head(table: &Table<'_>, key: &str, size: usize, head_size: usize) {
+    if size > head_size {
+        let fault = Fault::new(
+            format!("{} do not fit into a request head", spell_size(size)),
+            format!("expected at most {}, which is head_size", spell_size(head_size)),
+        );
+        let place = if table.has(key) { key } else { "head_size" };
+        table.wrong(place, fault.help(format!("raise head_size, or lower {key}")));
+    }
+}
+
+/// The client's side of both tables.
+pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSettings {
+    let least = |rate| Least { rate: rate as u64, over: timeouts.slow };
+    ConnectionSettings {
+        tls_handshake: timeouts.tls_handshake,
+        head: timeouts.head,
+        keep_alive: timeouts.keep_alive,
+        write: timeouts.write,
+        body_idle: timeouts.body_idle,
+        age: if timeouts.connection.is_zero() { FOR_EVER } else { timeouts.connection },
+        requests_per_connection: match limits.requests_per_connection {
+            0 => u64::MAX,
+            requests => requests as u64,
+        },
+        request: Some(timeouts.request).filter(|time| !time.is_zero()),
+        drain: timeouts.drain,
+        upload: least(limits.upload_rate),
+        download: least(limits.download_rate),
+        connections: limits.connections,
+        connections_per_address: limits.connections_per_address,
+        requests: limits.requests,
+        requests_reserve: limits.requests_reserve,
+        head_size: limits.head_size,
+        headers: limits.headers,
+        uri_size: limits.uri_size,
+        body_size: limits.body_size,
+        streams: limits.streams,
+        flood: limits.flood,
+        pause: limits.pause,
+        retry_delay: limits.retry_delay,
+    }
+}

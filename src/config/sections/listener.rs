@@ -1,0 +1,139 @@
+//! `[[listener]]` and `[admin]`: an address, and TLS or none.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::admin;
+use crate::config::document::error::Fault;
+use crate::config::document::table::Table;
+use crate::config::document::value::{Value, choose};
+use crate::config::sections::{Placed, files, pem};
+use crate::protocols::http::forwarded::Forwarding;
+use crate::protocols::tls::{self, CertificateFiles};
+use crate::server::ListenerSettings;
+
+/// Where the self-signed certificate is kept.
+const SELF_SIGNED_FOLDER: &str = "tls";
+
+/// IPv4 alone: `[::]` would keep a gateway from starting on a machine without IPv6.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
+const DEFAULT_ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
+
+pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Placed<ListenerSettings>> {
+    let listeners = root.tables("listener", |table| listener(table, forwarding));
+    if !listeners.is_empty() {
+        return listeners.into_iter().flatten().collect();
+    }
+    let value = ListenerSettings { address: DEFAULT_ADDRESS, tls: self_signed(root), proxy_protocol: false };
+    vec![Placed { value, place: root.place("listener") }]
+}
+
+/// `None` without a usable address; the rest was checked all the same.
+fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<ListenerSettings>> {
+    let address = table.required("address", "\"0.0.0.0:8443\"").and_then(|value| value.parse(socket_address));
+    let tls = tls(table).unwrap_or_else(|| self_signed(table));
+    let proxy_protocol = proxy_protocol(table, forwarding);
+    Some(Placed { value: ListenerSettings { address: address?, tls, proxy_protocol }, place: table.place("address") })
+}
+
+/// Only a peer that is trusted may say whose a connection is.
+fn proxy_protocol(table: &mut Table<'_>, forwarding: &Forwarding) -> bool {
+    let proxy_protocol = table.flag("proxy_protocol", false);
+    if proxy_protocol && forwarding.trusted.is_empty() {
+        let fault = Fault::new(
+            "nobody is trusted to say whose a connection is: all would be closed",
+            "expected the balancer's networks in [forwarding] trusted",
+        );
+        let help = "write `trusted = [\"10.0.0.0/24\"]` under [forwarding], or remove `proxy_protocol`";
+        table.wrong("proxy_protocol", fault.help(help));
+    }
+    proxy_protocol
+}
+
+pub(super) fn admin(table: &mut Table<'_>) -> Placed<admin::Settings> {
+    let address = table.take("address").and_then(|value| value.parse(socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
+    let tls = tls(table);
+    if !table.has("tls") && !address.ip().is_loopback() {
+        let fault = Fault::new(
+            "whoever can reach this address would see the admin token in clear",
+            "expected an address of this machine alone, as \"127.0.0.1:9443\"",
+        );
+        table.wrong("address", fault.help("add `tls`, or say `tls = \"off\"` if the network is trusted"));
+    }
+    let token = files::secret(table, "token_file", "token_env", "admin.token");
+    let value = admin::Settings { address, tls: tls.unwrap_or(tls::Settings::Off), token };
+    Placed { value, place: table.place("address") }
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, Fault> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let fault = Fault::new(
+        format!("\"{text}\" is not an address"),
+        "expected an IP address and a port, as \"0.0.0.0:8443\" or \"[::1]:8443\"",
+    );
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let has_port = port.parse::<u16>().is_ok();
+    Err(if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
+        fault.help(format!("an IPv6 address stands in brackets before its port: \"[{text}]:8443\""))
+    } else if text.parse::<IpAddr>().is_ok() {
+        fault.help(format!("the port is missing: \"{text}:8443\""))
+    } else if has_port && matches!(host, "" | "*") {
+        fault.help(format!("\"0.0.0.0:{port}\" stands for all IPv4 addresses, \"[::]:{port}\" for all IPv6 addresses"))
+    } else if has_port && host == "localhost" {
+        fault.help(format!("write \"127.0.0.1:{port}\""))
+    } else if text.contains("://") {
+        fault.help("no scheme here: whether it is TLS is said by `tls`")
+    } else {
+        fault
+    })
+}
+
+fn self_signed(table: &Table<'_>) -> tls::Settings {
+    tls::Settings::SelfSigned { folder: table.reading().base().join(SELF_SIGNED_FOLDER) }
+}
+
+/// `None` if it is not said, or not understood.
+fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
+    let value = table.take("tls")?;
+    if value.is_text() {
+        let words = [("self-signed", true), ("off", false)];
+        return value.parse(|text| choose(text, &words).map_err(explain_tls)).map(|on| match on {
+            true => self_signed(table),
+            false => tls::Settings::Off,
+        });
+    }
+    let pairs: Vec<_> = match value.is_list() {
+        true => several(&value).into_iter().filter_map(|table| table.read(certificate)).collect(),
+        false => value.table()?.read(certificate).into_iter().collect(),
+    };
+    (!pairs.is_empty()).then_some(tls::Settings::Certificates(pairs))
+}
+
+fn explain_tls(mut fault: Fault) -> Fault {
+    fault.expected.push_str(" or { certificate = \"…\", key = \"…\" }");
+    fault
+}
+
+fn several<'a>(list: &Value<'a>) -> Vec<Table<'a>> {
+    let tables = list.list("[{ certificate = \"…\", key = \"…\" }]").unwrap_or_default();
+    if tables.is_empty() {
+        list.wrong(
+            Fault::new("no certificate is named", "expected at least one { certificate = \"…\", key = \"…\" }")
+                .help("write `tls = \"off\"` if this listener is to speak cleartext"),
+        );
+    }
+    tables.into_iter().filter_map(Value::table).collect()
+}
+
+fn certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
+    let certificate = table.required("certificate", "\"tls/fullchain.pem\"").and_then(|value| value.path());
+    let key = table.required("key", "\"tls/key.pem\"").and_then(|value| value.path());
+    let chain = certificate.as_deref().and_then(|path| table.accept("certificate", pem::certificates(path)));
+    let private_key = key.as_deref().and_then(|path| table.accept("key", pem::private_key(path)));
+    let files = CertificateFiles { certificate: certificate?, key: key? };
+    if let (Some(chain), Some(private_key)) = (chain, private_key) {
+        table.accept("key", pem::key_fits(chain, private_key, &files));
+    }
+    Some(files)
+}

@@ -1,0 +1,21 @@
+//! `[throttle]`: how often tokens may be asked for.
+
+use std::time::Duration;
+
+use crate::config::document::table::Table;
+use crate::limits::limiter::Rate;
+use crate::limits::throttle::Settings;
+
+pub(super) fn read(table: &mut Table<'_>) -> Settings {
+    Settings {
+        refreshes: rate(table, "refreshes", 10, Duration::from_secs(50)),
+        calls: rate(table, "calls", 300, Duration::from_mins(1)),
+        failures: rate(table, "failures", 20, Duration::from_mins(1)),
+    }
+}
+
+/// The key is the burst, which is back after `span`.
+fn rate(table: &mut Table<'_>, key: &'static str, default: usize, span: Duration) -> Option<Rate> {
+    let burst = u32::try_from(table.whole(key, default, 0..=10_000)).unwrap_or(u32::MAX);
+    (burst > 0).then(|| Rate { burst, every: span / burst })
+}

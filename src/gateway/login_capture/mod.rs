@@ -1,0 +1,184 @@
+//! The login and the logout of a backend that knows nothing of tokens.
+//!
+//! Login: an answer that names a subject becomes a token pair. The family is durable before the answer is sent, the pair's
+//! members stand in the backend's JSON beside its own, and an answer that cannot carry them is a 503: it never goes out bare,
+//! as a client that gets "welcome" and no token is logged in nowhere. So it is for a login that a mass revocation overtakes.
+//!
+//! Logout: after a 2xx the caller's family is ended, durably, before that answer is sent.
+
+mod merge;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::response::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+
+use crate::broker::{Broker, TokenPair};
+use crate::gateway::authorize::Permit;
+use crate::gateway::forward::Forwarded;
+use crate::gateway::route::Capture;
+use crate::limits::throttle::Throttle;
+use crate::protocols::http::body::{self, Body};
+use crate::protocols::http::media_type;
+use crate::telemetry::access_log::Record;
+use crate::tokens::audit_event::Occasion;
+use crate::tokens::jwt::VerifiedToken;
+use crate::tokens::login::Login;
+use crate::types::clock::UnixTime;
+use crate::types::reject::{Reason, Reject};
+use merge::Object;
+
+/// A request on its way whose answer is waited for.
+pub struct Captured {
+    capture: Capture,
+    caller: Option<Arc<VerifiedToken>>,
+    /// Of the client.
+    address: IpAddr,
+}
+
+/// `None` for any other route. The request is prepared: what comes back must be one whole answer that can be read.
+pub fn begin<B>(
+    permit: &Permit,
+    request: &mut Request<B>,
+    throttle: &Throttle,
+    address: IpAddr,
+    now: UnixTime,
+) -> Result<Option<Captured>, Reject> {
+    let Some(capture) = permit.route().capture else { return Ok(None) };
+    if capture == Capture::Login {
+        throttle.guess(address, now)?;
+        throttle.call(address, now)?;
+    }
+    let headers = request.headers_mut();
+    // A tunnel is no answer.
+    headers.remove(header::UPGRADE);
+    if capture == Capture::Login {
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.remove(header::RANGE);
+    }
+    Ok(Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()), address }))
+}
+
+impl Captured {
+    /// `answer_size`: the longest answer that a login may have. `known`: the newest revocation that was enforced when the answer
+    /// began. What the backend says, it says as of then: it may end all old logins of somebody before it begins a new one.
+    pub async fn finish(
+        self,
+        forwarded: Forwarded,
+        broker: &Broker,
+        (answer_size, known): (u64, u64),
+        record: &mut Record,
+        now: UnixTime,
+    ) -> Result<Forwarded, Reject> {
+        let occasion = Occasion::new(now, self.address, record.request_id);
+        match (self.capture, self.caller) {
+            (Capture::Login, _) => {
+                // A password that was wrong, or guessed.
+                if forwarded.response.status().is_client_error() {
+                    broker.throttle.failed(self.address, now);
+                }
+                login(forwarded, broker, (answer_size, known), record, occasion).await
+            }
+            (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, occasion).await,
+            // A preflight: nobody's.
+            (Capture::Logout, None) => Ok(forwarded),
+        }
+    }
+}
+
+async fn login(
+    mut forwarded: Forwarded,
+    broker: &Broker,
+    (answer_size, known): (u64, u64),
+    record: &mut Record,
+    occasion: Occasion,
+) -> Result<Forwarded, Reject> {
+    // Nobody has logged in: a wrong password, a second factor that is asked for.
+    let Some(said) = forwarded.said.take() else { return Ok(forwarded) };
+    let (head, body) = forwarded.response.into_parts();
+    check_head(&head)?;
+    let login = Login { address: occasion.client, ..said.login().map_err(refused)? };
+    let content = body::read(body, answer_size).await.map_err(|broken| refused(broken.detail))?;
+    let object = Object::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
+    // It was read to its end: the connection need not wait for the store.
+    if let Some(lease) = forwarded.lease.take() {
+        lease.give_back();
+    }
+    let pair = broker.issue_begun(login, known, occasion).await.map_err(|reject| match reject.reason {
+        Reason::StoreUnavailable => reject,
+        // What the client sent has no part in it.
+        _ => refused(reject.detail),
+    })?;
+    record.token_id = Some(pair.token_id());
+    let response = answer(head, object.with(&pair).map_err(refused)?);
+    Ok(Forwarded { response, ..forwarded })
+}
+
+fn refused(detail: impl Into<std::borrow::Cow<'static, str>>) -> Reject {
+    Reject::new(Reason::LoginCapture, detail)
+}
+
+/// Is this an answer with a JSON body, whole and plain? Asked before a byte of it is read.
+fn check_head(head: &Parts) -> Result<(), Reject> {
+    // The others of 2xx have no body (204, 205), or a part of one (206).
+    let complete =
+        [StatusCode::OK, StatusCode::CREATED, StatusCode::ACCEPTED, StatusCode::NON_AUTHORITATIVE_INFORMATION];
+    if !complete.contains(&head.status) {
+        return Err(refused(format!("it names a subject, and its status is {}", head.status.as_u16())));
+    }
+    let mut codings = head.headers.get_all(header::CONTENT_ENCODING).iter();
+    if !codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(refused("it is compressed, though only `identity` is accepted"));
+    }
+    if !is_json(&head.headers) {
+        return Err(refused("its Content-Type is not application/json"));
+    }
+    Ok(())
+}
+
+/// `application/json`, or a type that is written in JSON (RFC 6839 section 3.1).
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = media_type::of(headers).unwrap_or_default().to_ascii_lowercase();
+    kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json")
+}
+
+/// What described the body as it was, or let somebody keep it.
+const OUTDATED: [HeaderName; 13] = [
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::CONTENT_ENCODING,
+    header::ACCEPT_RANGES,
+    header::AGE,
+    header::EXPIRES,
+    header::TRAILER,
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    // These outrank Cache-Control (RFC 9213).
+    HeaderName::from_static("cdn-cache-control"),
+    HeaderName::from_static("surrogate-control"),
+];
+
+fn answer(mut head: Parts, content: Vec<u8>) -> Response<Body> {
+    for name in &OUTDATED {
+        head.headers.remove(name);
+    }
+    head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(content.len()));
+    head.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Response::from_parts(head, Body::full(content))
+}
+
+async fn logout(
+    forwarded: Forwarded,
+    broker: &Broker,
+    caller: &VerifiedToken,
+    occasion: Occasion,
+) -> Result<Forwarded, Reject> {
+    if !forwarded.response.status().is_success() {
+        return Ok(forwarded);
+    }
+    broker.revoke_login_of(caller, occasion).await?;
+    Ok(forwarded)
+}

@@ -1,0 +1,124 @@
+//! Who the client is, when it comes through proxies that the operator trusts. Pure.
+//!
+//! `X-Forwarded-For` grows to the right: each proxy adds whom it heard from. So it is read from the right, as far as the
+//! addresses are trusted; the first that is not is the client, and whatever stands left of it is its own invention. From
+//! anybody else the header is not looked at (oauth2-proxy CVE-2026-40575 trusted everyone by default).
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderMap, HeaderValue};
+use ipnet::IpNet;
+
+use crate::protocols::http::headers::Origin;
+
+/// `[forwarding]`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forwarding {
+    /// Networks of proxies that are believed. Empty: nobody is.
+    pub trusted: Vec<IpNet>,
+}
+
+impl Forwarding {
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        // An IPv4 peer of a dual-stack socket is in the IPv4 network.
+        let address = address.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&address))
+    }
+
+    /// Where a request of a trusted peer came from; `None` if the peer is not trusted, and is the client itself.
+    ///
+    /// Boxed: it is rare, and would make every request's future larger.
+    pub fn origin(&self, peer: &Origin, headers: &HeaderMap) -> Option<Box<Origin>> {
+        if !self.trusts(peer.address) {
+            return None;
+        }
+        let client = self.client(peer.address, headers);
+        let tls = forwarded_proto(headers).unwrap_or(peer.scheme == "https");
+        Some(Box::new(Origin::new(client, tls)))
+    }
+
+    /// The first address from the right that is not trusted. What cannot be read ends the way: then it is the last proxy that
+    /// is known. If all are trusted, it is the one that stands for the client.
+    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let fields = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
+        let fields: Vec<&[u8]> = fields.collect();
+        let mut client = peer;
+        for element in fields.iter().rev().flat_map(|field| field.rsplit(|byte| *byte == b',')) {
+            let element = element.trim_ascii();
+            if element.is_empty() {
+                continue;
+            }
+            let Some(address) = parse(element) else { return client };
+            client = address;
+            if !self.trusts(address) {
+                return client;
+            }
+        }
+        client
+    }
+}
+
+/// An address, perhaps with a port, as some balancers write it.
+fn parse(element: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(element).ok()?;
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
+    bare.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
+}
+
+/// Did the client speak TLS to the proxy in front? By the last one that said so.
+fn forwarded_proto(headers: &HeaderMap) -> Option<bool> {
+    let last = headers.get_all("x-forwarded-proto").iter().next_back()?;
+    let proto = last.as_bytes().rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+    match proto {
+        proto if proto.eq_ignore_ascii_case(b"https") => Some(true),
+        proto if proto.eq_ignore_ascii_case(b"http") => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, fields: &[&'static str]) -> String {
+        let trusted = ["10.0.0.0/8", "fd00::/8", "192.0.2.7/32"].map(|network| network.parse().expect("a network"));
+        let forwarding = Forwarding { trusted: trusted.into() };
+        let headers =
+            fields.iter().map(|field| ("x-forwarded-for".parse().expect("a name"), HeaderValue::from_static(field)));
+        let peer = Origin::new(peer.parse().expect("an address"), true);
+        let origin = forwarding.origin(&peer, &headers.collect());
+        origin.map_or("the peer".into(), |origin| origin.address.to_string())
+    }
+
+    #[test]
+    fn the_client_is_the_first_address_from_the_right_that_nobody_vouches_for() {
+        for (peer, fields, expected) in [
+            ("203.0.113.1", &["198.51.100.1"][..], "the peer"),
+            ("192.0.2.8", &["198.51.100.1"], "the peer"),
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("::ffff:10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("192.0.2.7", &["198.51.100.1"], "198.51.100.1"),
+            ("fd00::1", &["2001:db8::1"], "2001:db8::1"),
+            // What stands left of the client is its own invention.
+            ("10.0.0.1", &["127.0.0.1, 198.51.100.1"], "198.51.100.1"),
+            ("10.0.0.1", &["127.0.0.1, 198.51.100.1, 10.9.9.9"], "198.51.100.1"),
+            ("10.0.0.1", &["127.0.0.1", "198.51.100.1", "10.9.9.9, 10.8.8.8"], "198.51.100.1"),
+            ("10.0.0.1", &["10.1.1.1, 10.2.2.2"], "10.1.1.1"),
+            // What cannot be read ends the way at the last proxy that is known.
+            ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, unknown, 10.2.2.2"], "10.2.2.2"),
+            ("10.0.0.1", &["198.51.100.1 10.2.2.2"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.256"], "10.0.0.1"),
+            ("10.0.0.1", &["0x7f.1"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, , ,"], "198.51.100.1"),
+            ("10.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
+            ("10.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("10.0.0.1", &["[2001:db8::1]"], "2001:db8::1"),
+            ("10.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
+        ] {
+            assert_eq!(client(peer, fields), expected, "{peer} {fields:?}");
+        }
+    }
+}

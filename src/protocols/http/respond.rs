@@ -1,0 +1,174 @@
+//! Answers of the gateway's own making: refusals, and JSON.
+//!
+//! A refusal is one JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
+//! "requestId":…}`. A client that lists `application/problem+json` in Accept gets the members of RFC 9457 beside them, and a gRPC
+//! call a status of its own protocol.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use serde::Serialize;
+
+use crate::protocols::grpc;
+use crate::protocols::http::body::Body;
+use crate::types::ids::RequestId;
+use crate::types::reject::{Reason, Reject};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+#[derive(Serialize)]
+struct Refusal<'r> {
+    success: bool,
+    error: &'r str,
+    error_description: &'r str,
+    status: u16,
+    #[serde(rename = "requestId")]
+    request_id: RequestId,
+    #[serde(skip_serializing_if = "Option::is_none", flatten)]
+    problem: Option<Problem<'r>>,
+}
+
+/// RFC 9457 section 3.1. `type` is left out: it would be `about:blank`.
+#[derive(Serialize)]
+struct Problem<'r> {
+    title: &'r str,
+    detail: &'r str,
+}
+
+/// What `WWW-Authenticate` begins with where nothing more is to be said.
+pub static REALM: HeaderValue = HeaderValue::from_static("Bearer realm=\"bearward\"");
+
+/// How a client wants to be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Json,
+    /// RFC 9457.
+    Problem,
+    Grpc,
+}
+
+impl Form {
+    pub fn wanted_by<B>(request: &Request<B>) -> Form {
+        match () {
+            () if grpc::is_call(request) => Form::Grpc,
+            () if wants_problem(request.headers()) => Form::Problem,
+            () => Form::Json,
+        }
+    }
+}
+
+/// With an answer over HTTP/1 that refuses a request for being too much, or one too many, and leaves its body unread.
+#[derive(Clone, Copy)]
+pub struct BodyLeft;
+
+/// The answer to a refused request. `challenge`: what `WWW-Authenticate` begins with, if there is one.
+pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, form: Form) -> Response<Body> {
+    let mut response = match form {
+        Form::Grpc => grpc::refused(reject.reason, request_id),
+        _ => render(reject, reject.reason.message(), challenge, request_id, form == Form::Problem),
+    };
+    if reject.reason.is_limit() {
+        // For whoever sends it: a backend may say 429 as well.
+        response.extensions_mut().insert(reject.reason);
+    }
+    response
+}
+
+/// As [`fn@reject`], with the detail that otherwise only the log sees: for callers who may read the log anyway.
+pub fn reject_in_detail(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+    match &*reject.detail {
+        "" => render(reject, reject.reason.message(), &REALM, request_id, wants_problem),
+        detail => render(reject, &format!("{}: {detail}", reject.reason.message()), &REALM, request_id, wants_problem),
+    }
+}
+
+fn render(
+    reject: &Reject,
+    description: &str,
+    beginning: &HeaderValue,
+    request_id: RequestId,
+    wants_problem: bool,
+) -> Response<Body> {
+    let reason = reject.reason;
+    let status = reason.status();
+    let refusal = Refusal {
+        success: false,
+        error: reason.public_code(),
+        error_description: description,
+        status: status.as_u16(),
+        request_id,
+        problem: wants_problem
+            .then(|| Problem { title: status.canonical_reason().unwrap_or("Refused"), detail: description }),
+    };
+    let mut response = json(status, &refusal);
+    let headers = response.headers_mut();
+    if wants_problem {
+        headers.insert(header::CONTENT_TYPE, PROBLEM);
+    }
+    if let Some(challenge) = challenge(reject, beginning) {
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    if let Some(allow) = &reject.allow {
+        headers.insert(header::ALLOW, allow.clone());
+    }
+    if let Some(after) = reject.retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+    }
+    if reason.ends_connection() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// An answer with a JSON body. Nothing between here and the client may keep it.
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    // Our own types always serialise; if one did not, an empty object is still JSON.
+    let text = serde_json::to_vec(value).unwrap_or_else(|_| b"{}".to_vec());
+    let mut response = Response::new(Body::full(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// A document that everybody may read and keep for a while.
+pub fn published(text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::full(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
+    response
+}
+
+/// An answer that is for everybody and may be kept for so long.
+pub fn public_json(value: &impl Serialize, max_age: Duration) -> Response<Body> {
+    let mut response = json(StatusCode::OK, value);
+    let text = format!("public, max-age={}", max_age.as_secs());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_str(&text).unwrap_or(NO_STORE));
+    response
+}
+
+/// Does the client list `application/problem+json`?
+pub fn wants_problem(headers: &HeaderMap) -> bool {
+    let lists = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/problem+json"));
+    headers.get_all(header::ACCEPT).iter().any(lists)
+}
+
+/// `WWW-Authenticate` by RFC 6750 section 3: without a token no error code, so that a client learns only the scheme.
+fn challenge(reject: &Reject, beginning: &HeaderValue) -> Option<HeaderValue> {
+    let reason = reject.reason;
+    if !reason.challenges() {
+        return None;
+    }
+    if matches!(reason, Reason::NoToken | Reason::AdminTokenWrong) {
+        return Some(beginning.clone());
+    }
+    let (error, message) = (reason.public_code(), reason.message());
+    let mut text = format!("{}, error=\"{error}\", error_description=\"{message}\"", beginning.to_str().ok()?);
+    if let Some(scope) = reject.scope.as_ref().and_then(|scope| scope.to_str().ok()) {
+        text.push_str(&format!(", scope=\"{scope}\""));
+    }
+    HeaderValue::from_str(&text).ok()
+}

@@ -1,0 +1,164 @@
+//! What a request is aimed at: host and path, each with one reading. Pure.
+
+use std::net::Ipv6Addr;
+
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
+
+use crate::types::reject::{Reason, Reject};
+
+/// Refuses what is not for a gateway, and finds the host.
+///
+/// The host stands in `:authority` (HTTP/2), in an absolute-form target, or in `Host`. Where it stands twice, both must
+/// agree: a backend might believe the other one.
+pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Reject> {
+    if *request.method() == Method::CONNECT {
+        return Err(Reason::ConnectRefused.into());
+    }
+    let uri_len = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if uri_len > uri_size {
+        return Err(Reject::new(Reason::UriTooLong, format!("{uri_len} bytes, at most {uri_size}")));
+    }
+    // RFC 9113 section 8.3.1: it begins with a slash. The library would add the one that is missing.
+    let begins_with_query = request.uri().path_and_query().is_some_and(|target| target.as_str().starts_with('?'));
+    if request.version() == Version::HTTP_2 && begins_with_query {
+        return Err(Reject::new(Reason::BadPath, ":path has no path"));
+    }
+    // Whatever it means, it is not meant for an HTTP server; without a name, it is `://`.
+    if request.uri().scheme().is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS) {
+        return Err(Reject::new(Reason::BadHost, "the scheme of the request target is neither http nor https"));
+    }
+    let field = host_field(request.headers())?;
+    let host = match (request.uri().authority(), field) {
+        (None, Some(field)) => field.clone(),
+        (Some(authority), field) => {
+            if field.is_some_and(|field| !field.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())) {
+                return Err(Reject::new(Reason::BadHost, "Host differs from the request target"));
+            }
+            HeaderValue::from_str(authority.as_str()).map_err(|_| Reason::BadHost)?
+        }
+        (None, None) => return Err(Reject::new(Reason::BadHost, "there is no Host")),
+    };
+    if !is_host(host.as_bytes()) {
+        return Err(Reject::new(Reason::BadHost, "Host holds something that no host does"));
+    }
+    Ok(host)
+}
+
+fn host_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Reject> {
+    let mut values = headers.get_all(header::HOST).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(Reject::new(Reason::BadHost, "several Host headers"));
+    }
+    Ok(first)
+}
+
+/// A name or an address, perhaps with a port, and nothing else: `@`, slash, comma, space and a second colon have each been
+/// read as something else.
+fn is_host(host: &[u8]) -> bool {
+    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let is_address = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
+    let (name_is_fine, rest) = match host.strip_prefix(b"[") {
+        Some(host) => {
+            let end = host.iter().position(|byte| *byte == b']').unwrap_or(0);
+            (is_address(&host[..end]), &host[(end + 1).min(host.len())..])
+        }
+        None => {
+            let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
+            (end > 0 && end <= 255 && host[..end].iter().all(in_name), &host[end..])
+        }
+    };
+    name_is_fine
+        && match rest {
+            [] => true,
+            [b':', port @ ..] => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
+            _ => false,
+        }
+}
+
+/// The name or address alone, without a port, the brackets of IPv6, or the dot that may end a name: what routes are matched
+/// against.
+pub fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => {
+            let name = host.split_once(':').map_or(host, |(name, _)| name);
+            name.strip_suffix('.').unwrap_or(name)
+        }
+    }
+}
+
+/// Path and query alone, as HTTP/1 sends them.
+pub fn origin_form(uri: &Uri) -> Uri {
+    match uri.path_and_query() {
+        Some(target) if uri.authority().is_some() => Uri::from(target.clone()),
+        Some(_) => uri.clone(),
+        None => Uri::from(PathAndQuery::from_static("/")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(target: &str, hosts: &[&str]) -> Result<String, Reason> {
+        let mut request = Request::get(target);
+        for host in hosts {
+            request = request.header("host", *host);
+        }
+        let request = request.body(()).expect("a request");
+        let host = host(&request, 64).map_err(|reject| reject.reason)?;
+        Ok(host.to_str().expect("a host is ASCII").to_owned())
+    }
+
+    #[test]
+    fn a_request_has_exactly_one_host() {
+        assert_eq!(found("/", &["a.example:8443"]), Ok("a.example:8443".into()));
+        assert_eq!(found("/", &["[::1]:80"]), Ok("[::1]:80".into()));
+        assert_eq!(found("http://a.example/", &[]), Ok("a.example".into()));
+        assert_eq!(found("http://a.example/", &["A.example"]), Ok("a.example".into()));
+        for hosts in [
+            &[][..],
+            &["a", "a"],
+            &["a", "b"],
+            &[""],
+            &["a b"],
+            &["a,b"],
+            &["u@a"],
+            &["a/b"],
+            &["a?"],
+            &["a#"],
+            &["a\\b"],
+            &["a:"],
+            &["a:b"],
+            &["a:1:2"],
+            &["a:123456"],
+            &[":1"],
+            &["[]"],
+            &["[a]"],
+            &["[1.2.3.4]"],
+            &["[::1%25lo]"],
+            &["[::1"],
+            &["[::1]x"],
+            &["[a.b]c]"],
+            &["::1"],
+        ] {
+            assert_eq!(found("/", hosts), Err(Reason::BadHost), "{hosts:?}");
+        }
+        assert_eq!(found("http://a.example/", &["b.example"]), Err(Reason::BadHost));
+        assert_eq!(found("HTTPS://a.example/", &["a.example"]), Ok("a.example".into()));
+        for target in ["ftp://a.example/", "://a.example/"] {
+            assert_eq!(found(target, &["a.example"]), Err(Reason::BadHost), "{target}");
+        }
+        assert_eq!(found(&format!("/{}", "a".repeat(64)), &["a"]), Err(Reason::UriTooLong));
+    }
+
+    #[test]
+    fn a_port_is_not_part_of_the_name() {
+        for (host, name) in [("a:1", "a"), ("a", "a"), ("a.", "a"), ("a.:1", "a"), ("[::1]:1", "::1"), ("[::1]", "::1")]
+        {
+            assert_eq!(without_port(host), name);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The edges of the process: TLS, sockets, the PROXY protocol, HTTP and WebSocket.
+
+pub mod boundaries;
+pub mod grpc;
+pub mod http;
+pub mod proxy_protocol;
+pub mod socket;
+pub mod socket_handover;
+pub mod tls;
+pub mod url;
+pub mod websocket;

@@ -1,0 +1,5 @@
+//! What the operator sees: the access log, the audit log and metrics.
+
+pub mod access_log;
+pub mod audit_log;
+pub mod metrics;

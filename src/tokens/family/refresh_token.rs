@@ -1,0 +1,122 @@
+//! The refresh token: opaque to clients, self-locating for us, and never stored.
+//!
+//! ```text
+//! bwr1_ 4fQx…22…9aZ _ base62(root:1 ‖ generation:8 ‖ MAC:32)…56… CRC-32…6…
+//!       tokenId
+//! ```
+//!
+//! MAC = HMAC-SHA-256(K, "bwr1" ‖ root ‖ tokenId ‖ generation) with K = HKDF-SHA-256(root secret, salt of the family).
+//! The store alone cannot forge a token, as the root secret is outside it; the root secret alone cannot, as the salt is
+//! in the store. Any generation can be derived again, so a client that lost a response gets the identical token without
+//! a copy of it being kept anywhere.
+//!
+//! The checksum is for secret scanners and for refusing noise before the store is touched. Security rests on the MAC.
+//! Scanners may look for [`SCANNER_PATTERN`].
+
+use std::fmt;
+
+use crate::tokens::family::Family;
+use crate::types::ids::{TokenId, from_base62, to_base62};
+use crate::types::secret::{self, Secret};
+
+const PREFIX: &str = "bwr1_";
+const BODY_LEN: usize = 56;
+const CHECKSUM_LEN: usize = 6;
+/// Characters of a refresh token: always 90.
+pub const LEN: usize = PREFIX.len() + TokenId::LEN + 1 + BODY_LEN + CHECKSUM_LEN;
+
+/// The regular expression that finds a refresh token in text.
+pub const SCANNER_PATTERN: &str = "bwr1_[0-9A-Za-z]{22}_[0-9A-Za-z]{62}";
+
+/// A refresh token that is well formed. Whether it is genuine only its family can tell: [`PresentedToken::is_genuine`].
+pub struct PresentedToken {
+    pub token_id: TokenId,
+    pub root: u8,
+    pub generation: u64,
+    mac: [u8; 32],
+}
+
+impl PresentedToken {
+    /// Checks prefix, length, alphabet and checksum, without any key and without the store.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != LEN || !text.is_ascii() {
+            return None;
+        }
+        let (checked, checksum) = text.split_at(LEN - CHECKSUM_LEN);
+        if checksum != checksum_of(checked) {
+            return None;
+        }
+        let (token_id, body) = checked.strip_prefix(PREFIX)?.split_at(TokenId::LEN);
+        let token_id = TokenId::parse(token_id)?;
+        let body: [u8; 41] = from_base62(body.strip_prefix('_')?)?;
+        let (root, rest) = body.split_first()?;
+        let (generation, mac) = rest.split_at(8);
+        Some(PresentedToken {
+            token_id,
+            root: *root,
+            generation: u64::from_be_bytes(generation.try_into().ok()?),
+            mac: mac.try_into().ok()?,
+        })
+    }
+
+    /// Was this minted by us for this family?
+    pub fn is_genuine(&self, family: &Family, roots: &Roots) -> bool {
+        let Some(root) = roots.find(self.root) else { return false };
+        family.id == self.token_id
+            && secret::equal(&mac(root, self.root, family.id, &family.salt, self.generation), &self.mac)
+    }
+}
+
+/// No `Display`, and `Debug` without the MAC: it must not reach a log.
+impl fmt::Debug for PresentedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PresentedToken({}, generation {})", self.token_id, self.generation)
+    }
+}
+
+/// The root secrets, each with its number. New tokens use the newest; older ones still verify.
+pub struct Roots(Vec<(u8, Secret)>);
+
+impl Roots {
+    /// `secrets` from oldest to newest; at least one.
+    pub fn new(first: (u8, Secret), newer: Vec<(u8, Secret)>) -> Self {
+        let mut secrets = vec![first];
+        secrets.extend(newer);
+        Roots(secrets)
+    }
+
+    /// The number of the root secret that mints.
+    pub fn newest(&self) -> u8 {
+        self.0.last().map_or(0, |(number, _)| *number)
+    }
+
+    /// The root secret that mints, for deriving other keys from it.
+    pub fn newest_secret(&self) -> Option<&Secret> {
+        self.0.last().map(|(_, secret)| secret)
+    }
+
+    /// The one with this number, if it is kept.
+    pub fn find(&self, number: u8) -> Option<&Secret> {
+        self.0.iter().find(|(known, _)| *known == number).map(|(_, secret)| secret)
+    }
+}
+
+/// The refresh token of the family's present generation; the same bytes each time. `None` only if the root secret that
+/// minted it is gone.
+pub fn current(family: &Family, roots: &Roots) -> Option<String> {
+    let root = roots.find(family.root)?;
+    let mac = mac(root, family.root, family.id, &family.salt, family.generation);
+    let body = [[family.root].as_slice(), &family.generation.to_be_bytes(), &mac].concat();
+    let mut token = format!("{PREFIX}{}_{}", family.id, to_base62(&body, BODY_LEN));
+    token.push_str(&checksum_of(&token));
+    Some(token)
+}
+
+fn mac(root: &Secret, number: u8, id: TokenId, salt: &[u8; 32], generation: u64) -> [u8; 32] {
+    let key = secret::derive(root, salt, "bearward refresh token v1");
+    secret::mac(&key, &[b"bwr1", &[number], &id.to_bytes(), &generation.to_be_bytes()])
+}
+
+fn checksum_of(text: &str) -> String {
+    to_base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LEN)
+}

@@ -1,0 +1,7 @@
+//! The rules of tokens, without I/O: JWTs, families, signing keys, logins and audit events.
+
+pub mod audit_event;
+pub mod family;
+pub mod jwt;
+pub mod login;
+pub mod signing;

@@ -1,0 +1,235 @@
+//! Names of things: [`TokenId`], [`RequestId`]; and the fixed-width base62 they are written in.
+//!
+//! Base62 (`0-9A-Za-z`) is used because a double click selects it whole and no URL, header or shell has to quote it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Serialize, Serializer};
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// What each byte is worth as a digit; [`NO_DIGIT`] for those that are none.
+static VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        values[ALPHABET[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+const NO_DIGIT: u8 = u8::MAX;
+
+/// Long numbers are calculated with in limbs of 32 bits, the least one first, and digits are taken five at a time: 62^5 fits
+/// in a limb, so that every step is one multiplication, or one division by a constant, of 64 bits.
+const GROUP: usize = 5;
+const GROUP_BASE: u64 = 62u64.pow(GROUP as u32);
+
+/// Writes `bytes`, read as one big-endian number, as exactly `width` base62 digits.
+///
+/// `width` must be large enough for the number (22 for 16 bytes, 56 for 41, 6 for 4); digits beyond it are lost.
+pub fn to_base62(bytes: &[u8], width: usize) -> String {
+    let big_endian = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let mut limbs: Vec<u64> = bytes.rchunks(4).map(big_endian).collect();
+    let mut digits = vec![b'0'; width];
+    for group in digits.rchunks_mut(GROUP) {
+        let mut remainder = 0;
+        for limb in limbs.iter_mut().rev() {
+            let value = remainder << 32 | *limb;
+            *limb = value / GROUP_BASE;
+            remainder = value % GROUP_BASE;
+        }
+        // The number gets shorter as it goes.
+        limbs.pop_if(|limb| *limb == 0);
+        for digit in group.iter_mut().rev() {
+            *digit = ALPHABET[(remainder % 62) as usize];
+            remainder /= 62;
+        }
+    }
+    digits.into_iter().map(char::from).collect()
+}
+
+/// Reads base62 digits as one big-endian number of exactly `N` bytes. `None` on any other character and on overflow, so
+/// that each value has one spelling only.
+pub fn from_base62<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut limbs = vec![0u64; N.div_ceil(4)];
+    for group in text.as_bytes().chunks(GROUP) {
+        let (mut carry, mut factor) = (0, 1);
+        for digit in group {
+            let value = VALUES[usize::from(*digit)];
+            if value == NO_DIGIT {
+                return None;
+            }
+            carry = carry * 62 + u64::from(value);
+            factor *= 62;
+        }
+        for limb in &mut limbs {
+            let value = *limb * factor + carry;
+            *limb = value & 0xffff_ffff;
+            carry = value >> 32;
+        }
+        if carry != 0 {
+            return None;
+        }
+    }
+    let mut number = [0; N];
+    for (bytes, limb) in number.rchunks_mut(4).zip(&mut limbs) {
+        for byte in bytes.iter_mut().rev() {
+            *byte = *limb as u8;
+            *limb >>= 8;
+        }
+    }
+    // What is left did not fit: the first bytes of the number may be fewer than a limb.
+    limbs.iter().all(|limb| *limb == 0).then_some(number)
+}
+
+/// The public identifier of a token family: 128 random bits, written as 22 base62 characters. It stays the same through
+/// every rotation, is the `sid` claim of each access token and a readable segment of each refresh token. Not a secret.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TokenId(u128);
+
+impl TokenId {
+    /// Characters of the written form.
+    pub const LEN: usize = 22;
+
+    pub fn random() -> Self {
+        TokenId(u128::from_be_bytes(crate::types::secret::random()))
+    }
+
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        TokenId(u128::from_be_bytes(bytes))
+    }
+
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    pub const fn as_u128(self) -> u128 {
+        self.0
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != Self::LEN {
+            return None;
+        }
+        from_base62(text).map(Self::from_bytes)
+    }
+}
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_base62(&self.to_bytes(), Self::LEN))
+    }
+}
+
+impl fmt::Debug for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenId({self})")
+    }
+}
+
+impl Serialize for TokenId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Names one request in the log, in the error body and towards the upstream: 32 hexadecimal digits.
+///
+/// It is a name: unique, but nothing may rest on it being unguessable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RequestId(u64, u64);
+
+/// Gives out request ids: the first half is random for each source, the second counts. One source a worker, so that no
+/// two cores write the same counter.
+pub struct RequestIds {
+    source: u64,
+    count: AtomicU64,
+}
+
+impl RequestIds {
+    pub fn new() -> Self {
+        RequestIds { source: u64::from_be_bytes(crate::types::secret::random()), count: AtomicU64::new(0) }
+    }
+
+    pub fn next(&self) -> RequestId {
+        RequestId(self.source, self.count.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RequestId {
+    /// The written form, without an allocation.
+    pub fn as_hex(self) -> [u8; 32] {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0u8; 32];
+        for (half, number) in [self.0, self.1].into_iter().enumerate() {
+            for (i, byte) in number.to_be_bytes().into_iter().enumerate() {
+                text[half * 16 + i * 2] = HEX[usize::from(byte >> 4)];
+                text[half * 16 + i * 2 + 1] = HEX[usize::from(byte & 15)];
+            }
+        }
+        text
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Hexadecimal digits are always UTF-8.
+        f.write_str(str::from_utf8(&self.as_hex()).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_id_has_one_spelling() {
+        for number in [0, 1, 61, 62, u128::MAX] {
+            let id = TokenId(number);
+            assert_eq!(TokenId::parse(&id.to_string()), Some(id));
+        }
+        assert_eq!(TokenId::parse("zzzzzzzzzzzzzzzzzzzzzz"), None, "a number over 128 bits");
+        assert_eq!(TokenId::parse("000000000000000000000"), None, "too short");
+        assert_eq!(TokenId::parse("00000000000000000000-0"), None, "another alphabet");
+    }
+
+    /// The format is in tokens that clients keep: whatever calculates it, these stay.
+    #[test]
+    fn numbers_of_any_length_are_written_as_ever() {
+        let counted: [u8; 41] = std::array::from_fn(|place| place as u8);
+        for (bytes, text) in [
+            (&[0xde, 0xad, 0xbe, 0xef][..], "44pZgF"),
+            (&[0xff; 16], "7n42DGM5Tflk9n8mt7Fhc7"),
+            (&counted, "0005FfjrxHBTmRumDUTSX7Tw9ULXTQQljDyemA4Pbv61G0Il6SQd7FCC"),
+            (&[0xff; 41], "1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC7"),
+        ] {
+            assert_eq!(to_base62(bytes, text.len()), text);
+        }
+        assert_eq!(from_base62("0005FfjrxHBTmRumDUTSX7Tw9ULXTQQljDyemA4Pbv61G0Il6SQd7FCC"), Some(counted));
+        assert_eq!(from_base62("1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC7"), Some([0xff; 41]));
+        assert_eq!(from_base62::<41>("1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC8"), None, "one more");
+        assert_eq!(from_base62::<4>("4gfFC4"), None, "one more than four bytes take");
+    }
+
+    #[test]
+    fn a_request_id_prints_as_its_hex() {
+        let ids = RequestIds::new();
+        let id = ids.next();
+        assert_eq!(id.to_string().as_bytes(), id.as_hex());
+        assert_ne!(ids.next(), id);
+    }
+}
