@@ -159,7 +159,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         issuer: name("x-auth-issuer"),
         claims: Vec::new(),
     };
-    let hygiene = Arc::new(Hygiene::new(&identity));
+    let hygiene = Arc::new(Hygiene::new(identity.names()));
     let authenticator = Authenticator {
         keyring: Arc::new(Keyring::new(Keys::new(Own::alone(mint.trusted(), signing)))),
         revocations: Arc::new(Revocations::new()),

@@ -111,7 +111,7 @@ impl Foundation {
         let login = captures_logins.then(|| config.login.headers.clone());
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
-        let hygiene = Hygiene::new(&config.identity).and(removed);
+        let hygiene = Hygiene::new(config.identity.names()).and(removed);
         Ok(Gateway {
             clock,
             judge: judge(
