@@ -9,9 +9,9 @@ use bearward::auth::bearer;
 use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
 use bearward::gateway::route::Action;
-use bearward::limits::concurrency::Share;
-use bearward::limits::rate_limit::{Client, Per, Rates, Settings, Told};
-use bearward::protocols::http::framing::{Framing, Limits, Passed};
+use bearward::limits::concurrency::ConcurrencyLimit;
+use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, Rates, Settings};
+use bearward::protocols::http::framing::{Consumed, Framing, Limits};
 use bearward::protocols::http::headers::set_origin;
 use bearward::protocols::http::path::CanonicalPath;
 use bearward::protocols::http::respond::{self, Form};
@@ -67,7 +67,7 @@ fn each_step(c: &mut Criterion) {
     let (headers, method, uri) = (request.headers(), request.method(), request.uri());
     let host = target::host(&request, 8 << 10).expect("a host");
     let path = CanonicalPath::parse(uri.path()).expect("one reading");
-    let Ok(Action::Forward(route)) = steps.judge.routes.find("gateway.example", method, &path) else {
+    let Ok(Action::Forward(route)) = steps.decider.routes.find("gateway.example", method, &path) else {
         panic!("a route")
     };
     let mut record = Record::default();
@@ -75,20 +75,20 @@ fn each_step(c: &mut Criterion) {
 
     let sent = written(&request);
     let limits = Limits { head_size: 16 << 10, headers: 100 };
-    assert_eq!(Framing::new(limits).pass(&sent), Passed { len: sent.len(), fault: None });
+    assert_eq!(Framing::new(limits).pass(&sent), Consumed { len: sent.len(), fault: None });
     group.bench_function("framing", |b| b.iter(|| Framing::new(limits).pass(&sent)));
     group.bench_function("clock", |b| b.iter(|| (SystemClock.now(), Instant::now())));
     group.bench_function("does it want a problem", |b| b.iter(|| respond::wants_problem(headers)));
     group.bench_function("host", |b| b.iter(|| target::host(&request, 8 << 10)));
     group.bench_function("path", |b| b.iter(|| CanonicalPath::parse(uri.path())));
-    group.bench_function("route", |b| b.iter(|| steps.judge.routes.find("gateway.example", &Method::GET, &path)));
+    group.bench_function("route", |b| b.iter(|| steps.decider.routes.find("gateway.example", &Method::GET, &path)));
     group.bench_function("bearer", |b| b.iter(|| bearer::find(headers, 8 << 10).is_ok()));
     group.bench_function("authenticate", |b| {
-        b.iter(|| steps.door.authenticate(&steps.judge.authenticator, headers));
+        b.iter(|| steps.door.authenticate(&steps.decider.authenticator, headers));
     });
     group.bench_function("authorize", |b| {
         b.iter_batched(
-            || (route.clone(), steps.door.authenticate(&steps.judge.authenticator, headers).expect("known")),
+            || (route.clone(), steps.door.authenticate(&steps.decider.authenticator, headers).expect("known")),
             |(route, caller)| authorize(route, Ok(caller)),
             FEW,
         );
@@ -112,10 +112,10 @@ fn each_step(c: &mut Criterion) {
 fn limits(c: &mut Criterion) {
     let mut group = c.benchmark_group("limit");
     let (address, under_way) = (IpAddr::from([192, 0, 2, 7]), 17);
-    let share = Share::of(20_000, 25, 2);
-    group.bench_function("requests under way", |b| b.iter(|| share.take(under_way, address, || false).is_ok()));
+    let share = ConcurrencyLimit::of(20_000, 25, 2);
+    group.bench_function("requests under way", |b| b.iter(|| share.acquire(under_way, address, || false).is_ok()));
     let none = Rates::default();
-    group.bench_function("rates, none configured", |b| b.iter(|| none.are_off()));
+    group.bench_function("rates, none configured", |b| b.iter(|| none.is_empty()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
         let (requests, window) = (u32::MAX, Duration::from_secs(1));
         let settings =
@@ -124,7 +124,7 @@ fn limits(c: &mut Criterion) {
         let client = Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")) };
         group.bench_function(format!("a rate for each {name}"), |b| {
             b.iter(|| {
-                let mut told = Told::default();
+                let mut told = RateLimitHeaders::default();
                 (rates.take(&[], &client, &mut told, setup::NOW).is_ok(), told)
             });
         });
@@ -133,7 +133,7 @@ fn limits(c: &mut Criterion) {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
     let known = setup::Door::new().authenticate(&authenticator, &setup::bearer(&mint.token(0))).expect("a good token");
-    let (known, revocations) = (known.into_known(), &authenticator.revocations);
+    let (known, revocations) = (known.into_cached(), &authenticator.revocations);
     group.bench_function("revocation, nothing new", |b| b.iter(|| known.check_revocation(revocations).is_ok()));
     for number in 1..=1_000 {
         revocations.enforce(&setup::revocation(number), setup::NOW);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bearward::auth::revocations::{RevocationKeys, Revocations};
 use bearward::tokens::jwt::verify::verify;
 use bearward::tokens::jwt::{Algorithm, Validity};
-use bearward::types::trace::Story;
+use bearward::types::trace::Trace;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 use setup::{Mint, NOW};
@@ -26,7 +26,7 @@ fn keys() -> Vec<RevocationKeys> {
     let mint = Mint::new(Algorithm::HS256);
     let issuers = [mint.trusted()];
     let keys = |number| {
-        let token = verify(&mint.token(number), &issuers, NOW, Validity::Live, Story::UNTOLD).expect("a good token");
+        let token = verify(&mint.token(number), &issuers, NOW, Validity::Live, Trace::OFF).expect("a good token");
         RevocationKeys::of(&token)
     };
     (0..LOOKED_FOR).map(keys).collect()

@@ -20,7 +20,7 @@ mod setup;
 /// What a request holds of all workers outside of these steps, each counted by how many hold it: the gateway itself, the name
 /// of the upstream, and its server.
 #[derive(Clone)]
-struct Held {
+struct TokenBound {
     _gateway: Arc<u8>,
     _upstream: Arc<str>,
     _server: Arc<u8>,
@@ -28,13 +28,13 @@ struct Held {
 
 struct Worker {
     steps: Steps,
-    shared: Arc<Held>,
+    shared: Arc<TokenBound>,
     requests: Vec<Sent>,
 }
 
 impl Worker {
     fn new(mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
-        let held = Held { _gateway: Arc::new(1), _upstream: "orders".into(), _server: Arc::new(2) };
+        let held = TokenBound { _gateway: Arc::new(1), _upstream: "orders".into(), _server: Arc::new(2) };
         Worker::with(Steps::new(mint), Arc::new(held), mint, tokens)
     }
 
@@ -42,7 +42,7 @@ impl Worker {
         Worker::with(self.steps.beside(), self.shared.clone(), mint, tokens)
     }
 
-    fn with(steps: Steps, shared: Arc<Held>, mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
+    fn with(steps: Steps, shared: Arc<TokenBound>, mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
         let requests: Vec<_> = tokens.map(|number| Sent::plain(&mint.token(number))).collect();
         for sent in &requests {
             assert!(steps.run(&mut sent.arrives()).is_ok(), "it is let through");
@@ -53,7 +53,7 @@ impl Worker {
     /// So many requests, one after the other.
     fn work(&self, count: u64) {
         for (sent, _) in self.requests.iter().cycle().zip(0..count) {
-            let held = Held::clone(&self.shared);
+            let held = TokenBound::clone(&self.shared);
             let mut request = sent.arrives();
             black_box((self.steps.run(&mut request).is_ok(), held));
         }

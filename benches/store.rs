@@ -76,7 +76,7 @@ fn group_commit(_: &mut Criterion) {
     let folder = folder();
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let store = open(folder.path());
-    let (one, crowd) = (Crowd::of(1, &runtime, store.clone()), Crowd::of(64, &runtime, store));
+    let (one, crowd) = (PerAddressLimit::of(1, &runtime, store.clone()), PerAddressLimit::of(64, &runtime, store));
     let (mut flushes, mut alone, mut refreshes) = (Vec::new(), Figures::default(), Figures::default());
     for _ in 0..3 {
         let count = if setup::in_brief() { 5 } else { 300 };
@@ -101,7 +101,7 @@ fn sweeping(_: &mut Criterion) {
     fill(&database(), million);
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let store = open(folder.path());
-    let crowd = Crowd::of(64, &runtime, store.clone());
+    let crowd = PerAddressLimit::of(64, &runtime, store.clone());
     let (mut alone, mut beside) = (Figures::default(), Figures::default());
     // Not always the sweep after the calm: what slows down by and by must not be charged to either.
     for sweeps in [false, true, true, false, false, true, true, false] {
@@ -174,14 +174,14 @@ impl Figures {
 }
 
 /// Callers that refresh at once, each its own login.
-struct Crowd {
+struct PerAddressLimit {
     clients: Vec<Client>,
 }
 
-impl Crowd {
+impl PerAddressLimit {
     fn of(count: usize, runtime: &Runtime, store: Arc<dyn Store>) -> Self {
         let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
-        Crowd { clients: (0..count).map(|_| Client::log_in(runtime, store.clone(), roots.clone())).collect() }
+        PerAddressLimit { clients: (0..count).map(|_| Client::log_in(runtime, store.clone(), roots.clone())).collect() }
     }
 
     async fn refresh_for(&self, span: Duration) -> Figures {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer;
-use bearward::auth::token_cache::{Known, VerifiedTokens};
+use bearward::auth::token_cache::{CachedToken, TokenCache};
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::reject::Reason;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -36,7 +36,7 @@ fn known_tokens(count: u32) -> (Authenticator, Door, Vec<String>) {
     for token in &tokens {
         assert!(door.authenticate(&authenticator, &setup::bearer(token)).is_ok());
     }
-    assert_eq!(authenticator.verified.len(), tokens.len(), "all of them fit");
+    assert_eq!(authenticator.token_cache.len(), tokens.len(), "all of them fit");
     (authenticator, door, tokens)
 }
 
@@ -69,36 +69,33 @@ fn authenticate(c: &mut Criterion) {
 
 /// Two caches that could hold known tokens, each behind the same question.
 trait Finds: Sync {
-    fn find(&self, headers: &HeaderMap) -> Option<Arc<Known>>;
+    fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>>;
 }
 
-impl Finds for VerifiedTokens {
-    fn find(&self, headers: &HeaderMap) -> Option<Arc<Known>> {
-        VerifiedTokens::find(self, bearer::find(headers, usize::MAX).ok()?, 1, |_| false)
+impl Finds for TokenCache {
+    fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>> {
+        TokenCache::find(self, bearer::find(headers, usize::MAX).ok()?, 1, |_| false)
     }
 }
 
-struct Moka(moka::sync::Cache<Arc<[u8]>, Arc<Known>, RandomState>);
+struct Moka(moka::sync::Cache<Arc<[u8]>, Arc<CachedToken>, RandomState>);
 
 impl Finds for Moka {
-    fn find(&self, headers: &HeaderMap) -> Option<Arc<Known>> {
+    fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>> {
         self.0.get(bearer::find(headers, usize::MAX).ok()?.as_bytes())
     }
 }
 
 impl Moka {
     /// The same entries, bounded by bytes as ours are.
-    fn of(verified: &VerifiedTokens, requests: &[HeaderMap]) -> Moka {
+    fn of(verified: &TokenCache, requests: &[HeaderMap]) -> Moka {
         let cache = moka::sync::Cache::builder()
             .max_capacity(64 << 20)
             .weigher(|token: &Arc<[u8]>, _| u32::try_from(token.len() * 5 + 1024).unwrap_or(u32::MAX))
             .build_with_hasher(RandomState::default());
         for headers in requests {
             let token = bearer::find(headers, usize::MAX).expect("a token");
-            cache.insert(
-                token.as_bytes().into(),
-                VerifiedTokens::find(verified, token, 1, |_| false).expect("is known"),
-            );
+            cache.insert(token.as_bytes().into(), TokenCache::find(verified, token, 1, |_| false).expect("is known"));
         }
         cache.run_pending_tasks();
         assert_eq!(cache.entry_count(), requests.len() as u64, "all of them fit");
@@ -107,10 +104,10 @@ impl Moka {
 }
 
 /// No cache: what the rest of the question costs.
-struct Neither(Arc<Known>);
+struct Neither(Arc<CachedToken>);
 
 impl Finds for Neither {
-    fn find(&self, headers: &HeaderMap) -> Option<Arc<Known>> {
+    fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>> {
         bearer::find(headers, usize::MAX).ok().map(|_| self.0.clone())
     }
 }
@@ -122,7 +119,7 @@ fn caches(c: &mut Criterion) {
     group.throughput(Throughput::Elements(1));
     let (authenticator, _, tokens) = known_tokens(many());
     let requests: Vec<HeaderMap> = tokens.iter().map(|token| setup::bearer(token)).collect();
-    let quick = &*authenticator.verified;
+    let quick = &*authenticator.token_cache;
     let moka = Moka::of(quick, &requests);
     let neither = Neither(Finds::find(quick, &requests[0]).expect("is known"));
     let caches: [(&str, &dyn Finds); 3] = [("neither", &neither), ("quick_cache", quick), ("moka", &moka)];

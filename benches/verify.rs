@@ -4,7 +4,7 @@
 use bearward::tokens::jwt::verify::verify;
 use bearward::tokens::jwt::{Algorithm, Validity};
 use bearward::types::reject::Reason;
-use bearward::types::trace::Story;
+use bearward::types::trace::Trace;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 
@@ -20,8 +20,8 @@ fn accepted(c: &mut Criterion) {
     {
         let mint = Mint::new(algorithm);
         let (token, issuers) = (mint.token(0), [mint.trusted()]);
-        assert!(verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD).is_ok(), "{name}");
-        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD)));
+        assert!(verify(&token, &issuers, NOW, Validity::Live, Trace::OFF).is_ok(), "{name}");
+        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Trace::OFF)));
     }
 }
 
@@ -38,9 +38,9 @@ fn refused(c: &mut Criterion) {
         ("malformed: no dots", "x".repeat(mint.token(0).len()), Reason::MalformedToken),
         ("signature wrong", mint.forged(), Reason::BadSignature),
     ] {
-        let refusal = verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD).expect_err("it is refused");
+        let refusal = verify(&token, &issuers, NOW, Validity::Live, Trace::OFF).expect_err("it is refused");
         assert_eq!(refusal.reason, reason, "{name}");
-        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Story::UNTOLD)));
+        group.bench_function(name, |b| b.iter(|| verify(&token, &issuers, NOW, Validity::Live, Trace::OFF)));
     }
 }
 

@@ -18,8 +18,8 @@ use bearward::auth::bearer;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, Own};
 use bearward::auth::revocations::Revocations;
-use bearward::auth::signature_queue::Turns;
-use bearward::auth::token_cache::VerifiedTokens;
+use bearward::auth::signature_queue::SignatureQueue;
+use bearward::auth::token_cache::TokenCache;
 use bearward::limits::limiter::{Limiter, Rate};
 use bearward::protocols::http::headers::Hygiene;
 use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
@@ -31,7 +31,7 @@ use bearward::tokens::jwt::{Algorithm, Audience, Issuer, algorithm_name};
 use bearward::types::clock::UnixTime;
 use bearward::types::ids::{TokenId, to_base62};
 use bearward::types::reject::Reject;
-use bearward::types::trace::Story;
+use bearward::types::trace::Trace;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jsonwebtoken::EncodingKey;
 use serde_json::{Value, json};
@@ -163,8 +163,8 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     let authenticator = Authenticator {
         keyring: Arc::new(Keyring::new(Keys::new(Own::alone(mint.trusted(), signing)))),
         revocations: Arc::new(Revocations::new()),
-        verified: Arc::new(VerifiedTokens::new(64 << 20)),
-        confirmations: Arc::default(),
+        token_cache: Arc::new(TokenCache::new(64 << 20)),
+        seen_generations: Arc::default(),
         renewals: Arc::default(),
         identity,
         token_size: 8 << 10,
@@ -175,7 +175,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
 /// A worker's part in authentication.
 pub struct Door {
     pub failures: Limiter,
-    pub turns: Turns,
+    pub signature_queue: SignatureQueue,
     pub metrics: Arc<WorkerMetrics>,
 }
 
@@ -183,7 +183,11 @@ impl Door {
     pub fn new() -> Door {
         // Forged tokens are refused for being forged here, however many.
         let rate = Rate { burst: u32::MAX, every: Duration::ZERO };
-        Door { failures: Limiter::new(rate), turns: Turns::new(), metrics: Metrics::new(1).worker(0) }
+        Door {
+            failures: Limiter::new(rate),
+            signature_queue: SignatureQueue::new(),
+            metrics: Metrics::new(1).worker(0),
+        }
     }
 
     /// Step 1. Whoever waits does so for others only, and nobody else is here.
@@ -194,7 +198,13 @@ impl Door {
 
     pub fn asker(&self) -> Asker<'_> {
         let address = [192, 0, 2, 7].into();
-        Asker { address, failures: &self.failures, turns: &self.turns, metrics: &self.metrics, story: Story::UNTOLD }
+        Asker {
+            address,
+            failures: &self.failures,
+            signature_queue: &self.signature_queue,
+            metrics: &self.metrics,
+            trace: Trace::OFF,
+        }
     }
 }
 

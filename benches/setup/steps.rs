@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bearward::gateway::authorize::Permit;
-use bearward::gateway::decide::{Arrival, Judge, Verdict};
-use bearward::gateway::route::{Access, Onward, Route, RouteTable};
+use bearward::gateway::decide::{Arrival, Decider, Decision};
+use bearward::gateway::route::{Access, Route, RouteTable, TokenForwarding};
 use bearward::gateway::rules::Rules;
 use bearward::protocols::http::headers::{Hygiene, Origin, set_origin};
 use bearward::protocols::http::{respond, target};
@@ -23,7 +23,7 @@ use super::{Door, Mint, NOW, authenticator, settled};
 
 pub struct Steps {
     /// What all workers share.
-    pub judge: Arc<Judge>,
+    pub decider: Arc<Decider>,
     pub hygiene: Arc<Hygiene>,
     pub origin: Origin,
     pub door: Door,
@@ -35,7 +35,7 @@ impl Steps {
     pub fn new(mint: &Mint) -> Steps {
         let (authenticator, hygiene) = authenticator(mint);
         Steps {
-            judge: Arc::new(Judge {
+            decider: Arc::new(Decider {
                 routes: RouteTable::new(&routes(10)),
                 authenticator,
                 headers: 100,
@@ -52,7 +52,7 @@ impl Steps {
     /// Of another worker, which has its own door and shares the rest.
     pub fn beside(&self) -> Steps {
         Steps {
-            judge: self.judge.clone(),
+            decider: self.decider.clone(),
             hygiene: self.hygiene.clone(),
             origin: Origin::new([192, 0, 2, 7].into(), true),
             door: Door::new(),
@@ -89,14 +89,14 @@ impl Steps {
     /// Is the request let through?
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
         let arrival = Arrival { asker: self.door.asker(), origin: &self.origin, sni: None };
-        let judged = settled(self.judge.judge(request, arrival, record, NOW));
-        let Verdict::Forward { permit, .. } = judged? else { panic!("a route, not a call of the gateway's own") };
+        let judged = settled(self.decider.decide(request, arrival, record, NOW));
+        let Decision::Forward { permit, .. } = judged? else { panic!("a route, not a call of the gateway's own") };
         Ok(permit)
     }
 
     /// What the upstream is told, and no longer told.
     pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
-        let (places, drop) = (&permit.route().places, permit.route().onward != Onward::Pass);
+        let (places, drop) = (&permit.route().places, permit.route().token_forwarding != TokenForwarding::Pass);
         places.take_out(request, drop).expect("nothing to take out");
         self.hygiene.clean_request(request.headers_mut());
         set_origin(request.headers_mut(), &self.origin, record.host.as_ref());

@@ -16,7 +16,7 @@ use crate::broker::BODY_LIMIT;
 use crate::broker::keys::ShownKey;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::json;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -40,7 +40,7 @@ struct RevokeRequest {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct List {
-    keys: Vec<Listed>,
+    keys: Vec<KeyEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_rotation: Option<String>,
 }
@@ -48,7 +48,7 @@ struct List {
 /// Times are RFC 3339.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct KeyEntry {
     kid: String,
     algorithm: String,
     state: &'static str,
@@ -73,7 +73,7 @@ pub(super) fn is_here(path: &str) -> bool {
 pub(super) async fn answer(
     admin: &Admin,
     request: Request<Incoming>,
-    occasion: Occasion,
+    occasion: EventContext,
 ) -> Result<Response<Body>, Reject> {
     let path = request.uri().path().to_owned();
     let segments: Vec<&str> = path.strip_prefix("/admin/v1/").unwrap_or_default().split('/').collect();
@@ -99,14 +99,14 @@ pub(super) async fn answer(
 
 fn list(admin: &Admin, now: UnixTime) -> List {
     let (keys, next) = admin.broker.own_keys.list(now);
-    List { keys: keys.into_iter().map(Listed::of).collect(), next_rotation: next.map(|time| time.to_string()) }
+    List { keys: keys.into_iter().map(KeyEntry::of).collect(), next_rotation: next.map(|time| time.to_string()) }
 }
 
-impl Listed {
+impl KeyEntry {
     fn of(key: ShownKey) -> Self {
         let stored = key.stored.as_ref();
         let time = |time: Option<UnixTime>| time.map(|time| time.to_string());
-        Listed {
+        KeyEntry {
             root: stored.map(|stored| stored.root),
             created_at: time(stored.map(|stored| stored.created_at)),
             activated_at: time(stored.and_then(|stored| stored.activated_at)),

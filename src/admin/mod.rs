@@ -36,7 +36,7 @@ use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
 use crate::protocols::tls::{self, ServerSide};
 use crate::telemetry::metrics::Metrics;
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::json::object;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
@@ -44,7 +44,7 @@ use crate::types::reject::{Reason, Reject};
 use crate::types::secret::Secret;
 use crate::upstream::Upstream;
 
-pub use reload::{Asking, NotReloaded, Reloaded};
+pub use reload::{ReloadError, ReloadReply, Reloaded};
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ pub struct Admin {
     /// Set once everything is loaded and listening; unset when the process drains.
     pub serving: Arc<AtomicBool>,
     /// Where to ask for a reload.
-    pub reloads: Option<Sender<Asking>>,
+    pub reloads: Option<Sender<ReloadReply>>,
     pub request_ids: RequestIds,
 }
 
@@ -138,7 +138,7 @@ impl Admin {
     async fn handle(&self, request: Request<Incoming>, caller: IpAddr) -> Response<Body> {
         let wants_problem = respond::wants_problem(request.headers());
         let request_id = self.request_ids.next();
-        let occasion = Occasion::new(self.clock.now(), caller, request_id);
+        let occasion = EventContext::new(self.clock.now(), caller, request_id);
         self.answer(request, occasion).await.unwrap_or_else(|refusal| {
             tracing::debug!(reason = refusal.reason.code(), detail = %refusal.detail, "admin request refused");
             // Whoever has the admin token is told what is wrong; a refusal before that has no detail.
@@ -146,7 +146,7 @@ impl Admin {
         })
     }
 
-    async fn answer(&self, request: Request<Incoming>, occasion: Occasion) -> Result<Response<Body>, Reject> {
+    async fn answer(&self, request: Request<Incoming>, occasion: EventContext) -> Result<Response<Body>, Reject> {
         match (request.method(), request.uri().path()) {
             (&Method::GET, "/healthz") => Ok(respond::json(StatusCode::OK, &json!({ "status": "alive" }))),
             (&Method::GET, "/readyz") => Ok(self.readiness().await),

@@ -29,7 +29,7 @@ pub struct Reloaded {
 
 /// Why nothing was reloaded.
 #[derive(Clone, Debug)]
-pub struct NotReloaded {
+pub struct ReloadError {
     /// For people.
     pub report: String,
     /// For programs: faults of the file with their places, if it is that.
@@ -37,14 +37,14 @@ pub struct NotReloaded {
 }
 
 /// Who waits for the outcome.
-pub type Asking = oneshot::Sender<Result<Reloaded, NotReloaded>>;
+pub type ReloadReply = oneshot::Sender<Result<Reloaded, ReloadError>>;
 
 pub(super) async fn answer<B>(admin: &Admin, request: &Request<B>) -> Result<Response<Body>, Reject> {
     if request.method() != Method::POST {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
     }
     // A gateway that was not started from a file.
-    let reloads: &Sender<Asking> = admin.reloads.as_ref().ok_or(Reason::NoRoute)?;
+    let reloads: &Sender<ReloadReply> = admin.reloads.as_ref().ok_or(Reason::NoRoute)?;
     let (asking, answer) = oneshot::channel();
     let gone = || Reject::new(Reason::Internal, "the gateway is ending");
     reloads.send(asking).map_err(|_| gone())?;

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{Admin, read_object};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::Revoked;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -40,7 +40,7 @@ struct RevocationRequest {
 pub(super) async fn answer(
     admin: &Admin,
     request: Request<Incoming>,
-    occasion: Occasion,
+    occasion: EventContext,
 ) -> Result<Response<Body>, Reject> {
     let wanted: RevocationRequest = read_object(request).await?;
     let what = named(admin, wanted, occasion.at).map_err(|fault| Reject::new(Reason::BadParameter, fault))?;
@@ -51,13 +51,13 @@ pub(super) async fn answer(
 pub(super) async fn everything_of(
     admin: &Admin,
     subject: String,
-    occasion: Occasion,
+    occasion: EventContext,
 ) -> Result<Response<Body>, Reject> {
     let issuer = admin.broker.settings.issuer.clone();
     revoke(admin, Revoked::Subject { issuer, subject, not_after: occasion.at }, occasion).await
 }
 
-async fn revoke(admin: &Admin, what: Revoked, occasion: Occasion) -> Result<Response<Body>, Reject> {
+async fn revoke(admin: &Admin, what: Revoked, occasion: EventContext) -> Result<Response<Body>, Reject> {
     admin.broker.revoke_named(what, occasion).await?;
     Ok(respond::json(StatusCode::OK, &json!({ "success": true })))
 }

@@ -20,7 +20,7 @@ use crate::broker::revoke;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{path, respond};
 use crate::store::RevokedBy;
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::{Family, RevokeReason};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
@@ -64,7 +64,7 @@ impl Default for Audience {
 /// One family as an operator or a "your devices" page sees it. Times are RFC 3339.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct TokenEntry {
     token_id: TokenId,
     sub: String,
     scope: String,
@@ -88,7 +88,7 @@ struct Listed {
 pub(super) async fn answer(
     admin: &Admin,
     request: Request<Incoming>,
-    occasion: Occasion,
+    occasion: EventContext,
 ) -> Result<Response<Body>, Reject> {
     let place = request.uri().path().to_owned();
     let Some(place) = place.strip_prefix("/admin/v1/") else { return Err(Reason::NoRoute.into()) };
@@ -109,11 +109,11 @@ pub(super) async fn answer(
     }
 }
 
-async fn issue(admin: &Admin, request: Request<Incoming>, occasion: Occasion) -> Result<Response<Body>, Reject> {
+async fn issue(admin: &Admin, request: Request<Incoming>, occasion: EventContext) -> Result<Response<Body>, Reject> {
     let wanted: IssueRequest = read_object(request).await?;
     let login = login(wanted).map_err(|fault| Reject::new(Reason::BadParameter, fault))?;
     // The caller is a backend; where it is says nothing about the user.
-    let occasion = Occasion { client: login.address, ..occasion };
+    let occasion = EventContext { client: login.address, ..occasion };
     let mut pair = admin.broker.issue(login, occasion).await?;
     pair.show_token_id();
     Ok(respond::json(StatusCode::CREATED, &pair))
@@ -149,19 +149,19 @@ fn named_subject(segment: &str) -> Result<String, Reject> {
 
 async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {
     let families = admin.broker.in_time(admin.broker.store.families_of(subject)).await?;
-    let tokens: Vec<Listed> = families.into_iter().map(|family| Listed::of(family, now)).collect();
+    let tokens: Vec<TokenEntry> = families.into_iter().map(|family| TokenEntry::of(family, now)).collect();
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }
 
-async fn revoke_one(admin: &Admin, parameter: &str, occasion: Occasion) -> Result<Response<Body>, Reject> {
+async fn revoke_one(admin: &Admin, parameter: &str, occasion: EventContext) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
     admin.broker.revoke_by(family, RevokedBy::Admin, occasion).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 
-impl Listed {
+impl TokenEntry {
     fn of(family: Family, now: UnixTime) -> Self {
-        Listed {
+        TokenEntry {
             token_id: family.id,
             state: match family.revoked {
                 Some(_) => "revoked",

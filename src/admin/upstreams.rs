@@ -13,11 +13,11 @@ pub(super) const PATH: &str = "/admin/v1/upstreams";
 
 #[derive(Serialize)]
 struct List {
-    upstreams: Vec<Group>,
+    upstreams: Vec<UpstreamEntry>,
 }
 
 #[derive(Serialize)]
-struct Group {
+struct UpstreamEntry {
     name: String,
     servers: Vec<Server>,
 }
@@ -42,13 +42,16 @@ pub(super) fn answer(admin: &Admin, method: &Method) -> Result<Response<Body>, R
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }
     let upstreams = admin.upstreams.load();
-    let list = List { upstreams: upstreams.iter().map(|upstream| Group::of(upstream)).collect() };
+    let list = List { upstreams: upstreams.iter().map(|upstream| UpstreamEntry::of(upstream)).collect() };
     Ok(respond::json(StatusCode::OK, &list))
 }
 
-impl Group {
+impl UpstreamEntry {
     fn of(upstream: &Upstream) -> Self {
-        Group { name: upstream.name.to_string(), servers: upstream.report().into_iter().map(Server::of).collect() }
+        UpstreamEntry {
+            name: upstream.name.to_string(),
+            servers: upstream.report().into_iter().map(Server::of).collect(),
+        }
     }
 }
 

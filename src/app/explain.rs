@@ -11,12 +11,12 @@ use http::Request;
 
 use super::keys::KeyWatch;
 use super::own_keys::{self, own_policy};
-use super::prepare::judge;
+use super::prepare::decider;
 use crate::auth::authenticate::Asker;
 use crate::auth::keyring::Keyring;
-use crate::auth::signature_queue::Turns;
+use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
-use crate::gateway::decide::{Arrival, Judge, Verdict};
+use crate::gateway::decide::{Arrival, Decider, Decision};
 use crate::limits::limiter::Limiter;
 use crate::protocols::http::headers::Origin;
 use crate::telemetry::access_log::Record;
@@ -25,17 +25,17 @@ use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
 use crate::types::clock::Clock;
 use crate::types::reject::Reject;
-use crate::types::trace::{Step, Story};
+use crate::types::trace::{Step, Trace};
 
 /// A known token would hide the steps that it once took: the cache here is as good as none.
 const CACHE: usize = 1 << 10;
 
 pub struct Explainer {
-    judge: Judge,
+    decider: Decider,
     clock: Arc<dyn Clock>,
     metrics: WorkerMetrics,
     failures: Limiter,
-    turns: Turns,
+    signature_queue: SignatureQueue,
     /// Keeps fetched keys up to date, as in a server.
     _keys: KeyWatch,
 }
@@ -68,9 +68,16 @@ impl Explainer {
         let keyring = Arc::new(Keyring::new(own_keys::as_they_are(config, clock.now())?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
-        let judge = judge(config, (keyring, Arc::default()), Default::default(), CACHE);
+        let decider = decider(config, (keyring, Arc::default()), Default::default(), CACHE);
         let failures = Limiter::new(config.limits.bad_signatures);
-        Ok(Explainer { judge, clock, metrics: WorkerMetrics::default(), failures, turns: Turns::new(), _keys: keys })
+        Ok(Explainer {
+            decider,
+            clock,
+            metrics: WorkerMetrics::default(),
+            failures,
+            signature_queue: SignatureQueue::new(),
+            _keys: keys,
+        })
     }
 
     /// `tls`: the request comes over TLS, to the name that its Host says.
@@ -87,21 +94,21 @@ impl Explainer {
         let asker = Asker {
             address,
             failures: &self.failures,
-            turns: &self.turns,
+            signature_queue: &self.signature_queue,
             metrics: &self.metrics,
-            story: Story::to(&listener),
+            trace: Trace::to(&listener),
         };
         let arrival = Arrival { asker, origin: &Origin::new(address, tls), sni: None };
         let mut record = Record::default();
-        let verdict = self.judge.judge(request, arrival, &mut record, self.clock.now()).await;
+        let verdict = self.decider.decide(request, arrival, &mut record, self.clock.now()).await;
         let outcome = match verdict {
             Err(refusal) => Outcome::Refused(refusal),
-            Ok(Verdict::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
-            Ok(Verdict::Refresh) => Outcome::Own("the token pair is refreshed here"),
-            Ok(Verdict::Revoke { .. }) => Outcome::Own("a login is ended here"),
-            Ok(Verdict::Endpoint(endpoint)) => Outcome::Own(endpoint.purpose()),
-            Ok(Verdict::Metadata) => Outcome::Own("what the gateway offers as an issuer is here, for everybody"),
-            Ok(Verdict::Keys) => Outcome::Own("the gateway's public keys are here, for everybody"),
+            Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
+            Ok(Decision::Refresh) => Outcome::Own("the token pair is refreshed here"),
+            Ok(Decision::Revoke { .. }) => Outcome::Own("a login is ended here"),
+            Ok(Decision::Endpoint(endpoint)) => Outcome::Own(endpoint.purpose()),
+            Ok(Decision::Metadata) => Outcome::Own("what the gateway offers as an issuer is here, for everybody"),
+            Ok(Decision::Keys) => Outcome::Own("the gateway's public keys are here, for everybody"),
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
     }

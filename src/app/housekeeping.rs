@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::prepare::Foundation;
+use super::prepare::SharedState;
 use super::sockets::AdminSocket;
 use crate::admin::{self, Admin};
 use crate::protocols::socket;
@@ -22,7 +22,7 @@ const SWEEP: Duration = Duration::from_secs(30);
 
 /// Runs until `stopped`.
 pub(super) async fn run(
-    foundation: Arc<Foundation>,
+    foundation: Arc<SharedState>,
     clock: Arc<dyn Clock>,
     admin: Arc<Admin>,
     sockets: AdminSocket,
@@ -65,8 +65,8 @@ pub(super) async fn run(
     }
 }
 
-pub(super) async fn flush_confirmations(foundation: &Foundation) {
-    let seen = foundation.confirmations.drain();
+pub(super) async fn flush_confirmations(foundation: &SharedState) {
+    let seen = foundation.seen_generations.drain();
     if seen.is_empty() {
         return;
     }
@@ -77,7 +77,7 @@ pub(super) async fn flush_confirmations(foundation: &Foundation) {
 }
 
 /// A fault that lasts is said once. What verifies and what signs stays as it is until it passes.
-async fn look_after_keys(foundation: Arc<Foundation>, clock: Arc<dyn Clock>) {
+async fn look_after_keys(foundation: Arc<SharedState>, clock: Arc<dyn Clock>) {
     let (mut due, mut last_fault) = (every(KEYS), String::new());
     loop {
         due.tick().await;
@@ -89,7 +89,7 @@ async fn look_after_keys(foundation: Arc<Foundation>, clock: Arc<dyn Clock>) {
     }
 }
 
-async fn keep_swept(foundation: Arc<Foundation>, clock: Arc<dyn Clock>) {
+async fn keep_swept(foundation: Arc<SharedState>, clock: Arc<dyn Clock>) {
     let mut due = every(SWEEP);
     loop {
         due.tick().await;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::auth::keyring::{KeySource, Keyring, Source, watch};
 use crate::config::ForeignIssuer;
-use crate::telemetry::metrics::{Labelled, Metrics};
+use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::tokens::jwt::key_set::KeySet;
 use crate::types::clock::Clock;
 
@@ -111,8 +111,8 @@ impl KeyWatch {
     }
 
     /// How old each issuer's keys are, and how asking for them goes. Issuers are a closed set: those of the configuration.
-    pub(super) fn show(&self, metrics: &mut Metrics) {
-        let each = |read: fn(&Source, &dyn Clock) -> Vec<Labelled>| {
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
+        let each = |read: fn(&Source, &dyn Clock) -> Vec<LabelledValue>| {
             let (keyring, clock) = (self.keyring.clone(), self.clock.clone());
             move || keyring.keys().sources().iter().flat_map(|source| read(source, &*clock)).collect()
         };
@@ -122,13 +122,13 @@ impl KeyWatch {
     }
 }
 
-fn age(source: &Source, clock: &dyn Clock) -> Vec<Labelled> {
+fn age(source: &Source, clock: &dyn Clock) -> Vec<LabelledValue> {
     let age =
         source.age(clock.now()).map(|age| (vec![("issuer", source.policy.issuer.to_string())], age.as_secs_f64()));
     age.into_iter().collect()
 }
 
-fn visits(source: &Source, _clock: &dyn Clock) -> Vec<Labelled> {
+fn visits(source: &Source, _clock: &dyn Clock) -> Vec<LabelledValue> {
     let counts = &source.counts;
     let outcomes = [("changed", &counts.changed), ("unchanged", &counts.unchanged), ("failed", &counts.failed)];
     let labelled = |(outcome, count): (&str, &std::sync::atomic::AtomicU64)| {

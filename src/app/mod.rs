@@ -31,18 +31,18 @@ use sd_notify::NotifyState;
 use tokio::sync::{Semaphore, watch};
 
 use crate::admin::Admin;
-use crate::auth::signature_queue::Turns;
+use crate::auth::signature_queue::SignatureQueue;
 use crate::config::{Config, StoreSettings};
 use crate::gateway::Gateway;
 use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
-use crate::limits::concurrency::Share;
+use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::limiter::Limiter;
-use crate::limits::penalty::Paused;
-use crate::limits::per_address::Crowd;
+use crate::limits::penalty::PenaltyBox;
+use crate::limits::per_address::PerAddressLimit;
 use crate::limits::rate_limit::Rates;
 use crate::protocols::socket_handover;
-use crate::server::{self, HeldBack, Listener, Shared};
+use crate::server::{self, Listener, RetryDelay, Shared};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::types::clock::Clock;
@@ -52,11 +52,11 @@ pub use running::Running;
 pub use secrets::add_root;
 pub use sockets::Inherited;
 
-use prepare::Foundation;
-use reload::{Live, Outcomes};
+use prepare::SharedState;
+use reload::{LiveConfig, Outcomes};
 use reload_triggers::Reloading;
 use sockets::Sockets;
-use takeover::{Copies, Offer};
+use takeover::{ListenerCopies, TakeoverOffer};
 
 /// Why the gateway did not start. Nothing of it is left running.
 #[derive(Debug)]
@@ -107,25 +107,25 @@ pub fn start_with(
     let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = thread::runtime()?;
     let patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::PATIENCE } else { Duration::ZERO };
-    let foundation = Arc::new(runtime.block_on(Foundation::lay(&config, clock.clone(), patience))?);
-    let gateway = foundation.gateway(&config, clock.clone(), &Rates::default())?;
+    let state = Arc::new(runtime.block_on(SharedState::build(&config, clock.clone(), patience))?);
+    let gateway = state.gateway(&config, clock.clone(), &Rates::default())?;
     let mut metrics = Metrics::new(config.workers);
-    foundation.show(&mut metrics);
+    state.register_metrics(&mut metrics);
     let outcomes = Arc::new(Outcomes::new(&*clock));
-    outcomes.show(&mut metrics);
-    let delivery = audit::prepare(foundation.store.clone(), config.audit.target.clone(), &mut metrics)?;
+    outcomes.register_metrics(&mut metrics);
+    let delivery = audit::prepare(state.store.clone(), config.audit.target.clone(), &mut metrics)?;
     let log = open_log(&config, &metrics)?;
 
     // From here on the outside sees us: at all addresses, or at none.
     let sockets = Sockets::open(&config, inherited)?;
-    sockets.show(&mut metrics);
+    sockets.register_metrics(&mut metrics);
     let metrics = Arc::new(metrics);
-    foundation.put_in_force(&gateway);
+    state.put_in_force(&gateway);
     let (draining, drains) = watch::channel(false);
     let shared = Arc::new(share(&config, gateway, drains));
-    let workers = start_workers(&config, sockets.listeners, (&foundation, &metrics, log.as_ref()), &shared)?;
-    let live = Arc::new(Live {
-        foundation: foundation.clone(),
+    let workers = start_workers(&config, sockets.listeners, (&state, &metrics, log.as_ref()), &shared)?;
+    let live = Arc::new(LiveConfig {
+        state: state.clone(),
         shared: shared.clone(),
         certificates: sockets.certificates,
         admin_certificate: sockets.admin.tls.clone(),
@@ -136,8 +136,8 @@ pub fn start_with(
     let reloads = file.map(|file| (file, channel()));
     let serving = Arc::new(AtomicBool::new(true));
     let admin = Arc::new(Admin {
-        broker: foundation.broker.clone(),
-        upstreams: foundation.upstreams.current.clone(),
+        broker: state.broker.clone(),
+        upstreams: state.upstreams.current.clone(),
         metrics: metrics.clone(),
         clock: clock.clone(),
         token: admin_token,
@@ -147,9 +147,9 @@ pub fn start_with(
     });
     let (stop_control, stopped) = watch::channel(false);
     let (replacing, replaced) = watch::channel(false);
-    let copies: Copies = Arc::new(Mutex::new(Some(sockets.copies)));
+    let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let handing_over = offer_sockets(&live.config().store, copies.clone());
-    let (kept, admin_socket, ticking) = (foundation.clone(), sockets.admin, clock.clone());
+    let (kept, admin_socket, ticking) = (state.clone(), sockets.admin, clock.clone());
     let control = thread::start("control", runtime, move || {
         housekeeping::run(kept, ticking, admin, admin_socket, (stopped, replacing), handing_over)
     })?;
@@ -158,7 +158,7 @@ pub fn start_with(
     Ok(Running {
         addresses: sockets.addresses,
         admin_address: sockets.admin_address,
-        broker: foundation.broker.clone(),
+        broker: state.broker.clone(),
         metrics,
         serving,
         live,
@@ -180,9 +180,9 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
     Shared {
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
-        crowd: Arc::new(Crowd::of_at_most(settings.connections_per_address)),
-        paused: Paused::for_a(settings.pause),
-        held_back: HeldBack::new(&config.connections),
+        crowd: Arc::new(PerAddressLimit::of_at_most(settings.connections_per_address)),
+        penalties: PenaltyBox::for_a(settings.pause),
+        retry_delay: RetryDelay::new(&config.connections),
         settings,
         draining,
     }
@@ -191,7 +191,7 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
 fn start_workers(
     config: &Config,
     listeners: Vec<Vec<Listener>>,
-    (foundation, metrics, log): (&Foundation, &Metrics, Option<&AccessLog>),
+    (state, metrics, log): (&SharedState, &Metrics, Option<&AccessLog>),
     shared: &Arc<Shared>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
     // Each checks one signature at a time.
@@ -201,11 +201,15 @@ fn start_workers(
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
-            streams: Streams::new(foundation.grounds(), metrics.worker(number)),
+            streams: Streams::new(state.grounds(), metrics.worker(number)),
             failures: failures.clone(),
-            turns: Turns::new(),
+            signature_queue: SignatureQueue::new(),
             log: log.map(|log| log.buffer(number)),
-            share: Share::of(config.connections.requests, config.connections.requests_reserve, config.workers),
+            concurrency: ConcurrencyLimit::of(
+                config.connections.requests,
+                config.connections.requests_reserve,
+                config.workers,
+            ),
         };
         let spawned = server::spawn(Arc::new(worker), listeners, shared.clone());
         spawned.map_err(|error| format!("worker {number} cannot start: {error}"))
@@ -226,9 +230,9 @@ pub fn tell_systemd(states: &[NotifyState<'_>]) {
 }
 
 /// Without a place to ask at, a gateway serves as well; it is replaced by ending it first.
-fn offer_sockets(store: &StoreSettings, copies: Copies) -> impl Future<Output = ()> + use<> {
+fn offer_sockets(store: &StoreSettings, copies: ListenerCopies) -> impl Future<Output = ()> + use<> {
     let path = takeover::path(store);
-    let offer = Offer::at(path.clone());
+    let offer = TakeoverOffer::at(path.clone());
     async move {
         match offer {
             Ok(offer) => takeover::hand_over_when_asked(offer, copies).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::secrets::roots_as_they_are;
 use crate::auth::keyring::{Keyring, Keys, Own};
-use crate::broker::keys::{OwnKeys, Workshop};
+use crate::broker::keys::{KeyTools, OwnKeys};
 use crate::config::{Config, TokenSettings};
 use crate::store::{Store, sqlite};
 use crate::telemetry::metrics::Metrics;
@@ -14,7 +14,7 @@ use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::sign::{SIGNING, SigningKey, generate_pem, verifying_keys};
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Audience, Issuer};
-use crate::tokens::signing::Terms;
+use crate::tokens::signing::KeyLifetimes;
 use crate::types::clock::UnixTime;
 
 /// Puts our own keys in force, the first of which is made here.
@@ -31,7 +31,7 @@ pub(super) async fn start(
         return Ok((keyring.clone(), Arc::new(OwnKeys::new(None, Vec::new(), keyring, now))));
     }
     let (store, roots) = (store.clone(), roots.clone());
-    let workshop = Workshop {
+    let workshop = KeyTools {
         store,
         patience: config.store.patience,
         roots,
@@ -60,7 +60,7 @@ pub(super) fn as_they_are(config: &Config, now: UnixTime) -> Result<Keys, String
 }
 
 /// How old the key that signs is, and how long it will sign.
-pub(super) fn show(
+pub(super) fn register_metrics(
     keys: &Arc<OwnKeys>,
     metrics: &mut Metrics,
     now: impl Fn() -> UnixTime + Send + Sync + Clone + 'static,
@@ -92,8 +92,8 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
     }
 }
 
-fn terms(tokens: &TokenSettings) -> Terms {
-    Terms {
+fn terms(tokens: &TokenSettings) -> KeyLifetimes {
+    KeyLifetimes {
         algorithm: tokens.algorithm,
         lifetime: tokens.key_lifetime,
         ahead: tokens.key_ahead,

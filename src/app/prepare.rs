@@ -14,15 +14,15 @@ use crate::auth::authenticate::Authenticator;
 use crate::auth::keyring::Keyring;
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::Revocations;
-use crate::auth::seen_generations::Confirmations;
-use crate::auth::token_cache::VerifiedTokens;
+use crate::auth::seen_generations::SeenGenerations;
+use crate::auth::token_cache::TokenCache;
 use crate::broker::{self, Broker};
 use crate::config::Config;
 use crate::gateway::Gateway;
-use crate::gateway::decide::Judge;
+use crate::gateway::decide::Decider;
 use crate::gateway::forward::Forwarder;
-use crate::gateway::route::{Capture, Onward, Route, RouteTable};
-use crate::gateway::streams::Grounds;
+use crate::gateway::route::{Capture, Route, RouteTable, TokenForwarding};
+use crate::gateway::streams::TokenChecks;
 use crate::limits::rate_limit::Rates;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
@@ -31,15 +31,15 @@ use crate::store::sqlite::{self, SqliteStore};
 use crate::telemetry::audit_log::Target;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::family::revocation::Revocation;
-use crate::tokens::jwt::replacement::Terms;
+use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
 use crate::types::clock::{Clock, UnixTime};
 
 /// Everything that requests share and that outlives a change of routes.
-pub(super) struct Foundation {
+pub(super) struct SharedState {
     pub(super) store: Arc<dyn Store>,
     pub(super) revocations: Arc<Revocations>,
-    pub(super) confirmations: Arc<Confirmations>,
+    pub(super) seen_generations: Arc<SeenGenerations>,
     renewals: Arc<Renewals>,
     pub(super) broker: Arc<Broker>,
     pub(super) upstreams: Arc<UpstreamWatch>,
@@ -47,14 +47,14 @@ pub(super) struct Foundation {
     key_watch: KeyWatch,
     clock: Arc<dyn Clock>,
     /// The cache of the gateway in force. Each gets its own: entries hold headers that its configuration decided.
-    verified: Arc<ArcSwap<VerifiedTokens>>,
+    token_cache: Arc<ArcSwap<TokenCache>>,
     /// No issuer's tokens may live longer: revocations are remembered so long.
     longest_life: Duration,
 }
 
-impl Foundation {
+impl SharedState {
     /// `patience`: so long may another gateway take to let go of the store.
-    pub(super) async fn lay(config: &Config, clock: Arc<dyn Clock>, patience: Duration) -> Result<Self, String> {
+    pub(super) async fn build(config: &Config, clock: Arc<dyn Clock>, patience: Duration) -> Result<Self, String> {
         let now = clock.now();
         let roots = Arc::new(read_roots(&config.store.secret)?);
         let revocations = Arc::new(Revocations::new());
@@ -63,37 +63,37 @@ impl Foundation {
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
-        let confirmations = Arc::new(Confirmations::default());
+        let seen_generations = Arc::new(SeenGenerations::default());
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
             store: store.clone(),
             roots,
             keyring: keyring.clone(),
             own_keys,
-            confirmations: confirmations.clone(),
+            seen_generations: seen_generations.clone(),
             throttle: Arc::new(Throttle::new(&config.throttle)),
         });
-        let verified = Arc::new(ArcSwap::from_pointee(VerifiedTokens::new(config.limits.token_cache)));
+        let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache)));
         let longest_life = longest_life(config);
         let (upstreams, renewals) = (Arc::new(UpstreamWatch::new()), Arc::default());
-        Ok(Foundation {
+        Ok(SharedState {
             store,
             revocations,
-            confirmations,
+            seen_generations,
             renewals,
             broker,
             upstreams,
             keyring,
             key_watch,
             clock,
-            verified,
+            token_cache,
             longest_life,
         })
     }
 
     /// What streams are ended on.
-    pub(super) fn grounds(&self) -> Grounds {
-        Grounds {
+    pub(super) fn grounds(&self) -> TokenChecks {
+        TokenChecks {
             clock: self.clock.clone(),
             revocations: self.revocations.clone(),
             keyring: self.keyring.clone(),
@@ -101,7 +101,7 @@ impl Foundation {
         }
     }
 
-    /// One for this configuration, which is in force when [`Foundation::put_in_force`] has been called and requests come to it.
+    /// One for this configuration, which is in force when [`SharedState::put_in_force`] has been called and requests come to it.
     /// `before`: the rates of the one that it comes after.
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>, before: &Rates) -> Result<Gateway, String> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
@@ -114,10 +114,10 @@ impl Foundation {
         let hygiene = Hygiene::new(config.identity.names()).and(removed);
         Ok(Gateway {
             clock,
-            judge: judge(
+            decider: decider(
                 config,
                 (self.keyring.clone(), self.revocations.clone()),
-                (self.confirmations.clone(), self.renewals.clone()),
+                (self.seen_generations.clone(), self.renewals.clone()),
                 config.limits.token_cache,
             ),
             forwarding: config.forwarding.clone(),
@@ -132,7 +132,7 @@ impl Foundation {
                 upload: config.connections.upload,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
-                replacement: Terms {
+                replacement: ReplacementSettings {
                     issuer: config.tokens.issuer.as_str().into(),
                     lifetime: config.tokens.lifetimes.access,
                 },
@@ -165,7 +165,7 @@ impl Foundation {
     /// From now on, what belongs to this gateway is looked after and shown.
     pub(super) fn put_in_force(&self, gateway: &Gateway) {
         self.upstreams.put_in_force(&gateway.forwarder.upstreams);
-        self.verified.store(gateway.judge.authenticator.verified.clone());
+        self.token_cache.store(gateway.decider.authenticator.token_cache.clone());
     }
 
     /// Reads the keys of other issuers again and puts them in force. Nothing changes if one of them is unfit.
@@ -177,47 +177,47 @@ impl Foundation {
     }
 
     /// What of this can be measured.
-    pub(super) fn show(&self, metrics: &mut Metrics) {
-        self.key_watch.show(metrics);
-        self.upstreams.show(metrics);
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
+        self.key_watch.register_metrics(metrics);
+        self.upstreams.register_metrics(metrics);
         let clock = self.clock.clone();
-        own_keys::show(&self.broker.own_keys, metrics, move || clock.now());
+        own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.revocations.clone();
         metrics.gauge("revocations", "Entries in the revocation set", move || revocations.len() as f64);
         let revocations = self.revocations.clone();
         metrics.gauge("revocation_sequence", "Newest entry of the store's log that is enforced", move || {
             revocations.sequence() as f64
         });
-        let verified = self.verified.clone();
-        metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || verified.load().len() as f64);
+        let token_cache = self.token_cache.clone();
+        metrics.gauge("known_tokens", "Tokens in the verified-token cache", move || token_cache.load().len() as f64);
     }
 }
 
 /// Who may do what by this configuration. `cache`: bytes for known tokens.
-pub(super) fn judge(
+pub(super) fn decider(
     config: &Config,
     (keyring, revocations): (Arc<Keyring>, Arc<Revocations>),
-    (confirmations, renewals): (Arc<Confirmations>, Arc<Renewals>),
+    (seen_generations, renewals): (Arc<SeenGenerations>, Arc<Renewals>),
     cache: usize,
-) -> Judge {
+) -> Decider {
     let authenticator = Authenticator {
         keyring,
         revocations,
-        verified: Arc::new(VerifiedTokens::with_replacements(cache, audiences(&config.routes))),
-        confirmations,
+        token_cache: Arc::new(TokenCache::with_replacements(cache, audiences(&config.routes))),
+        seen_generations,
         renewals,
         identity: config.identity.clone(),
         token_size: config.limits.token_size,
     };
     let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
-    Judge { routes, authenticator, headers: config.connections.headers, uri_size: config.connections.uri_size }
+    Decider { routes, authenticator, headers: config.connections.headers, uri_size: config.connections.uri_size }
 }
 
 /// For so many different ones a token may be replaced.
 fn audiences(routes: &[Route]) -> usize {
-    let replaced = routes.iter().filter_map(|route| match &route.onward {
-        Onward::Replace(audience) => Some(audience),
-        Onward::Pass | Onward::Drop => None,
+    let replaced = routes.iter().filter_map(|route| match &route.token_forwarding {
+        TokenForwarding::Replace(audience) => Some(audience),
+        TokenForwarding::Pass | TokenForwarding::Drop => None,
     });
     replaced.collect::<HashSet<_>>().len()
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::StartError;
-use super::prepare::Foundation;
+use super::prepare::SharedState;
 use crate::admin::Reloaded;
 use crate::config::Config;
 use crate::protocols::tls::{self, ServerSide};
@@ -21,8 +21,8 @@ use crate::telemetry::metrics::Metrics;
 use crate::types::clock::Clock;
 
 /// What a reload swaps.
-pub(super) struct Live {
-    pub(super) foundation: Arc<Foundation>,
+pub(super) struct LiveConfig {
+    pub(super) state: Arc<SharedState>,
     pub(super) shared: Arc<Shared>,
     /// Of each listener, and of the admin listener; `None` for cleartext.
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerSide>>>>,
@@ -33,7 +33,7 @@ pub(super) struct Live {
     pub(super) outcomes: Arc<Outcomes>,
 }
 
-impl Live {
+impl LiveConfig {
     /// Puts `config` in force. Answers the parts that changed in it.
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         let mut current = self.config();
@@ -54,9 +54,9 @@ impl Live {
         };
         let certificates = read_certificates(&next)?;
         let before = self.shared.gateway.load();
-        let gateway = self.foundation.gateway(&next, self.clock.clone(), &before.rates)?;
-        self.foundation.reload_keys(&next)?;
-        self.foundation.put_in_force(&gateway);
+        let gateway = self.state.gateway(&next, self.clock.clone(), &before.rates)?;
+        self.state.reload_keys(&next)?;
+        self.state.put_in_force(&gateway);
         let in_force = changed(&current, &next);
         self.shared.gateway.store(Arc::new(gateway));
         self.swap(certificates);
@@ -160,7 +160,7 @@ impl Outcomes {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn show(self: &Arc<Self>, metrics: &mut Metrics) {
+    pub(super) fn register_metrics(self: &Arc<Self>, metrics: &mut Metrics) {
         let outcomes = self.clone();
         metrics.gauge(
             "reload_succeeded",

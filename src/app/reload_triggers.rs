@@ -13,9 +13,9 @@ use sd_notify::NotifyState;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
-use super::reload::Live;
+use super::reload::LiveConfig;
 use super::tell_systemd;
-use crate::admin::{Asking, NotReloaded, Reloaded};
+use crate::admin::{ReloadError, ReloadReply, Reloaded};
 use crate::config::{self, Config, Probe, Watch};
 use crate::protocols::tls;
 
@@ -27,16 +27,16 @@ const SETTLED: Duration = Duration::from_millis(250);
 /// The way to the thread. Dropping it ends it.
 pub(super) struct Reloading {
     stop: watch::Sender<bool>,
-    asking: Sender<Asking>,
+    asking: Sender<ReloadReply>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reloading {
     /// Those who ask through `asked` are answered.
     pub(super) fn start(
-        live: Arc<Live>,
+        live: Arc<LiveConfig>,
         file: PathBuf,
-        (asking, asked): (Sender<Asking>, Receiver<Asking>),
+        (asking, asked): (Sender<ReloadReply>, Receiver<ReloadReply>),
     ) -> Result<Self, String> {
         let (stop, stopped) = watch::channel(false);
         let mut reloader = Reloader { live, file, seen: BTreeMap::new() };
@@ -79,7 +79,7 @@ impl Drop for Reloading {
 type Seen = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 struct Reloader {
-    live: Arc<Live>,
+    live: Arc<LiveConfig>,
     file: PathBuf,
     /// What was in the files when they were read last.
     seen: Seen,
@@ -87,7 +87,7 @@ struct Reloader {
 
 impl Reloader {
     /// The file again. Whatever comes of it is said.
-    fn reload(&mut self) -> Result<Reloaded, NotReloaded> {
+    fn reload(&mut self) -> Result<Reloaded, ReloadError> {
         let before = self.look();
         let reloading = NotifyState::monotonic_usec_now().map(|now| [NotifyState::Reloading, now]);
         tell_systemd(reloading.as_ref().map_or(&[NotifyState::Reloading], |both| both.as_slice()));
@@ -114,14 +114,14 @@ impl Reloader {
         done
     }
 
-    fn load(&self) -> Result<Reloaded, NotReloaded> {
-        let config = config::load(&self.file, Probe::None).map_err(|faults| NotReloaded {
+    fn load(&self) -> Result<Reloaded, ReloadError> {
+        let config = config::load(&self.file, Probe::None).map_err(|faults| ReloadError {
             report: faults.render(false),
             faults: serde_json::from_str(&faults.json()).unwrap_or_default(),
         })?;
         self.live
             .reload(config)
-            .map_err(|error| NotReloaded { report: error.to_string(), faults: Value::Array(vec![]) })
+            .map_err(|error| ReloadError { report: error.to_string(), faults: Value::Array(vec![]) })
     }
 
     /// A change is taken once, whether it can be used or not.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::audit::AuditThread;
-use super::reload::Live;
+use super::reload::LiveConfig;
 use super::reload_triggers::Reloading;
-use super::takeover::{self, Copies};
+use super::takeover::{self, ListenerCopies};
 use super::{StartError, housekeeping, thread};
 use crate::admin::Reloaded;
 use crate::broker::Broker;
@@ -27,9 +27,9 @@ pub struct Running {
     pub broker: Arc<Broker>,
     pub metrics: Arc<Metrics>,
     pub(super) serving: Arc<AtomicBool>,
-    pub(super) live: Arc<Live>,
+    pub(super) live: Arc<LiveConfig>,
     pub(super) reloading: Option<Reloading>,
-    pub(super) copies: Copies,
+    pub(super) copies: ListenerCopies,
     /// `true` once another gateway has the sockets.
     pub(super) replaced: watch::Receiver<bool>,
     pub(super) draining: watch::Sender<bool>,
@@ -68,7 +68,7 @@ impl Running {
         }
         // Delivers what is left.
         self.audit = None;
-        let foundation = &self.live.foundation;
+        let foundation = &self.live.state;
         if let Ok(runtime) = thread::runtime() {
             runtime.block_on(housekeeping::flush_confirmations(foundation));
         }
@@ -81,7 +81,7 @@ impl Running {
     fn follow_store(&self) -> bool {
         let mut known_at = Instant::now();
         while self.workers.iter().any(|worker| !worker.is_finished()) {
-            match self.live.foundation.follow_store(&self.live.config()) {
+            match self.live.state.follow_store(&self.live.config()) {
                 Ok(()) => known_at = Instant::now(),
                 Err(error) if known_at.elapsed() > takeover::BLINDNESS => {
                     tracing::error!(error, "what the next gateway revokes cannot be read; what still runs is cut off");

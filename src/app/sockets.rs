@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::protocols::socket;
 use crate::protocols::tls::{self, ServerSide};
 use crate::server::Listener;
-use crate::telemetry::metrics::{Labelled, Metrics};
+use crate::telemetry::metrics::{LabelledValue, Metrics};
 
 /// Sockets that listen already.
 pub enum Inherited {
@@ -40,7 +40,7 @@ pub(super) struct AdminSocket {
 
 impl Sockets {
     pub(super) fn open(config: &Config, inherited: Inherited) -> Result<Self, String> {
-        let mut inherited = Left::of(inherited)?;
+        let mut inherited = Unclaimed::of(inherited)?;
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
         let (mut addresses, mut certificates, mut copies) = (Vec::new(), Vec::new(), Vec::new());
         let admin_tls = slot(&config.admin.tls)?;
@@ -63,7 +63,7 @@ impl Sockets {
     }
 
     /// When the certificates end that are in force at the time of the look.
-    pub(super) fn show(&self, metrics: &mut Metrics) {
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         let listeners = self.addresses.iter().zip(&self.certificates);
         let listeners = listeners.chain([(&self.admin_address, &self.admin.tls)]);
         let slots: Vec<_> = listeners.filter_map(|(at, slot)| Some((at.to_string(), slot.clone()?))).collect();
@@ -74,7 +74,7 @@ impl Sockets {
     }
 }
 
-fn ends(listener: &str, side: &ServerSide) -> Vec<Labelled> {
+fn ends(listener: &str, side: &ServerSide) -> Vec<LabelledValue> {
     let labelled = |(file, not_after): (&PathBuf, &u64)| {
         let labels = vec![("listener", listener.to_owned()), ("certificate", file.display().to_string())];
         (labels, *not_after as f64)
@@ -87,12 +87,12 @@ fn slot(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerSide>>>, St
 }
 
 /// Inherited sockets that nothing was found for yet.
-struct Left {
+struct Unclaimed {
     sockets: Vec<(SocketAddr, TcpListener)>,
     all_are_meant: bool,
 }
 
-impl Left {
+impl Unclaimed {
     fn of(inherited: Inherited) -> Result<Self, String> {
         let (sockets, all_are_meant) = match inherited {
             Inherited::None => (Vec::new(), false),
@@ -105,7 +105,7 @@ impl Left {
         });
         let sockets = named.collect::<std::io::Result<_>>();
         let sockets = sockets.map_err(|error| format!("a socket of another process cannot be used: {error}"))?;
-        Ok(Left { sockets, all_are_meant })
+        Ok(Unclaimed { sockets, all_are_meant })
     }
 
     /// For each of so many workers, one or more sockets at `address`; and which address that is if the port was left to the

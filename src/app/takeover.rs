@@ -34,7 +34,7 @@ pub(super) const BLINDNESS: Duration = Duration::from_secs(2);
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The listening sockets, until somebody else has them or the gateway ends.
-pub(super) type Copies = Arc<Mutex<Option<Vec<TcpListener>>>>;
+pub(super) type ListenerCopies = Arc<Mutex<Option<Vec<TcpListener>>>>;
 
 /// Where the next gateway asks. Beside the store, as there is one gateway for each.
 pub(super) fn path(store: &StoreSettings) -> PathBuf {
@@ -45,12 +45,12 @@ pub(super) fn path(store: &StoreSettings) -> PathBuf {
 
 /// Where the next gateway is waited for. Dropping it takes it away, which has to be done while the store is open: from then on
 /// the place is another gateway's.
-pub(super) struct Offer {
+pub(super) struct TakeoverOffer {
     listener: std::os::unix::net::UnixListener,
     path: PathBuf,
 }
 
-impl Offer {
+impl TakeoverOffer {
     /// To be made with the store open: then no other gateway has one.
     pub(super) fn at(path: PathBuf) -> io::Result<Self> {
         match fs::remove_file(&path) {
@@ -58,7 +58,7 @@ impl Offer {
             // Of a gateway that was killed.
             _ => {}
         }
-        let offer = Offer { listener: std::os::unix::net::UnixListener::bind(&path)?, path };
+        let offer = TakeoverOffer { listener: std::os::unix::net::UnixListener::bind(&path)?, path };
         // Who asks is looked at as well.
         fs::set_permissions(&offer.path, fs::Permissions::from_mode(0o600))?;
         offer.listener.set_nonblocking(true)?;
@@ -66,7 +66,7 @@ impl Offer {
     }
 }
 
-impl Drop for Offer {
+impl Drop for TakeoverOffer {
     fn drop(&mut self) {
         // One that is left behind does no harm.
         let _ = fs::remove_file(&self.path);
@@ -74,7 +74,7 @@ impl Drop for Offer {
 }
 
 /// Returns when the sockets have been handed over.
-pub(super) async fn hand_over_when_asked(offer: Offer, copies: Copies) {
+pub(super) async fn hand_over_when_asked(offer: TakeoverOffer, copies: ListenerCopies) {
     let offering = match offer.listener.try_clone().and_then(UnixListener::from_std) {
         Ok(offering) => offering,
         Err(error) => {

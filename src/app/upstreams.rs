@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::telemetry::metrics::{Labelled, Metrics};
+use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::upstream::{self, Report, Settings, Upstream};
 
 pub(super) struct UpstreamWatch {
@@ -17,12 +17,12 @@ pub(super) struct UpstreamWatch {
     runtime: Handle,
     pub(super) current: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     /// Those in force, and those that were prepared since.
-    made: Mutex<Vec<Made>>,
+    made: Mutex<Vec<BuiltUpstream>>,
     /// Ended when dropped.
     tasks: Mutex<JoinSet<()>>,
 }
 
-struct Made {
+struct BuiltUpstream {
     upstream: Arc<Upstream>,
     /// What was in its files: the name of a file does not tell that it has changed.
     files: Vec<Vec<u8>>,
@@ -41,13 +41,13 @@ impl UpstreamWatch {
         let (current, mut made) = (self.current.load(), self.made());
         let mut prepare = |settings: &Settings| {
             let files = read_files(settings)?;
-            let is_same = |made: &&Made| made.upstream.settings == *settings && made.files == files;
+            let is_same = |made: &&BuiltUpstream| made.upstream.settings == *settings && made.files == files;
             if let Some(same) = made.iter().find(is_same) {
                 return Ok(same.upstream.clone());
             }
             let before = current.iter().find(|upstream| *upstream.name == settings.name).map(|before| &**before);
             let upstream = Arc::new(Upstream::new(settings.clone(), config.workers, before)?);
-            made.push(Made { upstream: upstream.clone(), files });
+            made.push(BuiltUpstream { upstream: upstream.clone(), files });
             Ok(upstream)
         };
         let named = |settings: &Settings, fault: String| format!("upstream {}: {fault}", settings.name);
@@ -65,11 +65,11 @@ impl UpstreamWatch {
         self.current.store(Arc::new(upstreams.to_vec()));
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<Made>> {
+    fn made(&self) -> MutexGuard<'_, Vec<BuiltUpstream>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn show(&self, metrics: &mut Metrics) {
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         let each = |read: fn(&Report) -> f64| {
             let current = self.current.clone();
             move || labelled(&current.load(), read)
@@ -93,7 +93,7 @@ fn read_files(settings: &Settings) -> Result<Vec<Vec<u8>>, String> {
     settings.tls.files().map(|path| read(path)).collect()
 }
 
-fn labelled(upstreams: &[Arc<Upstream>], read: fn(&Report) -> f64) -> Vec<Labelled> {
+fn labelled(upstreams: &[Arc<Upstream>], read: fn(&Report) -> f64) -> Vec<LabelledValue> {
     let of = |upstream: &Arc<Upstream>| {
         let name = upstream.name.to_string();
         upstream.report().into_iter().map(move |server| {

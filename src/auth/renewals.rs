@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
-use crate::auth::token_cache::Known;
+use crate::auth::token_cache::CachedToken;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -31,8 +31,8 @@ type Noted<T> = HashMap<TokenId, T, RandomState>;
 #[derive(Default)]
 struct Families {
     watched: Noted<Watch>,
-    recent: Noted<Arc<Known>>,
-    before: Noted<Arc<Known>>,
+    recent: Noted<Arc<CachedToken>>,
+    before: Noted<Arc<CachedToken>>,
     /// When `recent` was begun.
     since: UnixTime,
 }
@@ -40,12 +40,12 @@ struct Families {
 #[derive(Default)]
 struct Watch {
     streams: usize,
-    freshest: Option<Arc<Known>>,
+    freshest: Option<Arc<CachedToken>>,
 }
 
 impl Renewals {
     /// This token of a family of ours was verified.
-    pub fn note(&self, family: TokenId, known: &Arc<Known>, now: UnixTime) {
+    pub fn note(&self, family: TokenId, known: &Arc<CachedToken>, now: UnixTime) {
         let mut families = self.lock();
         if let Some(watch) = families.watched.get_mut(&family) {
             return fresher(&mut watch.freshest, known);
@@ -78,7 +78,7 @@ impl Renewals {
     }
 }
 
-fn fresher(freshest: &mut Option<Arc<Known>>, known: &Arc<Known>) {
+fn fresher(freshest: &mut Option<Arc<CachedToken>>, known: &Arc<CachedToken>) {
     if freshest.as_ref().is_none_or(|freshest| freshest.token.expires < known.token.expires) {
         *freshest = Some(known.clone());
     }
@@ -91,7 +91,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn freshest(&self) -> Option<Arc<Known>> {
+    pub fn freshest(&self) -> Option<Arc<CachedToken>> {
         self.renewals.lock().watched.get(&self.family)?.freshest.clone()
     }
 }

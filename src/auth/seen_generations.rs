@@ -13,11 +13,11 @@ use crate::types::ids::TokenId;
 const MOST: usize = 100_000;
 
 #[derive(Default)]
-pub struct Confirmations {
+pub struct SeenGenerations {
     seen: Mutex<HashMap<TokenId, u64>>,
 }
 
-impl Confirmations {
+impl SeenGenerations {
     pub fn note(&self, family: TokenId, generation: u64) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() < MOST || seen.contains_key(&family) {

@@ -7,37 +7,37 @@
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Of one worker.
-pub struct Turns(Semaphore);
+pub struct SignatureQueue(Semaphore);
 
 /// Whoever holds it may check a signature.
-pub struct Turn<'t> {
+pub struct SignaturePermit<'t> {
     _permit: Option<SemaphorePermit<'t>>,
     /// Others had theirs meanwhile, maybe with the same token.
     pub has_waited: bool,
 }
 
-impl Turns {
+impl SignatureQueue {
     pub fn new() -> Self {
-        Turns(Semaphore::new(1))
+        SignatureQueue(Semaphore::new(1))
     }
 
     /// First come, first served. Whoever leaves before does not hold up those behind.
-    pub async fn next(&self) -> Turn<'_> {
+    pub async fn next(&self) -> SignaturePermit<'_> {
         if let Ok(permit) = self.0.try_acquire() {
-            return Turn { _permit: Some(permit), has_waited: false };
+            return SignaturePermit { _permit: Some(permit), has_waited: false };
         }
         // Nobody closes it; if somebody did, work would only be less evenly spread.
-        Turn { _permit: self.0.acquire().await.ok(), has_waited: true }
+        SignaturePermit { _permit: self.0.acquire().await.ok(), has_waited: true }
     }
 }
 
-impl Default for Turns {
+impl Default for SignatureQueue {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Turn<'_> {
+impl SignaturePermit<'_> {
     /// After a signature: the next comes when everything else that is ready was seen to.
     pub async fn end(self) {
         tokio::task::yield_now().await;
@@ -52,7 +52,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_needs_no_signature_waits_for_one_alone() {
-        let (turns, done) = (Arc::new(Turns::new()), Arc::new(Mutex::new(Vec::new())));
+        let (signature_queue, done) = (Arc::new(SignatureQueue::new()), Arc::new(Mutex::new(Vec::new())));
         let note = |what| {
             let done = done.clone();
             move || done.lock().expect("no panic").push(what)
@@ -60,9 +60,9 @@ mod tests {
         // All are ready at once, on one thread: first those who need a signature.
         let mut tasks = Vec::new();
         for _ in 0..3 {
-            let (turns, note) = (turns.clone(), note("signature"));
+            let (signature_queue, note) = (signature_queue.clone(), note("signature"));
             tasks.push(tokio::spawn(async move {
-                let turn = turns.next().await;
+                let turn = signature_queue.next().await;
                 note();
                 turn.end().await;
             }));
@@ -80,10 +80,10 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_leaves_gives_the_turn_on() {
-        let turns = Turns::new();
-        let first = turns.next().await;
-        drop(tokio::time::timeout(std::time::Duration::ZERO, turns.next()).await);
+        let signature_queue = SignatureQueue::new();
+        let first = signature_queue.next().await;
+        drop(tokio::time::timeout(std::time::Duration::ZERO, signature_queue.next()).await);
         drop(first);
-        assert!(!turns.next().await.has_waited);
+        assert!(!signature_queue.next().await.has_waited);
     }
 }

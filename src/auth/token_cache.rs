@@ -24,7 +24,7 @@ use crate::types::reject::{Reason, Reject};
 /// A token that was verified, and what each of its requests needs. What they ask first stands first, in one cache line with
 /// the count of its users: of ten thousand tokens in turn, none is in the cache.
 #[repr(C)]
-pub struct Known {
+pub struct CachedToken {
     not_before: UnixTime,
     expires: UnixTime,
     /// Of the keyring that it was last found good by.
@@ -42,11 +42,11 @@ pub struct Known {
     size: usize,
 }
 
-impl Known {
+impl CachedToken {
     pub fn new(text: &str, token: VerifiedToken, identity: Vec<(HeaderName, HeaderValue)>, generation: u64) -> Self {
         let keys = RevocationKeys::of(&token);
         let headers: usize = identity.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-        Known {
+        CachedToken {
             not_before: token.not_before,
             expires: token.expires,
             generation: AtomicU64::new(generation),
@@ -111,8 +111,8 @@ struct Bytes {
 /// Beyond what it repeats of the token: another signature, issuer and audience, and its place in the list.
 const REPLACEMENT: usize = 512;
 
-impl Weighter<Arc<[u8]>, Arc<Known>> for Bytes {
-    fn weight(&self, token: &Arc<[u8]>, known: &Arc<Known>) -> u64 {
+impl Weighter<Arc<[u8]>, Arc<CachedToken>> for Bytes {
+    fn weight(&self, token: &Arc<[u8]>, known: &Arc<CachedToken>) -> u64 {
         let replacements = self.replacements * (token.len() + REPLACEMENT);
         (token.len() * 5 + known.size + 512 + replacements) as u64
     }
@@ -124,25 +124,25 @@ impl Weighter<Box<[u8]>, u64> for Bytes {
     }
 }
 
-pub struct VerifiedTokens {
-    known: Cache<Arc<[u8]>, Arc<Known>, Bytes, RandomState>,
+pub struct TokenCache {
+    known: Cache<Arc<[u8]>, Arc<CachedToken>, Bytes, RandomState>,
     /// Tokens with a bad signature, and the keyring's generation at that time.
     forged: Cache<Box<[u8]>, u64, Bytes, RandomState>,
 }
 
-impl VerifiedTokens {
+impl TokenCache {
     /// `capacity`: bytes for known tokens (`limits.token_cache`). Bad ones get a sixteenth of it on top.
     pub fn new(capacity: usize) -> Self {
-        VerifiedTokens::with_replacements(capacity, 0)
+        TokenCache::with_replacements(capacity, 0)
     }
 
-    /// As [`VerifiedTokens::new`], for tokens that have so many replacements each.
+    /// As [`TokenCache::new`], for tokens that have so many replacements each.
     pub fn with_replacements(capacity: usize, replacements: usize) -> Self {
         let weighter = Bytes { replacements };
         let cache = |bytes: usize| (bytes / 2048 + 16, bytes as u64);
         let (items, bytes) = cache(capacity);
         let (bad_items, bad_bytes) = cache(capacity / 16);
-        VerifiedTokens {
+        TokenCache {
             known: Cache::with(items, bytes, weighter.clone(), RandomState::default(), Default::default()),
             forged: Cache::with(bad_items, bad_bytes, weighter, RandomState::default(), Default::default()),
         }
@@ -154,11 +154,11 @@ impl VerifiedTokens {
         token: BearerToken<'_>,
         generation: u64,
         still_holds: impl FnOnce(&VerifiedToken) -> bool,
-    ) -> Option<Arc<Known>> {
+    ) -> Option<Arc<CachedToken>> {
         self.known.get(token.as_bytes()).filter(|known| known.is_good_by(generation, still_holds))
     }
 
-    pub fn insert(&self, known: Arc<Known>) {
+    pub fn insert(&self, known: Arc<CachedToken>) {
         self.known.insert(known.text.clone().into(), known);
     }
 

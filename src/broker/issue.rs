@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Broker, TokenPair};
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::{Family, refresh_token};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
@@ -16,7 +16,7 @@ const GROWTH: usize = 32;
 
 impl Broker {
     /// Makes a family and its first pair of tokens. Durable when it returns.
-    pub async fn issue(&self, login: Login, occasion: Occasion) -> Result<TokenPair, Reject> {
+    pub async fn issue(&self, login: Login, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
         let family = self.in_time(self.store.issue(family, self.settings.families, occasion)).await?;
@@ -25,7 +25,7 @@ impl Broker {
 
     /// As [`Broker::issue`], for somebody whose login was said to be good when the revocations up to `known` were enforced. A
     /// mass revocation since then was meant for this login, too.
-    pub async fn issue_begun(&self, login: Login, known: u64, occasion: Occasion) -> Result<TokenPair, Reject> {
+    pub async fn issue_begun(&self, login: Login, known: u64, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
         let issued = self.in_time(self.store.issue_begun(family, self.settings.families, known, occasion)).await?;

@@ -12,29 +12,29 @@ use tokio::time::timeout;
 
 use crate::auth::keyring::{Keyring, Own};
 use crate::store::{DecideKeys, KeysChanged, Store};
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem};
 use crate::tokens::jwt::{Algorithm, Issuer, algorithm_name};
 use crate::tokens::signing::schedule::{self, MOST_KEYS, Use, use_of};
-use crate::tokens::signing::{KeyState, StoredKey, Terms, seal};
+use crate::tokens::signing::{KeyLifetimes, KeyState, StoredKey, seal};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret::Secret;
 
 /// What keys are made, sealed and judged with.
 #[derive(Clone)]
-pub struct Workshop {
+pub struct KeyTools {
     pub store: Arc<dyn Store>,
     /// `timeouts.store`
     pub patience: Duration,
     pub roots: Arc<Roots>,
-    pub terms: Terms,
+    pub terms: KeyLifetimes,
     /// The terms of our own tokens, with every algorithm that there may be a key for.
     pub policy: Issuer,
 }
 
-impl Workshop {
+impl KeyTools {
     /// The keys as a start finds them: the first is made, what is due is done, and what an older root secret seals is
     /// sealed under the newest.
     pub async fn load(&self, now: UnixTime) -> Result<Vec<StoredKey>, String> {
@@ -69,7 +69,7 @@ impl Workshop {
         timeout(self.patience, answer).await.unwrap_or_else(|_| Err(late(self.patience)))
     }
 
-    async fn change(&self, decide: DecideKeys, occasion: Occasion) -> Result<KeysChanged, String> {
+    async fn change(&self, decide: DecideKeys, occasion: EventContext) -> Result<KeysChanged, String> {
         self.store.change_signing_keys(decide, occasion).await.map_err(|error| error.to_string())
     }
 
@@ -118,7 +118,7 @@ fn resealed_as(key: StoredKey, resealed: &[StoredKey]) -> StoredKey {
 /// The keys of a gateway that runs.
 pub struct OwnKeys {
     /// `None`: the operator's own key, which is changed by another file and a restart.
-    workshop: Option<Workshop>,
+    workshop: Option<KeyTools>,
     keyring: Arc<Keyring>,
     /// As they lie in the store.
     known: ArcSwap<Vec<StoredKey>>,
@@ -138,7 +138,7 @@ pub struct ShownKey {
 }
 
 impl OwnKeys {
-    pub fn new(workshop: Option<Workshop>, known: Vec<StoredKey>, keyring: Arc<Keyring>, now: UnixTime) -> Self {
+    pub fn new(workshop: Option<KeyTools>, known: Vec<StoredKey>, keyring: Arc<Keyring>, now: UnixTime) -> Self {
         let in_force = workshop.as_ref().map(|workshop| uses(&known, &workshop.terms, now)).unwrap_or_default();
         OwnKeys {
             workshop,
@@ -168,7 +168,7 @@ impl OwnKeys {
 
     /// Has the next key made ready, or, `at_once`, has it sign now: others that check our tokens then see it as soon as they
     /// fetch it, and not before it signs.
-    pub async fn rotate(self: Arc<Self>, at_once: bool, occasion: Occasion) -> Result<(), Reject> {
+    pub async fn rotate(self: Arc<Self>, at_once: bool, occasion: EventContext) -> Result<(), Reject> {
         let now = occasion.at;
         let workshop = self.workshop.clone().ok_or(Reason::KeysFixed)?;
         if self.known.load().len() >= MOST_KEYS {
@@ -181,14 +181,15 @@ impl OwnKeys {
     }
 
     /// Ends a key now and durably. Every token that it signed is refused; `may_refresh`: but not as the Bearer of a refresh.
-    pub async fn revoke(self: Arc<Self>, kid: String, may_refresh: bool, occasion: Occasion) -> Result<(), Reject> {
+    pub async fn revoke(self: Arc<Self>, kid: String, may_refresh: bool, occasion: EventContext) -> Result<(), Reject> {
         let now = occasion.at;
         let workshop = self.workshop.clone().ok_or(Reason::KeysFixed)?;
         if !self.known.load().iter().any(|key| key.kid == kid) {
             return Err(Reason::KeyNotFound.into());
         }
-        let revoke =
-            move |keys, terms: &Terms, made: &StoredKey| schedule::revoke(keys, terms, made, (&kid, may_refresh), now);
+        let revoke = move |keys, terms: &KeyLifetimes, made: &StoredKey| {
+            schedule::revoke(keys, terms, made, (&kid, may_refresh), now)
+        };
         self.by_hand(workshop, occasion, revoke).await
     }
 
@@ -226,9 +227,9 @@ impl OwnKeys {
     /// A change that somebody asked for.
     async fn by_hand(
         self: Arc<Self>,
-        workshop: Workshop,
-        occasion: Occasion,
-        decide: impl Fn(Vec<StoredKey>, &Terms, &StoredKey) -> Vec<StoredKey> + Send + 'static,
+        workshop: KeyTools,
+        occasion: EventContext,
+        decide: impl Fn(Vec<StoredKey>, &KeyLifetimes, &StoredKey) -> Vec<StoredKey> + Send + 'static,
     ) -> Result<(), Reject> {
         let made = async {
             let (made, terms) = (workshop.make(occasion.at).await?, workshop.terms);
@@ -245,9 +246,9 @@ impl OwnKeys {
     /// revoked in the store and good everywhere else.
     async fn change_in_time(
         self: Arc<Self>,
-        workshop: Workshop,
+        workshop: KeyTools,
         decide: DecideKeys,
-        occasion: Occasion,
+        occasion: EventContext,
     ) -> Result<(), String> {
         let waiting = workshop.clone();
         let change = tokio::spawn(async move {
@@ -261,12 +262,12 @@ impl OwnKeys {
 
     /// The turn to change keys. Nobody queues behind a change that waits for a stuck disk: what was asked for meanwhile
     /// would all be done when the disk works again, long after whoever asked has given up.
-    async fn alone(&self, workshop: &Workshop) -> Result<tokio::sync::MutexGuard<'_, ()>, String> {
+    async fn alone(&self, workshop: &KeyTools) -> Result<tokio::sync::MutexGuard<'_, ()>, String> {
         let limit = workshop.patience / 2;
         timeout(limit, self.changing.lock()).await.map_err(|_| late(limit))
     }
 
-    fn put_in_force(&self, workshop: &Workshop, keys: Arc<Vec<StoredKey>>, now: UnixTime) -> Result<(), String> {
+    fn put_in_force(&self, workshop: &KeyTools, keys: Arc<Vec<StoredKey>>, now: UnixTime) -> Result<(), String> {
         self.keyring.replace_own(workshop.own(&keys, now).or_else(|fault| {
             tracing::error!(fault, "a signing key cannot be used, and what it signed is refused");
             workshop.own(&workshop.sound(&keys), now)
@@ -281,6 +282,6 @@ fn late(patience: Duration) -> String {
     format!("no answer within {patience:?}: is the disk of the database stuck?")
 }
 
-fn uses(keys: &[StoredKey], terms: &Terms, now: UnixTime) -> Vec<(String, Use)> {
+fn uses(keys: &[StoredKey], terms: &KeyLifetimes, now: UnixTime) -> Vec<(String, Use)> {
     keys.iter().map(|key| (key.kid.clone(), use_of(key, terms, now))).collect()
 }

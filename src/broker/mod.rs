@@ -15,9 +15,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::auth::keyring::Keyring;
-use crate::auth::seen_generations::Confirmations;
+use crate::auth::seen_generations::SeenGenerations;
 use crate::limits::throttle::Throttle;
-use crate::store::{Answer, Store, StoreError};
+use crate::store::{Store, StoreError, StoreFuture};
 use crate::tokens::family::refresh_token::{PresentedToken, Roots};
 use crate::tokens::family::{Family, Lifetimes};
 use crate::types::ids::TokenId;
@@ -52,14 +52,14 @@ pub struct Broker {
     pub roots: Arc<Roots>,
     pub keyring: Arc<Keyring>,
     pub own_keys: Arc<OwnKeys>,
-    pub confirmations: Arc<Confirmations>,
+    pub seen_generations: Arc<SeenGenerations>,
     pub throttle: Arc<Throttle>,
 }
 
 impl Broker {
     /// Waits for the store, but not forever: a disk can be stuck without failing. What was asked for then may still be done,
     /// as after any 503: a refresh that is tried again gets the same child, and a logout that is tried again succeeds.
-    pub async fn in_time<T>(&self, answer: Answer<T>) -> Result<T, StoreError> {
+    pub async fn in_time<T>(&self, answer: StoreFuture<T>) -> Result<T, StoreError> {
         let patience = self.settings.store_patience;
         let late = || StoreError::new(format!("no answer within {patience:?}: is the disk of the database stuck?"));
         tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Err(late()))

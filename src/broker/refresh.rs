@@ -10,7 +10,7 @@ use http::HeaderMap;
 
 use super::{Broker, TokenPair};
 use crate::protocols::http::media_type;
-use crate::tokens::audit_event::{Event, Occasion};
+use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate};
@@ -39,19 +39,19 @@ impl RefreshRequest {
 }
 
 /// Who shows a refresh token.
-enum Holder {
+enum RefreshCaller {
     /// The subject of an access token that came along.
     Subject(String),
     /// What a client calls itself. Its word: it is public.
     Client(Option<String>),
 }
 
-impl Holder {
+impl RefreshCaller {
     fn may_hold(&self, family: &Family) -> bool {
         match self {
-            Holder::Subject(subject) => family.subject == *subject,
+            RefreshCaller::Subject(subject) => family.subject == *subject,
             // RFC 6749 section 6: the token is bound to the client that it was issued to, where that is known.
-            Holder::Client(id) => family.client_id.is_empty() || id.as_deref() == Some(&*family.client_id),
+            RefreshCaller::Client(id) => family.client_id.is_empty() || id.as_deref() == Some(&*family.client_id),
         }
     }
 }
@@ -62,11 +62,11 @@ impl Broker {
         &self,
         request: RefreshRequest,
         bearer: &VerifiedToken,
-        occasion: Occasion,
+        occasion: EventContext,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
         let token_id = presented.token_id;
-        let occasion = Occasion { caller: Some(bearer.subject.clone()), ..occasion };
+        let occasion = EventContext { caller: Some(bearer.subject.clone()), ..occasion };
         if bearer.family != Some(token_id) {
             // Not revoked: account switching inside one application does this too.
             let event = Event { token_id: Some(token_id), ..Event::new("refresh.binding_mismatch") };
@@ -74,7 +74,7 @@ impl Broker {
             return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
         }
         let now = occasion.at;
-        let rotation = self.rotate(presented, Holder::Subject(bearer.subject.clone()), occasion).await?;
+        let rotation = self.rotate(presented, RefreshCaller::Subject(bearer.subject.clone()), occasion).await?;
         self.answer(rotation, token_id, now)
     }
 
@@ -83,18 +83,23 @@ impl Broker {
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
-        occasion: Occasion,
+        occasion: EventContext,
     ) -> Result<TokenPair, Reject> {
         let (token_id, now) = (presented.token_id, occasion.at);
-        let rotation = self.rotate(presented, Holder::Client(client_id.map(str::to_owned)), occasion).await?;
+        let rotation = self.rotate(presented, RefreshCaller::Client(client_id.map(str::to_owned)), occasion).await?;
         self.answer(rotation, token_id, now)
     }
 
-    async fn rotate(&self, presented: PresentedToken, holder: Holder, occasion: Occasion) -> Result<Rotation, Reject> {
+    async fn rotate(
+        &self,
+        presented: PresentedToken,
+        holder: RefreshCaller,
+        occasion: EventContext,
+    ) -> Result<Rotation, Reject> {
         let (token_id, now, client) = (presented.token_id, occasion.at, occasion.client);
         self.throttle.refresh(token_id, now)?;
         // A confirmation on its way counts: it is queued before the rotation, so the store sees it first.
-        if let Some(generation) = self.confirmations.take(presented.token_id) {
+        if let Some(generation) = self.seen_generations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
         let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);

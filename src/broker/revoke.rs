@@ -7,7 +7,7 @@
 use super::Broker;
 use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::jwt::VerifiedToken;
@@ -24,7 +24,7 @@ pub fn named_family(parameter: &str) -> Option<TokenId> {
 
 impl Broker {
     /// When this returns `Ok`, the family is dead: durably, and on every worker of this process.
-    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, occasion: Occasion) -> Result<(), Reject> {
+    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, occasion: EventContext) -> Result<(), Reject> {
         let token = caller.token();
         // A subject of another issuer is somebody else, whatever the name.
         let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
@@ -33,15 +33,15 @@ impl Broker {
             false => RevokedBy::Owner(token.subject.clone()),
         };
         let caller = Some(token.subject.clone());
-        self.revoke_by(family, by, Occasion { caller, ..occasion }).await
+        self.revoke_by(family, by, EventContext { caller, ..occasion }).await
     }
 
     /// Ends the login that a live token of ours belongs to, for its owner. Its family exists, or the store has lost it: then the
     /// token lives on, and that is no success.
-    pub async fn revoke_login_of(&self, token: &VerifiedToken, occasion: Occasion) -> Result<(), Reject> {
+    pub async fn revoke_login_of(&self, token: &VerifiedToken, occasion: EventContext) -> Result<(), Reject> {
         let family = token.family.ok_or_else(|| Reject::new(Reason::Internal, "a token of ours without a family"))?;
         let owner = RevokedBy::Owner(token.subject.clone());
-        let occasion = Occasion { caller: Some(token.subject.clone()), ..occasion };
+        let occasion = EventContext { caller: Some(token.subject.clone()), ..occasion };
         self.revoke_by(family, owner, occasion).await.map_err(|reject| match reject.reason {
             Reason::TokenNotFound => {
                 let lost = "the store does not know the family of a live token: was a backup restored?";
@@ -52,10 +52,10 @@ impl Broker {
     }
 
     /// Ends the login that a refresh token is of, also a spent one. Nothing happens if it is of none.
-    pub async fn revoke_presented(&self, presented: &PresentedToken, occasion: Occasion) -> Result<(), Reject> {
+    pub async fn revoke_presented(&self, presented: &PresentedToken, occasion: EventContext) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
         let owner = RevokedBy::Owner(family.subject.clone());
-        let occasion = Occasion { caller: Some(family.subject), ..occasion };
+        let occasion = EventContext { caller: Some(family.subject), ..occasion };
         match self.revoke_by(family.id, owner, occasion).await {
             // Swept in between.
             Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
@@ -64,7 +64,7 @@ impl Broker {
     }
 
     /// As [`Broker::revoke`], for whoever may.
-    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: Occasion) -> Result<(), Reject> {
+    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: EventContext) -> Result<(), Reject> {
         match self.in_time(self.store.revoke_family(family, by, occasion)).await? {
             RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
@@ -72,7 +72,7 @@ impl Broker {
     }
 
     /// Revokes anything but a family by its name. When this returns `Ok`, it is dead as in [`Broker::revoke`].
-    pub async fn revoke_named(&self, what: Revoked, occasion: Occasion) -> Result<(), Reject> {
+    pub async fn revoke_named(&self, what: Revoked, occasion: EventContext) -> Result<(), Reject> {
         self.in_time(self.store.revoke(what, occasion)).await?;
         Ok(())
     }

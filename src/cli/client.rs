@@ -64,7 +64,7 @@ pub(super) fn ask(
 }
 
 /// Why there is nothing to ask, or to show.
-struct Unready {
+struct ConnectError {
     fault: String,
     /// As with a gateway that is just starting: it has not made its token, or does not listen.
     may_pass: bool,
@@ -77,17 +77,17 @@ async fn reach(admin: &Settings) -> Result<(TcpStream, String), String> {
         let reached = async { Ok((connect(admin.address).await?, admin_token(&admin.token)?)) };
         match reached.await {
             Ok(reached) => return Ok(reached),
-            Err(Unready { may_pass: true, .. }) if began.elapsed() < START => tokio::time::sleep(LOOK).await,
-            Err(Unready { fault, .. }) => return Err(fault),
+            Err(ConnectError { may_pass: true, .. }) if began.elapsed() < START => tokio::time::sleep(LOOK).await,
+            Err(ConnectError { fault, .. }) => return Err(fault),
         }
     }
 }
 
-async fn connect(address: SocketAddr) -> Result<TcpStream, Unready> {
+async fn connect(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     TcpStream::connect(address).await.map_err(|error| {
         let may_pass = error.kind() == ErrorKind::ConnectionRefused;
         let waited = if may_pass { format!(", nor came one within {}s", START.as_secs()) } else { String::new() };
-        Unready { fault: unreachable(address, &error, &waited), may_pass }
+        ConnectError { fault: unreachable(address, &error, &waited), may_pass }
     })
 }
 
@@ -134,16 +134,16 @@ where
     Ok((status, answer.map_err(|_| format!("{status}: the answer is not JSON; is this the admin listener?"))?))
 }
 
-fn admin_token(source: &SecretSource) -> Result<String, Unready> {
+fn admin_token(source: &SecretSource) -> Result<String, ConnectError> {
     let token = match source {
-        SecretSource::File(path) => fs::read_to_string(path).map_err(|error| Unready {
+        SecretSource::File(path) => fs::read_to_string(path).map_err(|error| ConnectError {
             fault: format!(
                 "the admin token {} cannot be read: {error}; admin.token_file names it, and the gateway makes it when it starts",
                 path.display()
             ),
             may_pass: error.kind() == ErrorKind::NotFound,
         })?,
-        SecretSource::Environment(name) => std::env::var(name).map_err(|_| Unready {
+        SecretSource::Environment(name) => std::env::var(name).map_err(|_| ConnectError {
             fault: format!("the environment variable {name} is not set"),
             may_pass: false,
         })?,

@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use serde_json::Value;
 
-use super::report::{self, When, read_token};
+use super::report::{self, TimeArguments, read_token};
 use super::{ConfigArgument, Failed, load, wrong};
 use crate::app::explain::{Explainer, Explanation, Outcome};
 use crate::auth::bearer::MARKER;
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     cleartext: bool,
     #[command(flatten)]
-    when: When,
+    when: TimeArguments,
     #[arg(long)]
     json: bool,
 }

@@ -11,13 +11,13 @@ use crate::types::reject::Reject;
 use crate::types::trace::Step;
 
 #[derive(clap::Args)]
-pub(super) struct When {
+pub(super) struct TimeArguments {
     /// As if it were this time, in RFC 3339, as a line of the access log has it. Left out, it is now.
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<UnixTime>,
 }
 
-impl When {
+impl TimeArguments {
     pub(super) fn clock(&self) -> Arc<dyn Clock> {
         match self.at {
             Some(time) => Arc::new(At(time)),

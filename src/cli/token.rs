@@ -42,7 +42,7 @@ pub(super) enum TokenCommand {
         #[command(flatten)]
         config: ConfigArgument,
         #[command(flatten)]
-        whom: Whom,
+        whom: RevokeTarget,
         /// Of another issuer than this gateway; with --all, nobody else's.
         #[arg(long, conflicts_with = "token_id")]
         issuer: Option<String>,
@@ -56,7 +56,7 @@ pub(super) enum TokenCommand {
 
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
-pub(super) struct Whom {
+pub(super) struct RevokeTarget {
     /// The token id of a login, or a whole refresh token of it.
     token_id: Option<String>,
     /// Everything of this subject.
@@ -100,7 +100,7 @@ pub(super) fn run(command: TokenCommand) -> Result<(), Failed> {
                     call(&admin, Method::DELETE, &path, None)?
                 }
                 None => {
-                    let Whom { subject, jti, all, .. } = whom;
+                    let RevokeTarget { subject, jti, all, .. } = whom;
                     let wanted = json!({ "sub": subject, "jti": jti, "all": all, "issuer": issuer, "before": before });
                     call(&admin, Method::POST, "/admin/v1/revocations", Some(&wanted))?
                 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::report::{self, When, read_token};
+use super::report::{self, TimeArguments, read_token};
 use super::{ConfigArgument, Failed, load, wrong};
 use crate::app::explain::policies;
 use crate::config::Probe;
@@ -13,7 +13,7 @@ use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::{TrustedIssuer, verify};
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Validity, algorithm_named};
 use crate::types::reject::Reject;
-use crate::types::trace::{Step, Story};
+use crate::types::trace::{Step, Trace};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
     #[command(flatten)]
-    when: When,
+    when: TimeArguments,
     /// The steps and the verdict as JSON.
     #[arg(long)]
     json: bool,
@@ -64,13 +64,13 @@ enum Checker {
 }
 
 impl Checker {
-    fn check(&self, token: &str, when: &When) -> (Vec<(Step, String)>, Result<(), Reject>) {
+    fn check(&self, token: &str, when: &TimeArguments) -> (Vec<(Step, String)>, Result<(), Reject>) {
         let steps = Mutex::new(Vec::new());
         let listener = |step, found| steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, found));
-        let story = Story::to(&listener);
+        let trace = Trace::to(&listener);
         let verdict = match self {
-            Checker::Signature(keys) => verify_signature(token, keys, story).map(drop),
-            Checker::Claims(issuers) => verify(token, issuers, when.clock().now(), Validity::Live, story).map(drop),
+            Checker::Signature(keys) => verify_signature(token, keys, trace).map(drop),
+            Checker::Claims(issuers) => verify(token, issuers, when.clock().now(), Validity::Live, trace).map(drop),
         };
         (steps.into_inner().unwrap_or_else(PoisonError::into_inner), verdict)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, header};
 
 use crate::auth::authenticate::Caller;
-use crate::auth::token_cache::Known;
+use crate::auth::token_cache::CachedToken;
 use crate::gateway::route::{Access, Route};
 use crate::types::reject::Reject;
 
@@ -27,8 +27,8 @@ impl Permit {
     }
 
     /// Whose end is also the end of what is permitted here. `None` also where the route only observes.
-    pub fn holder(self) -> Option<Arc<Known>> {
-        self.caller.filter(|_| self.route.enforce).map(Caller::into_known)
+    pub fn holder(self) -> Option<Arc<CachedToken>> {
+        self.caller.filter(|_| self.route.enforce).map(Caller::into_cached)
     }
 
     /// What the request would have been refused for, if its route enforced that.

@@ -14,7 +14,7 @@ pub struct Peer {
     pub address: SocketAddr,
     /// May its headers say where a request came from, if its address is trusted? Not on a connection of which a balancer
     /// did not say whose it is: that has the balancer's address.
-    pub speaks_for_others: bool,
+    pub trusts_forwarded: bool,
     /// What upstreams are told about it, written once a connection.
     pub origin: Origin,
     /// The name that its handshake asked for; `None` without one, and without TLS.
@@ -31,7 +31,7 @@ pub struct Peer {
 
 impl Peer {
     /// Has it made as many requests as its connection may carry?
-    pub fn has_asked_its_last(&self) -> bool {
+    pub fn is_at_last_request(&self) -> bool {
         self.requests.get() >= self.last_request || self.ended.load(Ordering::Relaxed)
     }
 

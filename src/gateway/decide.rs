@@ -24,7 +24,7 @@ use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
 
 /// All that a judgement needs besides the request. Immutable; a reload makes a new one.
-pub struct Judge {
+pub struct Decider {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
     /// `limits.headers`
@@ -42,7 +42,7 @@ pub struct Arrival<'r> {
     pub sni: Option<&'r Sni>,
 }
 
-pub enum Verdict {
+pub enum Decision {
     Forward {
         permit: Permit,
         host: HeaderValue,
@@ -61,15 +61,15 @@ pub enum Verdict {
     Metadata,
 }
 
-impl Judge {
+impl Decider {
     /// Notes in `record` what it finds out on the way, also for a request that is refused further on.
-    pub async fn judge<B>(
+    pub async fn decide<B>(
         &self,
         request: &Request<B>,
         arrival: Arrival<'_>,
         record: &mut Record,
         now: UnixTime,
-    ) -> Result<Verdict, Reject> {
+    ) -> Result<Decision, Reject> {
         // Before anything else is believed: one framing, one host and one path, or none.
         if !headers::is_framed_plainly(request.headers()) {
             return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
@@ -80,21 +80,21 @@ impl Judge {
         let host = target::host(request, self.uri_size)?;
         record.host = Some(host.clone());
         self.check_direction(host.to_str().unwrap_or_default(), arrival.sni)?;
-        arrival.asker.story.tell(Step::Host, || host.to_str().unwrap_or_default().to_owned());
+        arrival.asker.trace.step(Step::Host, || host.to_str().unwrap_or_default().to_owned());
         let path = CanonicalPath::parse(request.uri().path())?;
-        arrival.asker.story.tell(Step::Path, || request.uri().path().to_owned());
+        arrival.asker.trace.step(Step::Path, || request.uri().path().to_owned());
         match self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)? {
             Action::Forward(route) => {
                 record.route = Some(route.clone());
-                arrival.asker.story.tell(Step::Route, || route.name.clone());
+                arrival.asker.trace.step(Step::Route, || route.name.clone());
                 let permit = self.permit(route, request, &host, arrival, record, now).await?;
-                Ok(Verdict::Forward { permit, host })
+                Ok(Decision::Forward { permit, host })
             }
-            Action::Refresh => Ok(Verdict::Refresh),
-            Action::Revoke { token_id } => Ok(Verdict::Revoke { parameter: token_id.to_owned() }),
-            Action::Keys => Ok(Verdict::Keys),
-            Action::Endpoint(endpoint) => Ok(Verdict::Endpoint(endpoint)),
-            Action::Metadata => Ok(Verdict::Metadata),
+            Action::Refresh => Ok(Decision::Refresh),
+            Action::Revoke { token_id } => Ok(Decision::Revoke { parameter: token_id.to_owned() }),
+            Action::Keys => Ok(Decision::Keys),
+            Action::Endpoint(endpoint) => Ok(Decision::Endpoint(endpoint)),
+            Action::Metadata => Ok(Decision::Metadata),
         }
     }
 
@@ -123,7 +123,7 @@ impl Judge {
         // Only a route that was said to be public skips the token; everything else ends in a verification.
         let route = match without_token(route, request.method(), request.headers()) {
             Ok(permit) => {
-                arrival.asker.story.tell(Step::Token, || "none is needed".into());
+                arrival.asker.trace.step(Step::Token, || "none is needed".into());
                 return Ok(permit);
             }
             Err(route) => route,
@@ -133,7 +133,7 @@ impl Judge {
         let permit = authorize(route, caller)?;
         record.observed = permit.observed().cloned();
         if permit.caller().is_some() {
-            arrival.asker.story.tell(Step::Rules, || permit.route().rules());
+            arrival.asker.trace.step(Step::Rules, || permit.route().rules());
         }
         Ok(permit)
     }
@@ -147,14 +147,14 @@ impl Judge {
         now: UnixTime,
     ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
-        arrival.asker.story.tell(Step::Token, || format!("in {}", found.place));
+        arrival.asker.trace.step(Step::Token, || format!("in {}", found.place));
         if found.place == Place::Cookie {
             let websocket = websocket::is_asked_for(request);
             let (method, scheme) = (request.method(), &arrival.origin.scheme);
             let logout = route.capture == Some(Capture::Logout);
             let target = csrf::Target { method, websocket, logout, host, scheme };
             csrf::check(request.headers(), &target, &route.origins)?;
-            arrival.asker.story.tell(Step::Origin, || "nothing that another site could have caused".into());
+            arrival.asker.trace.step(Step::Origin, || "nothing that another site could have caused".into());
         }
         self.authenticator.authenticate(found.token(), arrival.asker, now).await
     }

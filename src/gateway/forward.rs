@@ -14,22 +14,22 @@ use http_body::Body as _;
 use crate::auth::bearer;
 use crate::auth::keyring::Keyring;
 use crate::gateway::authorize::Permit;
-use crate::gateway::route::Onward;
-use crate::gateway::streams::{Held, Manner, Streams};
-use crate::limits::pace::Least;
+use crate::gateway::route::TokenForwarding;
+use crate::gateway::streams::{Streams, Termination, TokenBound};
+use crate::limits::pace::MinRate;
 use crate::protocols::grpc;
-use crate::protocols::http::body::{Body, BodyError, Ending, MOMENT, Watch};
+use crate::protocols::http::body::{Body, BodyEnd, BodyError, MOMENT, Watch};
 use crate::protocols::http::headers::{self, Hygiene, Origin};
 use crate::protocols::http::target;
 use crate::protocols::websocket::{self, Tunnel};
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
-use crate::tokens::jwt::replacement::Terms;
-use crate::tokens::login::{LoginHeaders, Said};
+use crate::tokens::jwt::replacement::ReplacementSettings;
+use crate::tokens::login::{LoginHeaderValues, LoginHeaders};
 use crate::types::clock::UnixTime;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::reject::{Reason, Reject};
-use crate::upstream::{Answer, Failure, Lease, Protocol, Upstream, Whereabouts};
+use crate::upstream::{CurrentServer, Failure, Lease, Protocol, Upstream, UpstreamResponse};
 
 pub struct Forwarder {
     pub upstreams: Vec<Arc<Upstream>>,
@@ -39,11 +39,11 @@ pub struct Forwarder {
     /// `timeouts.body_idle`
     pub body_idle: Duration,
     /// `limits.upload_rate`
-    pub upload: Least,
+    pub upload: MinRate,
     /// `limits.body_size`
     pub body_size: u64,
     pub keyring: Arc<Keyring>,
-    pub replacement: Terms,
+    pub replacement: ReplacementSettings,
 }
 
 /// An answer on its way to the client, and what has to last as long as its body.
@@ -52,9 +52,9 @@ pub struct Forwarded {
     pub lease: Option<Lease>,
     pub tunnel: Option<Tunnel>,
     /// The token whose end is also the answer's, or the tunnel's. `None` if no upstream had a part in it.
-    pub held: Option<Held>,
+    pub held: Option<TokenBound>,
     /// What the upstream said about a login. Only a route that captures logins believes it.
-    pub said: Option<Box<Said>>,
+    pub said: Option<Box<LoginHeaderValues>>,
 }
 
 impl Forwarder {
@@ -87,9 +87,9 @@ impl Forwarder {
         address(request, upstream, host);
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
 
-        let mut held = Held::by(permit.holder(), streams);
+        let mut held = TokenBound::by(permit.holder(), streams);
         let progress = self.limit_body(request, record.version, &held)?;
-        let whereabouts = Whereabouts::default();
+        let whereabouts = CurrentServer::default();
         let sending = pin!(upstream.send(worker, metrics, origin.address, key, &whereabouts, request));
         let limit = upstream.settings.response_timeout;
         let answered = answer_within(limit, progress.as_deref(), &mut held, sending).await;
@@ -101,7 +101,7 @@ impl Forwarder {
                 reject
             });
             // Whoever comes so far was authenticated: only an end can be about the token.
-            record.ended = reject.reason.is_about_the_token().then_some(Ended::Token(reject.reason));
+            record.ended = reject.reason.is_about_the_token().then_some(CloseReason::Token(reject.reason));
             reject
         })?;
 
@@ -127,7 +127,7 @@ impl Forwarder {
         *response.version_mut() = Version::HTTP_11;
         // What answers a request that is still being sent may end in a reset.
         let must_end = over_http2 && progress.is_none_or(|progress| progress.is_complete());
-        held.ending_as(Manner::of(&record.method, &response));
+        held.set_termination(Termination::of(&record.method, &response));
         let incoming = |body| Body::incoming(body).silent_for_at_most(self.body_idle).that_must_end(must_end);
         let response = response.map(incoming);
         Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, held: Some(held), said })
@@ -136,8 +136,8 @@ impl Forwarder {
     /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].
     fn set_token(&self, request: &mut Request<Body>, permit: &Permit, now: UnixTime) -> Result<bool, Reject> {
         let route = permit.route();
-        let asked_as_bearer = route.places.take_out(request, route.onward != Onward::Pass)?;
-        if let (Onward::Replace(audience), Some(caller)) = (&route.onward, permit.caller()) {
+        let asked_as_bearer = route.places.take_out(request, route.token_forwarding != TokenForwarding::Pass)?;
+        if let (TokenForwarding::Replace(audience), Some(caller)) = (&route.token_forwarding, permit.caller()) {
             let (known, keys) = (caller.known(), self.keyring.keys());
             let signing = &keys.own().signing;
             let replaced = known.replacements.authorization(&known.token, audience, &self.replacement, signing, now)?;
@@ -171,7 +171,7 @@ impl Forwarder {
         &self,
         request: &mut Request<Body>,
         came_over: Version,
-        held: &Held,
+        held: &TokenBound,
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
             return Err(Reject::new(
@@ -186,7 +186,7 @@ impl Forwarder {
         let (hygiene, held) = (self.hygiene.clone(), held.another());
         let watch = Box::new(Upload { progress: progress.clone(), hygiene, held });
         // Streams of messages: how fast they come is the backend's business, and `body_idle` bounds their silence.
-        let least = if grpc::is_grpc(request.headers()) { Least { rate: 0, ..self.upload } } else { self.upload };
+        let least = if grpc::is_grpc(request.headers()) { MinRate { rate: 0, ..self.upload } } else { self.upload };
         let body = mem::take(request.body_mut()).that_must_end(came_over == Version::HTTP_2);
         let limited = body.at_most(self.body_size).silent_for_at_most(self.body_idle).at_least(least);
         *request.body_mut() = limited.watched_by(watch);
@@ -267,7 +267,7 @@ impl Progress {
 struct Upload {
     progress: Arc<Progress>,
     hygiene: Arc<Hygiene>,
-    held: Held,
+    held: TokenBound,
 }
 
 impl Watch for Upload {
@@ -292,8 +292,8 @@ impl Watch for Upload {
         true
     }
 
-    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
-        self.held.poll_ending(context)
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<BodyEnd> {
+        self.held.poll_end(context)
     }
 
     fn end(&mut self) {
@@ -314,10 +314,10 @@ impl Forwarded {
 async fn answer_within(
     limit: Duration,
     progress: Option<&Progress>,
-    held: &mut Held,
+    held: &mut TokenBound,
     // Pinned by the caller: taken by value it would lie in this future twice, before and after pinning.
-    mut sending: Pin<&mut impl Future<Output = Result<Answer, Failure>>>,
-) -> Result<Answer, Reject> {
+    mut sending: Pin<&mut impl Future<Output = Result<UpstreamResponse, Failure>>>,
+) -> Result<UpstreamResponse, Reject> {
     let moment = limit.min(MOMENT);
     if let Ok(answer) = tokio::time::timeout(moment, sending.as_mut()).await {
         return Ok(answer?);
@@ -341,7 +341,7 @@ async fn answer_within(
 }
 
 /// Returns when the token is good no longer that a request stands on.
-async fn token_end(held: &mut Held) -> Reason {
+async fn token_end(held: &mut TokenBound) -> Reason {
     held.lasts();
     held.end().await
 }

@@ -33,32 +33,32 @@ use crate::auth::keyring::Keyring;
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::gateway::client::Peer;
-use crate::gateway::decide::{Arrival, Judge, Verdict};
+use crate::gateway::decide::{Arrival, Decider, Decision};
 use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::oauth::metadata;
-use crate::gateway::streams::Held;
+use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::{Delivery, Worker};
-use crate::limits::pace::Least;
-use crate::limits::rate_limit::{self, Rates, Told};
+use crate::limits::pace::MinRate;
+use crate::limits::rate_limit::{self, RateLimitHeaders, Rates};
 use crate::protocols::grpc;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::http::framing::Fault;
+use crate::protocols::http::framing::FramingError;
 use crate::protocols::http::media_type;
 use crate::protocols::http::respond::{self, Form};
-use crate::protocols::websocket::{self, Over};
+use crate::protocols::websocket::{self, TunnelEnd};
 use crate::telemetry::access_log::Record;
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::RequestId;
 use crate::types::reject::{Reason, Reject, with_causes};
-use crate::types::trace::Story;
+use crate::types::trace::Trace;
 
 /// Everything a request needs. Immutable; a reload makes a new one.
 pub struct Gateway {
     pub clock: Arc<dyn Clock>,
-    pub judge: Judge,
+    pub decider: Decider,
     pub forwarding: Forwarding,
     /// `[oauth]`
     pub endpoints: Endpoints,
@@ -74,7 +74,7 @@ pub struct Gateway {
     /// `timeouts.body_idle`
     pub body_idle: Duration,
     /// `limits.upload_rate`
-    pub upload: Least,
+    pub upload: MinRate,
 }
 
 impl Gateway {
@@ -95,7 +95,7 @@ impl Gateway {
                 Some(time) => tokio::time::timeout(time, answering).await.unwrap_or_else(|_| Err(out_of_time(time))),
             }
         };
-        if answered.as_ref().is_ok_and(|forwarded| misleads_connect(forwarded, &delivery.record)) {
+        if answered.as_ref().is_ok_and(|forwarded| is_plain_response_to_connect(forwarded, &delivery.record)) {
             answered = Err(Reject::new(Reason::ProtocolRefused, "an answer, but no WebSocket"));
         }
         if answered.is_err() {
@@ -120,7 +120,7 @@ impl Gateway {
         // What answers HEAD has no body, also if it is ours: HTTP/2 would send it.
         let mut response =
             if delivery.record.method == Method::HEAD { response.map(|_| Body::empty()) } else { response };
-        if peer.has_asked_its_last() && delivery.record.version != Version::HTTP_2 {
+        if peer.is_at_last_request() && delivery.record.version != Version::HTTP_2 {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         let response = match delivery.record.told.take() {
@@ -139,11 +139,11 @@ impl Gateway {
                 response.map(|body| body.ending_at(ends).watched_by(delivery))
             }
             Some(tunnel) => {
-                let mut live = worker.streams.open_tunnel(held.as_ref().and_then(Held::known));
+                let mut live = worker.streams.open_tunnel(held.as_ref().and_then(TokenBound::known));
                 tokio::spawn(async move {
                     let over = tunnel.carry(&mut delivery.record.sent, live.ended()).await;
-                    delivery.record.complete = over == Some(Over::Closed);
-                    delivery.record.ended = over.and_then(Over::ended);
+                    delivery.record.complete = over == Some(TunnelEnd::Closed);
+                    delivery.record.ended = over.and_then(TunnelEnd::ended);
                 });
                 response
             }
@@ -151,30 +151,30 @@ impl Gateway {
     }
 
     /// Records a request whose head hyper could not read. It has answered by itself, without a word.
-    pub fn note_unreadable(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
+    pub fn record_malformed(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
         let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
         let request_id = worker.request_ids.next();
-        self.note_ended(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0);
+        self.record_connection_end(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0);
     }
 
     /// Answers a request whose head has no one reading, and ends the connection.
-    pub fn refuse_unreadable(&self, peer: &Peer, worker: &Worker, fault: Fault) -> Response<Body> {
+    pub fn reject_malformed(&self, peer: &Peer, worker: &Worker, fault: FramingError) -> Response<Body> {
         let refusal = Reject::new(fault.reason, fault.what);
         let request_id = worker.request_ids.next();
         let mut response = respond::reject(&refusal, self.challenge(), request_id, Form::Json);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        self.note_ended(request_id, peer, worker, refusal, response.body().size_hint().lower());
+        self.record_connection_end(request_id, peer, worker, refusal, response.body().size_hint().lower());
         response
     }
 
     /// Records an HTTP/2 connection that was ended for what it sent beside its requests.
-    pub fn note_flood(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
+    pub fn record_flood(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
         let refusal = Reject::new(Reason::Http2Flood, with_causes(error));
-        self.note_ended(worker.request_ids.next(), peer, worker, refusal, 0);
+        self.record_connection_end(worker.request_ids.next(), peer, worker, refusal, 0);
     }
 
     /// Records what belongs to no request.
-    fn note_ended(&self, request_id: RequestId, peer: &Peer, worker: &Worker, refusal: Reject, sent: u64) {
+    fn record_connection_end(&self, request_id: RequestId, peer: &Peer, worker: &Worker, refusal: Reject, sent: u64) {
         let record = Record {
             request_id,
             time: self.clock.now(),
@@ -201,52 +201,52 @@ impl Gateway {
     ) -> Result<Forwarded, Reject> {
         let record = &mut delivery.record;
         websocket::http2::translate(request)?;
-        let believed = peer.speaks_for_others.then_some(&self.forwarding);
+        let believed = peer.trusts_forwarded.then_some(&self.forwarding);
         let spoken_for = believed.and_then(|forwarding| forwarding.origin(&peer.origin, request.headers()));
         let origin = spoken_for.as_deref().unwrap_or(&peer.origin);
         record.client = Some(origin.address);
-        let is_on_tokens = || self.judge.routes.is_call_on_tokens(request.uri().path());
-        let place = worker.share.take(worker.metrics.under_way(), origin.address, is_on_tokens);
-        delivery.kept_back = place.inspect_err(|_| {
+        let is_on_tokens = || self.decider.routes.is_token_call(request.uri().path());
+        let place = worker.concurrency.acquire(worker.metrics.under_way(), origin.address, is_on_tokens);
+        delivery.reserved = place.inspect_err(|_| {
             // However slowly it lets itself be told so: what is kept for others is not for the crowd that is refused.
-            delivery.turned_away = true;
+            delivery.rejected_early = true;
             worker.metrics.ended.one();
         })?;
         // A proxy that is trusted brings the requests of many hosts over one connection.
         let sni = peer.sni.as_ref().filter(|_| spoken_for.is_none());
         let arrival = Arrival { asker: asker(worker, origin.address), origin, sni };
-        let verdict = self.judge.judge(request, arrival, record, now).await;
-        if !self.rates.are_off() {
+        let verdict = self.decider.decide(request, arrival, record, now).await;
+        if !self.rates.is_empty() {
             self.take_from_rates(&verdict, record, origin.address, now)?;
         }
         match verdict? {
             // Boxed, as the rare cases: every request's future is as large as the largest of these arms.
-            Verdict::Forward { permit, host } => {
+            Decision::Forward { permit, host } => {
                 let captured = login_capture::begin(&permit, request, &self.broker.throttle, origin.address, now)?;
                 let on = (worker.number, &*worker.metrics, &worker.streams);
                 let forwarded = self.forwarder.forward(permit, request, host, origin, record, on).await?;
                 match captured {
                     None => Ok(forwarded),
                     Some(captured) => {
-                        let known = self.judge.authenticator.revocations.sequence();
+                        let known = self.decider.authenticator.revocations.sequence();
                         let limits = (self.login_answer_size, known);
                         Box::pin(captured.finish(forwarded, &self.broker, limits, record, now)).await
                     }
                 }
             }
-            Verdict::Refresh => {
+            Decision::Refresh => {
                 let call = self.refresh(request, arrival.asker, record, now);
                 Box::pin(self.counted(call, origin.address, now)).await
             }
-            Verdict::Revoke { parameter } => {
+            Decision::Revoke { parameter } => {
                 let call = self.revoke(&parameter, request.headers(), arrival.asker, record, now);
                 Box::pin(self.counted(call, origin.address, now)).await
             }
-            Verdict::Endpoint(endpoint) => {
+            Decision::Endpoint(endpoint) => {
                 Box::pin(self.endpoint(endpoint, request, arrival.asker, record, now)).await.map(Forwarded::own)
             }
-            Verdict::Keys => Ok(Forwarded::own(self.published_keys())),
-            Verdict::Metadata => Ok(Forwarded::own(self.published_metadata())),
+            Decision::Keys => Ok(Forwarded::own(self.published_keys())),
+            Decision::Metadata => Ok(Forwarded::own(self.published_metadata())),
         }
     }
 
@@ -254,17 +254,17 @@ impl Gateway {
     /// that the gateway answers itself have `[throttle]`.
     fn take_from_rates(
         &self,
-        verdict: &Result<Verdict, Reject>,
+        verdict: &Result<Decision, Reject>,
         record: &mut Record,
         address: IpAddr,
         now: UnixTime,
     ) -> Result<(), Reject> {
-        if !matches!(verdict, Ok(Verdict::Forward { .. }) | Err(_)) {
+        if !matches!(verdict, Ok(Decision::Forward { .. }) | Err(_)) {
             return Ok(());
         }
         let subject = record.caller.as_ref().map(|token| (&*token.issuer, token.subject.as_str()));
         let of_route = record.route.as_ref().map_or(&[][..], |route| &route.rates);
-        let mut told = Box::<Told>::default();
+        let mut told = Box::<RateLimitHeaders>::default();
         let taken = self.rates.take(of_route, &rate_limit::Client { address, subject }, &mut told, now);
         record.told = told.is_anything().then_some(told);
         taken
@@ -294,10 +294,11 @@ impl Gateway {
         let content = self.read(request).await?;
         let refresh = RefreshRequest::read(request.headers(), &content)?;
         let idle = self.broker.settings.lifetimes.idle;
-        let bearer = self.judge.authenticator.authenticate_refresh(request.headers(), idle, asker, now).await?;
+        let bearer = self.decider.authenticator.authenticate_refresh(request.headers(), idle, asker, now).await?;
         let bearer = Arc::new(bearer);
         record.caller = Some(bearer.clone());
-        let pair = self.broker.refresh(refresh, &bearer, Occasion::new(now, asker.address, record.request_id)).await?;
+        let pair =
+            self.broker.refresh(refresh, &bearer, EventContext::new(now, asker.address, record.request_id)).await?;
         Ok(respond::json(StatusCode::OK, &pair))
     }
 
@@ -312,10 +313,10 @@ impl Gateway {
     ) -> Result<Response<Body>, Reject> {
         let family = revoke::named_family(parameter);
         record.token_id = family;
-        let authenticator = &self.judge.authenticator;
+        let authenticator = &self.decider.authenticator;
         let caller = authenticator.authenticate(bearer::find(headers, authenticator.token_size)?, asker, now).await?;
         record.caller = Some(caller.token().clone());
-        self.broker.revoke(&caller, family, Occasion::new(now, asker.address, record.request_id)).await?;
+        self.broker.revoke(&caller, family, EventContext::new(now, asker.address, record.request_id)).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
     }
 
@@ -338,7 +339,7 @@ impl Gateway {
             throttle.call(asker.address, now)?;
         }
         let content = self.read(request).await?;
-        let (broker, authenticator) = (&self.broker, &self.judge.authenticator);
+        let (broker, authenticator) = (&self.broker, &self.decider.authenticator);
         let call = oauth::Call { broker, authenticator, asker, headers: request.headers(), now };
         let answer = call.answer(endpoint, &content, record).await;
         throttle.answered(&answer, asker.address, now);
@@ -379,10 +380,16 @@ fn is_stream(response: &Response<Body>) -> bool {
 }
 
 fn asker(worker: &Worker, address: IpAddr) -> Asker<'_> {
-    Asker { address, failures: &worker.failures, turns: &worker.turns, metrics: &worker.metrics, story: Story::UNTOLD }
+    Asker {
+        address,
+        failures: &worker.failures,
+        signature_queue: &worker.signature_queue,
+        metrics: &worker.metrics,
+        trace: Trace::OFF,
+    }
 }
 
 /// To a client that sent CONNECT, any 2xx means that its tunnel is open (RFC 9110 section 9.3.6).
-fn misleads_connect(forwarded: &Forwarded, record: &Record) -> bool {
+fn is_plain_response_to_connect(forwarded: &Forwarded, record: &Record) -> bool {
     record.method == Method::CONNECT && forwarded.tunnel.is_none() && forwarded.response.status().is_success()
 }

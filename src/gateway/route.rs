@@ -34,7 +34,7 @@ pub struct Route {
     pub places: Places,
     /// `route.origins`: pages of these may use a token from a cookie, besides those of the request's own host.
     pub origins: Vec<String>,
-    pub onward: Onward,
+    pub token_forwarding: TokenForwarding,
     /// `false`: what would be refused for its token goes on, and is only reported.
     pub enforce: bool,
     /// `[[route.rate]]`
@@ -53,7 +53,7 @@ pub enum Capture {
 
 /// `route.token`: what the upstream sees of the token.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Onward {
+pub enum TokenForwarding {
     Pass,
     Drop,
     /// One of our own instead, for this audience (`route.token_audience`).
@@ -81,7 +81,7 @@ impl Route {
             preflight: false,
             places: Places::default(),
             origins: Vec::new(),
-            onward: Onward::Pass,
+            token_forwarding: TokenForwarding::Pass,
             enforce: true,
             rates: Vec::new(),
             capture: None,
@@ -181,7 +181,7 @@ impl RouteTable {
 
     /// Is this a path of `/user/refresh`, `/token/{tokenId}` or the endpoints that `[oauth]` has for tokens? No backend
     /// answers those.
-    pub fn is_call_on_tokens(&self, path: &str) -> bool {
+    pub fn is_token_call(&self, path: &str) -> bool {
         path == REFRESH_PATH
             || named_token(path.as_bytes()).is_some()
             || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
@@ -374,7 +374,7 @@ mod tests {
         let calls = ["/user/refresh", "/token/abc", "/token/%61bc"].map(|path| (path, true));
         let others = ["/user/refresh/", "/token", "/token/", "/token/a/", "/token/a/b"].map(|path| (path, false));
         for (path, is_one) in calls.into_iter().chain(others) {
-            assert_eq!(table.is_call_on_tokens(path), is_one, "{path}");
+            assert_eq!(table.is_token_call(path), is_one, "{path}");
             for method in [Method::GET, Method::POST, Method::DELETE] {
                 assert_eq!(found(&table, "", method, path) != "* /", is_one, "{path}");
             }

@@ -7,16 +7,16 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Request, header};
 
-use crate::auth::signature_queue::Turns;
+use crate::auth::signature_queue::SignatureQueue;
 use crate::gateway::client::Peer;
-use crate::gateway::streams::{Held, Streams};
-use crate::limits::concurrency::{KeptBack, Share};
+use crate::gateway::streams::{Streams, TokenBound};
+use crate::limits::concurrency::{ConcurrencyLimit, ReservedPermit};
 use crate::limits::limiter::Limiter;
-use crate::protocols::http::body::{BodyError, Ending, Watch};
+use crate::protocols::http::body::{BodyEnd, BodyError, Watch};
 use crate::telemetry::access_log::{Buffer, Record};
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::UnixTime;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::ids::RequestIds;
 use crate::types::reject::Reason;
 use crate::upstream::Lease;
@@ -31,9 +31,9 @@ pub struct Worker {
     /// Bad signatures of each address. All workers have the one: it is asked only about tokens that are not known, and an
     /// address must not have as many chances as there are workers.
     pub failures: Arc<Limiter>,
-    pub turns: Turns,
+    pub signature_queue: SignatureQueue,
     pub log: Option<Arc<Buffer>>,
-    pub share: Share,
+    pub concurrency: ConcurrencyLimit,
 }
 
 impl Worker {
@@ -62,11 +62,11 @@ pub struct Delivery {
     pub started: Instant,
     pub lease: Option<Lease>,
     /// Whose end is also this answer's.
-    pub held: Option<Held>,
+    pub held: Option<TokenBound>,
     /// Its place, where few are left.
-    pub kept_back: Option<KeptBack>,
+    pub reserved: Option<ReservedPermit>,
     /// There was no place left, so it counts no longer as under way.
-    pub turned_away: bool,
+    pub rejected_early: bool,
     worker: Arc<Worker>,
     _peer: Arc<Peer>,
 }
@@ -90,8 +90,8 @@ impl Delivery {
             started: Instant::now(),
             lease: None,
             held: None,
-            kept_back: None,
-            turned_away: false,
+            reserved: None,
+            rejected_early: false,
             worker: worker.clone(),
             _peer: peer.clone(),
         }
@@ -107,23 +107,23 @@ impl Watch for Delivery {
     }
 
     fn lasts(&mut self) -> bool {
-        self.held.as_mut().map(Held::lasts).is_some()
+        self.held.as_mut().map(TokenBound::lasts).is_some()
     }
 
-    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
-        self.held.as_mut().map_or(Poll::Pending, |held| held.poll_ending(context))
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<BodyEnd> {
+        self.held.as_mut().map_or(Poll::Pending, |held| held.poll_end(context))
     }
 
-    fn ending_of_broken(&mut self) -> Option<Ending> {
-        self.held.as_mut()?.ending_of_broken()
+    fn end_of_broken(&mut self) -> Option<BodyEnd> {
+        self.held.as_mut()?.end_of_broken()
     }
 
     fn failed(&mut self, error: &BodyError) {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
-            self.record.ended = Some(Ended::OutOfTime);
+            self.record.ended = Some(CloseReason::OutOfTime);
         }
         let is_the_servers_fault = match error {
-            BodyError::Silent(_) => !self.held.as_ref().is_some_and(Held::may_be_quiet),
+            BodyError::Silent(_) => !self.held.as_ref().is_some_and(TokenBound::may_be_idle),
             BodyError::Http(_) | BodyError::CutShort => true,
             BodyError::TooLarge | BodyError::Slow | BodyError::Ended(_) => false,
         };
@@ -142,11 +142,11 @@ impl Watch for Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if !self.turned_away {
+        if !self.rejected_early {
             self.worker.metrics.ended.one();
         }
         self.record.duration = self.started.elapsed();
-        if let Some(ended) = self.held.as_ref().and_then(Held::ended) {
+        if let Some(ended) = self.held.as_ref().and_then(TokenBound::ended) {
             self.record.ended = Some(ended);
         }
         self.worker.over(&self.record);

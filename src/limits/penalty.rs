@@ -20,7 +20,7 @@ const FAILURES_WITHIN: Duration = Duration::from_secs(10);
 
 /// `limits.flood_pause`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PauseSettings {
+pub struct PenaltySettings {
     /// How long; zero: never.
     pub time: Duration,
     /// `limits.failed_handshakes`
@@ -31,7 +31,7 @@ pub struct PauseSettings {
     pub unread_bodies: u32,
 }
 
-pub struct Paused {
+pub struct PenaltyBox {
     /// How long; zero: never.
     time: Duration,
     /// The end of the last pause, in milliseconds. After it nobody is paused, and nothing is looked up.
@@ -46,11 +46,11 @@ pub struct Paused {
     bodies: Option<Limiter>,
 }
 
-impl Paused {
-    pub fn for_a(settings: PauseSettings) -> Self {
-        let PauseSettings { time, failed_handshakes, unreadable_requests, unread_bodies } = settings;
+impl PenaltyBox {
+    pub fn for_a(settings: PenaltySettings) -> Self {
+        let PenaltySettings { time, failed_handshakes, unreadable_requests, unread_bodies } = settings;
         let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, every: FAILURES_WITHIN / burst }));
-        Paused {
+        PenaltyBox {
             time,
             until: AtomicU64::new(0),
             floods: Limiter::with_room(Rate { burst: 1, every: time }, ROOM),
@@ -61,18 +61,18 @@ impl Paused {
     }
 
     /// It began a handshake, which costs us a signature, and did not end it. To do so again and again is a flood.
-    pub fn failed_to_shake_hands(&self, address: IpAddr, now: UnixTime) {
+    pub fn failed_handshake(&self, address: IpAddr, now: UnixTime) {
         self.count(self.handshakes.as_ref(), address, now);
     }
 
     /// What it asked had no one reading, or too large a head, and ended its connection: it costs us a new one each time.
-    pub fn asked_unreadably(&self, address: IpAddr, now: UnixTime) {
+    pub fn malformed_request(&self, address: IpAddr, now: UnixTime) {
         self.count(self.requests.as_ref(), address, now);
     }
 
     /// What it sent was too much, and nobody read it to its end: so its connection ended, and what is on its way has to be thrown
     /// away.
-    pub fn left_a_body(&self, address: IpAddr, now: UnixTime) {
+    pub fn rejected_body(&self, address: IpAddr, now: UnixTime) {
         self.count(self.bodies.as_ref(), address, now);
     }
 
@@ -101,12 +101,12 @@ mod tests {
 
     const NOW: UnixTime = UnixTime::from_secs(1_000);
     const PAUSE: Duration = Duration::from_secs(10);
-    const ANY: PauseSettings =
-        PauseSettings { time: PAUSE, failed_handshakes: 0, unreadable_requests: 0, unread_bodies: 0 };
+    const ANY: PenaltySettings =
+        PenaltySettings { time: PAUSE, failed_handshakes: 0, unreadable_requests: 0, unread_bodies: 0 };
 
     #[test]
     fn a_pause_is_of_one_address_and_ends() {
-        let paused = Paused::for_a(ANY);
+        let paused = PenaltyBox::for_a(ANY);
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         assert!(!paused.has(attacker, NOW));
         (0..100).for_each(|_| paused.pause(attacker, NOW));
@@ -120,26 +120,26 @@ mod tests {
 
     #[test]
     fn no_time_is_no_pause() {
-        let paused = Paused::for_a(PauseSettings { time: Duration::ZERO, failed_handshakes: 1, ..ANY });
+        let paused = PenaltyBox::for_a(PenaltySettings { time: Duration::ZERO, failed_handshakes: 1, ..ANY });
         paused.pause([192, 0, 2, 1].into(), NOW);
-        (0..10).for_each(|_| paused.failed_to_shake_hands([192, 0, 2, 1].into(), NOW));
+        (0..10).for_each(|_| paused.failed_handshake([192, 0, 2, 1].into(), NOW));
         assert!(!paused.has([192, 0, 2, 1].into(), NOW));
     }
 
     #[test]
     fn so_many_handshakes_may_fail_within_ten_seconds_and_no_more() {
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let paused = Paused::for_a(PauseSettings { failed_handshakes: 100, ..ANY });
-        (0..100).for_each(|_| paused.failed_to_shake_hands(attacker, NOW));
+        let paused = PenaltyBox::for_a(PenaltySettings { failed_handshakes: 100, ..ANY });
+        (0..100).for_each(|_| paused.failed_handshake(attacker, NOW));
         assert!(!paused.has(attacker, NOW));
-        paused.failed_to_shake_hands(attacker, NOW);
+        paused.failed_handshake(attacker, NOW);
         assert!(paused.has(attacker, NOW) && !paused.has(other, NOW));
         // Ten a second for ever.
         let second = |second| NOW + Duration::from_secs(second);
-        (0..1000).for_each(|at| (0..10).for_each(|_| paused.failed_to_shake_hands(other, second(at))));
+        (0..1000).for_each(|at| (0..10).for_each(|_| paused.failed_handshake(other, second(at))));
         assert!(!paused.has(other, second(1000)));
-        let any = Paused::for_a(ANY);
-        (0..100_000).for_each(|_| any.failed_to_shake_hands(attacker, NOW));
+        let any = PenaltyBox::for_a(ANY);
+        (0..100_000).for_each(|_| any.failed_handshake(attacker, NOW));
         assert!(!any.has(attacker, NOW));
     }
 }

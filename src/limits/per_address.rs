@@ -12,26 +12,26 @@ use foldhash::fast::RandomState;
 
 use crate::limits::limiter::Key;
 
-pub struct Crowd {
+pub struct PerAddressLimit {
     /// Of one address: an IPv4 address, or the /64 of an IPv6 customer.
     most: usize,
     open: Mutex<HashMap<Key, usize, RandomState>>,
 }
 
 /// One of what its address has, until it is dropped.
-pub struct Member {
-    crowd: Arc<Crowd>,
+pub struct AddressGuard {
+    crowd: Arc<PerAddressLimit>,
     key: Key,
 }
 
-impl Crowd {
+impl PerAddressLimit {
     /// `most`: 0 for any number.
     pub fn of_at_most(most: usize) -> Self {
-        Crowd { most: if most == 0 { usize::MAX } else { most }, open: Mutex::default() }
+        PerAddressLimit { most: if most == 0 { usize::MAX } else { most }, open: Mutex::default() }
     }
 
     /// `None` if this address has as many as it may have.
-    pub fn join(self: &Arc<Self>, address: IpAddr) -> Option<Member> {
+    pub fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<AddressGuard> {
         let key = Key::from(address);
         let mut open = self.lock();
         let count = open.entry(key).or_default();
@@ -39,7 +39,7 @@ impl Crowd {
             return None;
         }
         *count += 1;
-        Some(Member { crowd: self.clone(), key })
+        Some(AddressGuard { crowd: self.clone(), key })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, usize, RandomState>> {
@@ -47,7 +47,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Member {
+impl Drop for AddressGuard {
     fn drop(&mut self) {
         let mut open = self.crowd.lock();
         if let Some(count) = open.get_mut(&self.key) {
@@ -65,25 +65,25 @@ mod tests {
 
     #[test]
     fn each_address_has_its_own_and_what_is_gone_is_forgotten() {
-        let crowd = Arc::new(Crowd::of_at_most(2));
+        let crowd = Arc::new(PerAddressLimit::of_at_most(2));
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let here: Vec<_> = (0..2).map(|_| crowd.join(address("192.0.2.1")).expect("room")).collect();
-        assert!(crowd.join(address("192.0.2.1")).is_none());
-        assert!(crowd.join(address("::ffff:192.0.2.1")).is_none(), "however it is written");
-        let there = crowd.join(address("2001:db8::1")).expect("room");
-        let neighbour = crowd.join(address("2001:db8::2")).expect("room");
-        assert!(crowd.join(address("2001:db8::3")).is_none(), "a customer is a /64");
-        assert!(crowd.join(address("2001:db8:0:1::3")).is_some());
+        let here: Vec<_> = (0..2).map(|_| crowd.acquire(address("192.0.2.1")).expect("room")).collect();
+        assert!(crowd.acquire(address("192.0.2.1")).is_none());
+        assert!(crowd.acquire(address("::ffff:192.0.2.1")).is_none(), "however it is written");
+        let there = crowd.acquire(address("2001:db8::1")).expect("room");
+        let neighbour = crowd.acquire(address("2001:db8::2")).expect("room");
+        assert!(crowd.acquire(address("2001:db8::3")).is_none(), "a customer is a /64");
+        assert!(crowd.acquire(address("2001:db8:0:1::3")).is_some());
         drop((here, there));
-        assert!(crowd.join(address("192.0.2.1")).is_some());
+        assert!(crowd.acquire(address("192.0.2.1")).is_some());
         drop(neighbour);
         assert!(crowd.lock().is_empty());
     }
 
     #[test]
     fn none_is_no_limit() {
-        let crowd = Arc::new(Crowd::of_at_most(0));
-        let many: Vec<_> = (0..5000).map_while(|_| crowd.join([192, 0, 2, 1].into())).collect();
+        let crowd = Arc::new(PerAddressLimit::of_at_most(0));
+        let many: Vec<_> = (0..5000).map_while(|_| crowd.acquire([192, 0, 2, 1].into())).collect();
         assert_eq!(many.len(), 5000);
     }
 }

@@ -88,12 +88,12 @@ struct Limit {
 
 /// What a client is told of its limits: `RateLimit-Policy` and `RateLimit`.
 #[derive(Default)]
-pub struct Told {
+pub struct RateLimitHeaders {
     policies: String,
     left: String,
 }
 
-impl Told {
+impl RateLimitHeaders {
     fn add(&mut self, settings: &Settings, quota: &Quota) {
         let comma = if self.policies.is_empty() { "" } else { ", " };
         let Settings { name, requests, window, .. } = settings;
@@ -139,7 +139,7 @@ impl Rates {
         Rates { limits: all.map(limit).collect(), everywhere, hashes: before.hashes.clone() }
     }
 
-    pub fn are_off(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
 
@@ -149,7 +149,7 @@ impl Rates {
         &self,
         of_route: &[Settings],
         client: &Client<'_>,
-        told: &mut Told,
+        told: &mut RateLimitHeaders,
         now: UnixTime,
     ) -> Result<(), Reject> {
         let here = of_route.iter().filter_map(|settings| self.limits.get(settings.number));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn taken(rates: &Rates, client: &Client<'_>, now: UnixTime) -> (Result<(), u64>, String) {
-        let mut told = Told::default();
+        let mut told = RateLimitHeaders::default();
         let taken = rates.take(&[], client, &mut told, now);
         (taken.map_err(|reject| reject.retry_after.expect("it passes").as_secs()), told.left)
     }

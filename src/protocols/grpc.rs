@@ -9,7 +9,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
 use crate::protocols::http::body::Body;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::ids::RequestId;
 use crate::types::reject::Reason;
 
@@ -56,7 +56,7 @@ pub fn refused(reason: Reason, request_id: RequestId) -> Response<Body> {
 }
 
 /// What ends a call that is under way: a status in its trailers.
-pub fn trailers(ended: Ended) -> HeaderMap {
+pub fn trailers(ended: CloseReason) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     set_status(&mut trailers, ended.status(), ended.message());
     trailers

@@ -24,18 +24,18 @@ pub enum Version {
 
 /// Whose connection it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum Source {
     /// This client's.
-    Clients(SocketAddr),
+    Proxied(SocketAddr),
     /// The sender's own, as for a health check, or of a client whose address it does not tell.
-    Senders,
+    Local,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
 /// Reads the header at the beginning of `bytes`, and how long it is; `None` if it is not all there.
-pub fn read(bytes: &[u8]) -> Result<Option<(Whose, usize)>, Malformed> {
+pub fn read(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     let begins =
         |with: &[u8]| bytes.len().min(with.len()) > 0 && with.starts_with(&bytes[..bytes.len().min(with.len())]);
     match bytes {
@@ -46,7 +46,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<(Whose, usize)>, Malformed> {
     }
 }
 
-fn read_v1(bytes: &[u8]) -> Result<Option<(Whose, usize)>, Malformed> {
+fn read_v1(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     let Some(end) = bytes.iter().take(V1_LONGEST).position(|byte| *byte == b'\n') else {
         return if bytes.len() < V1_LONGEST { Ok(None) } else { Err(Malformed("a line that does not end")) };
     };
@@ -55,9 +55,9 @@ fn read_v1(bytes: &[u8]) -> Result<Option<(Whose, usize)>, Malformed> {
     let mut words = line.split(' ').skip(1);
     let whose = match words.next() {
         // Whatever follows is to be ignored.
-        Some("UNKNOWN") => Whose::Senders,
-        Some("TCP4") => Whose::Clients(source_v1::<Ipv4Addr>(&mut words)?),
-        Some("TCP6") => Whose::Clients(source_v1::<Ipv6Addr>(&mut words)?),
+        Some("UNKNOWN") => Source::Local,
+        Some("TCP4") => Source::Proxied(source_v1::<Ipv4Addr>(&mut words)?),
+        Some("TCP6") => Source::Proxied(source_v1::<Ipv6Addr>(&mut words)?),
         _ => return Err(Malformed("neither TCP4, TCP6 nor UNKNOWN")),
     };
     Ok(Some((whose, end + 1)))
@@ -79,7 +79,7 @@ where
     }
 }
 
-fn read_v2(bytes: &[u8]) -> Result<Option<(Whose, usize)>, Malformed> {
+fn read_v2(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     let Some((head, rest)) = bytes.split_first_chunk::<V2_HEAD>() else { return Ok(None) };
     let len = usize::from(u16::from_be_bytes([head[14], head[15]]));
     if V2_HEAD + len > LONGEST {
@@ -89,18 +89,18 @@ fn read_v2(bytes: &[u8]) -> Result<Option<(Whose, usize)>, Malformed> {
     let Some(rest) = rest.get(..len) else { return Ok(None) };
     let too_short = Malformed("too short for its addresses");
     let whose = match (head[12], head[13]) {
-        (0x20, _) => Whose::Senders,
+        (0x20, _) => Source::Local,
         (0x21, 0x11) => {
             let [a, b, c, d, .., high, low, _, _] = *rest.first_chunk::<12>().ok_or(too_short)?;
-            Whose::Clients((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])).into())
+            Source::Proxied((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])).into())
         }
         (0x21, 0x21) => {
             let addresses = rest.first_chunk::<36>().ok_or(too_short)?;
             let (source, [.., high, low, _, _]) = (addresses.first_chunk::<16>().ok_or(too_short)?, *addresses);
-            Whose::Clients((Ipv6Addr::from(*source), u16::from_be_bytes([high, low])).into())
+            Source::Proxied((Ipv6Addr::from(*source), u16::from_be_bytes([high, low])).into())
         }
         // Of no family, or by a socket of the sender's machine.
-        (0x21, 0x00 | 0x31) => Whose::Senders,
+        (0x21, 0x00 | 0x31) => Source::Local,
         _ => return Err(Malformed("neither a stream nor a local connection of version 2")),
     };
     Ok(Some((whose, V2_HEAD + len)))
@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// Asserts that no beginning of it is taken for the whole, nor what follows for a part of it.
-    fn whole(header: &[u8]) -> Whose {
+    fn whole(header: &[u8]) -> Source {
         for end in 0..header.len() {
             assert_eq!(read(&header[..end]), Ok(None), "{end} bytes of {}", header.escape_ascii());
         }
@@ -157,8 +157,8 @@ mod tests {
         whose
     }
 
-    fn client(address: &str) -> Whose {
-        Whose::Clients(address.parse().expect("an address"))
+    fn client(address: &str) -> Source {
+        Source::Proxied(address.parse().expect("an address"))
     }
 
     #[test]
@@ -166,8 +166,8 @@ mod tests {
         for (header, whose) in [
             (&b"PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n"[..], client("198.51.100.7:51234")),
             (b"PROXY TCP6 2001:db8::7 ::1 0 65535\r\n", client("[2001:db8::7]:0")),
-            (b"PROXY UNKNOWN\r\n", Whose::Senders),
-            (b"PROXY UNKNOWN ffff::1 ffff::1 65535 65535\r\n", Whose::Senders),
+            (b"PROXY UNKNOWN\r\n", Source::Local),
+            (b"PROXY UNKNOWN ffff::1 ffff::1 65535 65535\r\n", Source::Local),
         ] {
             assert_eq!(whole(header), whose);
         }
@@ -176,10 +176,10 @@ mod tests {
         assert_eq!(whole(&v2(0x21, 0x11, &v4)), client("198.51.100.7:51234"));
         assert_eq!(whole(&v2(0x21, 0x11, &[&v4[..], &[0; 500]].concat())), client("198.51.100.7:51234"));
         assert_eq!(whole(&v2(0x21, 0x21, &v6)), client("[2001:db8::7]:80"));
-        assert_eq!(whole(&v2(0x21, 0x31, &[b'/'; 216])), Whose::Senders);
-        assert_eq!(whole(&v2(0x21, 0x00, &[])), Whose::Senders);
-        assert_eq!(whole(&v2(0x20, 0x00, &[])), Whose::Senders);
-        assert_eq!(whole(&v2(0x20, 0x11, &v4)), Whose::Senders);
+        assert_eq!(whole(&v2(0x21, 0x31, &[b'/'; 216])), Source::Local);
+        assert_eq!(whole(&v2(0x21, 0x00, &[])), Source::Local);
+        assert_eq!(whole(&v2(0x20, 0x00, &[])), Source::Local);
+        assert_eq!(whole(&v2(0x20, 0x11, &v4)), Source::Local);
     }
 
     #[test]

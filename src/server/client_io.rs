@@ -1,7 +1,7 @@
 //! What lies between a client's stream and hyper: a thin wrapper.
 //!
 //! [`ClientStream`] (above TLS) lets a connection be taken back from hyper while it is idle, so that an idle connection holds no
-//! buffers; it gives hyper only heads that have one reading ([`Heads`]), does not wait for ever for a client that does not read,
+//! buffers; it gives hyper only heads that have one reading ([`RequestHeads`]), does not wait for ever for a client that does not read,
 //! and parts from one that is still sending in a way that it hears the answer.
 
 use std::io;
@@ -17,11 +17,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::FloodSettings;
-use super::disconnect::Cut;
-use super::flood::{Guard, TURN};
-use super::linger::{Farewell, after_others};
-use super::request_heads::{Exchange, Heads, Next};
-use crate::limits::pace::{Least, Meter, Silence};
+use super::disconnect::DisconnectReason;
+use super::flood::{FloodGuard, TURN};
+use super::linger::{LingeringClose, after_others};
+use super::request_heads::{Exchange, Next, RequestHeads};
+use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::framing::Limits;
 
 /// Tells when there is something to read, without reading.
@@ -59,16 +59,16 @@ pub(super) struct ClientStream<S> {
     /// What is left of the client's turn. A new one begins whenever it is waited for.
     turn: usize,
     /// HTTP/1 only, until it is a tunnel.
-    heads: Option<Box<Heads>>,
+    heads: Option<Box<RequestHeads>>,
     exchange: Arc<Exchange>,
     /// Runs while the client takes nothing of what is written.
-    stall: Silence,
+    stall: IdleTimer,
     /// How much it takes of what it is waited for.
-    meter: Box<Meter>,
-    farewell: Option<Box<Farewell>>,
-    cut: Arc<OnceLock<Cut>>,
+    meter: Box<RateMeter>,
+    farewell: Option<Box<LingeringClose>>,
+    cut: Arc<OnceLock<DisconnectReason>>,
     /// Of an HTTP/2 connection.
-    guard: Option<Box<Guard>>,
+    guard: Option<Box<FloodGuard>>,
     /// Who is to know of a flood before its sender does.
     flooded: Option<Flooded>,
     /// Was everything written of what was to be written the last time? Then a frame may follow.
@@ -78,13 +78,13 @@ pub(super) struct ClientStream<S> {
 impl<S> ClientStream<S> {
     /// A client that takes nothing for as long as `write`, or less than `least`, is cut off. With limits for its heads, it
     /// speaks HTTP/1.
-    pub(super) fn new(stream: S, write: Duration, least: Least, heads: Option<Limits>) -> Self {
-        let (stall, meter) = (Silence::of_at_most(write), Box::new(Meter::of(least)));
+    pub(super) fn new(stream: S, write: Duration, least: MinRate, heads: Option<Limits>) -> Self {
+        let (stall, meter) = (IdleTimer::of_at_most(write), Box::new(RateMeter::of(least)));
         ClientStream {
             stream,
             unread: Bytes::new(),
             turn: TURN,
-            heads: heads.map(|limits| Box::new(Heads::new(limits))),
+            heads: heads.map(|limits| Box::new(RequestHeads::new(limits))),
             exchange: Arc::default(),
             stall,
             meter,
@@ -98,16 +98,16 @@ impl<S> ClientStream<S> {
 
     /// An HTTP/2 client: its frames are counted.
     pub(super) fn guard(&mut self, settings: FloodSettings, flooded: Flooded) {
-        self.guard = Some(Box::new(Guard::new(settings)));
+        self.guard = Some(Box::new(FloodGuard::new(settings)));
         self.flooded = Some(flooded);
     }
 
     /// Why we ended the connection, once we have. What becomes of our errors further up does not keep their type.
-    pub(super) fn verdict(&self) -> Arc<OnceLock<Cut>> {
+    pub(super) fn verdict(&self) -> Arc<OnceLock<DisconnectReason>> {
         self.cut.clone()
     }
 
-    fn cut(&self, cut: Cut) -> io::Error {
+    fn cut(&self, cut: DisconnectReason) -> io::Error {
         io::Error::new(io::ErrorKind::TimedOut, *self.cut.get_or_init(|| cut))
     }
 
@@ -116,7 +116,7 @@ impl<S> ClientStream<S> {
             self.stall.broken();
             return polled;
         }
-        self.stall.poll(context).map(|_| Err(self.cut(Cut::Silent)))
+        self.stall.poll(context).map(|_| Err(self.cut(DisconnectReason::Silent)))
     }
 
     fn written(
@@ -131,7 +131,7 @@ impl<S> ClientStream<S> {
         }
         match polled {
             Poll::Ready(Ok(written)) if !self.meter.passed(written, &mut self.stall) => {
-                Poll::Ready(Err(self.cut(Cut::Slow)))
+                Poll::Ready(Err(self.cut(DisconnectReason::Slow)))
             }
             polled => self.in_time(context, polled),
         }
@@ -165,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
     /// Reads, and counts the frames that were read. A flood is answered with GOAWAY, and the end.
     fn poll_guarded(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Some(farewell) = &mut self.farewell {
-            return farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)));
+            return farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(DisconnectReason::Flood)));
         }
         let before = buffer.filled().len();
         if self.unread.is_empty() {
@@ -196,8 +196,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);
         buffer.set_filled(before);
-        let farewell = self.farewell.insert(Box::new(Farewell::to_a_flood()));
-        farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(Cut::Flood)))
+        let farewell = self.farewell.insert(Box::new(LingeringClose::to_a_flood()));
+        farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(DisconnectReason::Flood)))
     }
 
     /// Reads, and gives whole heads on.
@@ -302,7 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.in_time(context, polled))?;
-                this.farewell.insert(Box::new(Farewell::to_a_client(this.guard.is_some())))
+                this.farewell.insert(Box::new(LingeringClose::to_a_client(this.guard.is_some())))
             }
         };
         farewell.poll(&mut this.stream, context).map(Ok)

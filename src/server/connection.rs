@@ -21,14 +21,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::client_io::{ClientStream, Readable};
-use super::disconnect::Cut;
-use super::handshake_io::Corked;
+use super::disconnect::DisconnectReason;
+use super::handshake_io::HandshakeBuffer;
 use super::proxied::{self, Client};
 use super::{Shared, serve};
 use crate::gateway::Gateway;
 use crate::gateway::client::Peer;
 use crate::gateway::worker::Worker;
-use crate::limits::penalty::Paused;
+use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::Limits;
 use crate::protocols::http::headers::Origin;
@@ -66,24 +66,24 @@ pub(super) async fn serve(
             }
         },
     };
-    let Client { address, speaks_for_others } = client;
-    if shared.paused.has(address.ip(), shared.gateway.load().clock.now()) {
+    let Client { address, trusts_forwarded } = client;
+    if shared.penalties.has(address.ip(), shared.gateway.load().clock.now()) {
         worker.metrics.paused_connections_refused.one();
         return socket::reset(stream);
     }
     // A proxy that is trusted brings the connections of many.
-    let member = shared.crowd.join(address.ip());
-    if member.is_none() && !(speaks_for_others && shared.gateway.load().forwarding.trusts(address.ip())) {
+    let member = shared.crowd.acquire(address.ip());
+    if member.is_none() && !(trusts_forwarded && shared.gateway.load().forwarding.trusts(address.ip())) {
         return worker.metrics.address_connections_refused.one();
     }
     worker.metrics.connections_opened.one();
-    let _closed = Closed(worker.metrics.clone());
+    let _closed = ConnectionGuard(worker.metrics.clone());
     socket::tune(&stream);
     let origin = Origin::new(address.ip(), tls.is_some());
     let kept = Box::new((place, member, alive));
     let peer = Peer {
         address,
-        speaks_for_others,
+        trusts_forwarded,
         origin,
         sni: None,
         requests: Count::default(),
@@ -112,7 +112,7 @@ async fn serve_tls(
         Ok(stream) => stream,
         Err(error) => {
             worker.metrics.handshakes_failed.one();
-            unless_it_brings_many(&shared, &peer, Paused::failed_to_shake_hands);
+            unless_it_brings_many(&shared, &peer, PenaltyBox::failed_handshake);
             return Err(error);
         }
     };
@@ -123,8 +123,12 @@ async fn serve_tls(
 }
 
 /// Boxed, as the session would lie in every future that it is handed to, twice in each.
-async fn shake_hands(stream: TcpStream, side: &ServerSide, time: Duration) -> io::Result<Box<TlsStream<Corked>>> {
-    let handshake = TlsAcceptor::from(side.config.clone()).accept(Corked::new(stream));
+async fn shake_hands(
+    stream: TcpStream,
+    side: &ServerSide,
+    time: Duration,
+) -> io::Result<Box<TlsStream<HandshakeBuffer>>> {
+    let handshake = TlsAcceptor::from(side.config.clone()).accept(HandshakeBuffer::new(stream));
     let mut stream = Box::new(tokio::time::timeout(time, handshake).await??);
     let (socket, session) = stream.get_mut();
     let has_asked = session.process_new_packets().is_ok_and(|read| read.plaintext_bytes_to_read() > 0);
@@ -182,18 +186,18 @@ where
         async move {
             let (shared, exchange) = &*serving;
             if let Some(fault) = exchange.refused_after(peer.requests.get()) {
-                unless_it_brings_many(shared, &peer, Paused::asked_unreadably);
-                return Ok(gateway.refuse_unreadable(&peer, &worker, fault));
+                unless_it_brings_many(shared, &peer, PenaltyBox::malformed_request);
+                return Ok(gateway.reject_malformed(&peer, &worker, fault));
             }
             let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
-            let mut response = poll_fn(|context| poll_notes::noted(handling.as_mut().poll(context))).await;
+            let mut response = poll_fn(|context| poll_notes::record_pending(handling.as_mut().poll(context))).await;
             if response.extensions().get::<BodyLeft>().is_some() {
-                unless_it_brings_many(shared, &peer, Paused::left_a_body);
+                unless_it_brings_many(shared, &peer, PenaltyBox::rejected_body);
             }
-            if let Some(wait) = shared.held_back.wait(&response, exchange, || brings_many(&peer, &gateway)) {
+            if let Some(wait) = shared.retry_delay.wait(&response, exchange, || is_shared_proxy(&peer, &gateway)) {
                 let mut wait = Box::pin(wait);
-                poll_fn(|context| poll_notes::noted(wait.as_mut().poll(context))).await;
+                poll_fn(|context| poll_notes::record_pending(wait.as_mut().poll(context))).await;
             }
             if !http2 && shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 // So that the client asks elsewhere next.
@@ -208,7 +212,7 @@ where
     });
     if http2 {
         let (shared, peer) = (shared.clone(), peer.clone());
-        stream.guard(shared.settings.flood, Box::new(move || unless_it_brings_many(&shared, &peer, Paused::pause)));
+        stream.guard(shared.settings.flood, Box::new(move || unless_it_brings_many(&shared, &peer, PenaltyBox::pause)));
     }
     let verdict = stream.verdict();
     // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
@@ -219,14 +223,15 @@ where
     };
     ended.map_err(|error| {
         if error.is_parse() {
-            unless_it_brings_many(&shared, &peer, Paused::asked_unreadably);
-            shared.gateway.load().note_unreadable(&peer, worker, &error);
+            unless_it_brings_many(&shared, &peer, PenaltyBox::malformed_request);
+            shared.gateway.load().record_malformed(&peer, worker, &error);
         }
         // Of what h2 counts itself, this is the first that we hear.
-        let by_h2 = || Cut::by_h2(&error).inspect(|_| unless_it_brings_many(&shared, &peer, Paused::pause));
+        let by_h2 =
+            || DisconnectReason::by_h2(&error).inspect(|_| unless_it_brings_many(&shared, &peer, PenaltyBox::pause));
         match verdict.get().copied().or_else(by_h2) {
-            Some(Cut::Flood) => shared.gateway.load().note_flood(&peer, worker, &error),
-            Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
+            Some(DisconnectReason::Flood) => shared.gateway.load().record_flood(&peer, worker, &error),
+            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_readers.one(),
             None => {}
         }
         io::Error::other(error)
@@ -244,22 +249,22 @@ fn says_close(headers: &HeaderMap) -> bool {
 }
 
 /// Whoever brings the connections of others must not be kept from it by one of them.
-fn unless_it_brings_many(shared: &Shared, peer: &Peer, pause: fn(&Paused, IpAddr, UnixTime)) {
+fn unless_it_brings_many(shared: &Shared, peer: &Peer, pause: fn(&PenaltyBox, IpAddr, UnixTime)) {
     let gateway = shared.gateway.load();
-    if !brings_many(peer, &gateway) {
-        pause(&shared.paused, peer.address.ip(), gateway.clock.now());
+    if !is_shared_proxy(peer, &gateway) {
+        pause(&shared.penalties, peer.address.ip(), gateway.clock.now());
     }
 }
 
 /// Is it a proxy's, that is trusted, or a balancer's that does not say whose it is?
-fn brings_many(peer: &Peer, gateway: &Gateway) -> bool {
-    !peer.speaks_for_others || gateway.forwarding.trusts(peer.address.ip())
+fn is_shared_proxy(peer: &Peer, gateway: &Gateway) -> bool {
+    !peer.trusts_forwarded || gateway.forwarding.trusts(peer.address.ip())
 }
 
 /// Counts a connection's end, however it comes.
-struct Closed(Arc<WorkerMetrics>);
+struct ConnectionGuard(Arc<WorkerMetrics>);
 
-impl Drop for Closed {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.connections_closed.one();
     }

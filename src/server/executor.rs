@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::limits::pace::{Least, Meter, Silence};
+use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::poll_notes;
 use crate::telemetry::metrics::WorkerMetrics;
 
@@ -16,7 +16,7 @@ pub(super) struct Executor {
     /// `timeouts.write`
     pub(super) write: Duration,
     /// `limits.download_rate`
-    pub(super) least: Least,
+    pub(super) least: MinRate,
     pub(super) metrics: Arc<WorkerMetrics>,
 }
 
@@ -32,11 +32,11 @@ where
             tokio::spawn(async move { drop(request.await) });
             return;
         }
-        let (mut stall, mut meter) = (Silence::of_at_most(self.write), Meter::of(self.least));
+        let (mut stall, mut meter) = (IdleTimer::of_at_most(self.write), RateMeter::of(self.least));
         let metrics = self.metrics.clone();
         tokio::spawn(async move {
             std::future::poll_fn(|context| {
-                let (polled, noted) = poll_notes::watched(|| request.as_mut().poll(context));
+                let (polled, noted) = poll_notes::poll_tracked(|| request.as_mut().poll(context));
                 if polled.is_ready() {
                     return Poll::Ready(());
                 }

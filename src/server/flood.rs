@@ -57,7 +57,7 @@ const PADDED: u8 = 8;
 pub(super) struct Flood;
 
 /// Follows what a client says from frame to frame.
-pub(super) struct Guard {
+pub(super) struct FloodGuard {
     head: [u8; HEAD],
     /// Of the head, read so far.
     read: usize,
@@ -103,9 +103,9 @@ impl Budget {
     }
 }
 
-impl Guard {
-    pub(super) fn new(settings: Settings) -> Guard {
-        Guard {
+impl FloodGuard {
+    pub(super) fn new(settings: Settings) -> FloodGuard {
+        FloodGuard {
             head: [0; HEAD],
             read: 0,
             skip: PREFACE,
@@ -197,14 +197,14 @@ mod tests {
         [&[0, length[0], length[1], kind, 0, 0, 0, 0, stream], vec![kind; payload].as_slice()].concat()
     }
 
-    impl Guard {
+    impl FloodGuard {
         fn hear(&mut self, bytes: &[u8]) -> Result<(), Flood> {
             self.heard(bytes, &mut usize::MAX.clone()).map(|passed| assert_eq!(passed, bytes.len()))
         }
     }
 
-    fn guard(control: u32, resets: u32) -> Guard {
-        let mut guard = Guard::new(Settings { control, resets });
+    fn guard(control: u32, resets: u32) -> FloodGuard {
+        let mut guard = FloodGuard::new(Settings { control, resets });
         // However long a test takes, no second passes in it but by its own doing.
         guard.control.back_within = Duration::MAX;
         guard.resets.back_within = Duration::MAX;

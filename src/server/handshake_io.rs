@@ -14,7 +14,7 @@ use super::client_io::Readable;
 /// At the end of a TLS 1.3 handshake the server sends session tickets. Clients send their first request along with their
 /// last handshake message, so its answer is about to follow: both leave in one write, which saves a tenth of a handshake.
 /// If no request is there yet, reading finds nothing and the tickets leave by themselves.
-pub(super) struct Corked {
+pub(super) struct HandshakeBuffer {
     stream: TcpStream,
     held: Vec<u8>,
     stage: Stage,
@@ -33,9 +33,9 @@ enum Stage {
     Open,
 }
 
-impl Corked {
+impl HandshakeBuffer {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Corked { stream, held: Vec::new(), stage: Stage::Handshake }
+        HandshakeBuffer { stream, held: Vec::new(), stage: Stage::Handshake }
     }
 
     /// The handshake is over: what is held leaves with the next write. If it can wait, being tickets of TLS 1.3 alone, it
@@ -65,7 +65,7 @@ impl Corked {
     }
 }
 
-impl AsyncRead for Corked {
+impl AsyncRead for HandshakeBuffer {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
@@ -82,7 +82,7 @@ impl AsyncRead for Corked {
     }
 }
 
-impl AsyncWrite for Corked {
+impl AsyncWrite for HandshakeBuffer {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
     }
@@ -127,7 +127,7 @@ impl AsyncWrite for Corked {
     }
 }
 
-impl Readable for Corked {
+impl Readable for HandshakeBuffer {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_readable(context)
     }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::limits::pace::Silence;
+use crate::limits::pace::IdleTimer;
 
 /// Reads what a client still sends, and throws it away.
-pub(super) struct Farewell {
-    quiet: Silence,
+pub(super) struct LingeringClose {
+    quiet: IdleTimer,
     end: Instant,
     /// So many bytes are read. Then the client is left alone until it is over: what it sends fills its own memory.
     left: usize,
@@ -21,7 +21,7 @@ pub(super) struct Farewell {
     piece: usize,
     breath: Option<Pin<Box<Sleep>>>,
     /// Once it has said more than a piece.
-    ear: Option<Ear>,
+    ear: Option<DrainSlot>,
 }
 
 /// To so many clients that have much to say a worker listens at once. Whoever comes again and again leaves as many connections
@@ -33,25 +33,25 @@ thread_local! {
     static LISTENING: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Ear;
+struct DrainSlot;
 
-impl Ear {
-    fn free() -> Option<Ear> {
+impl DrainSlot {
+    fn free() -> Option<DrainSlot> {
         let listening = LISTENING.get();
         (listening < EARS).then(|| {
             LISTENING.set(listening + 1);
-            Ear
+            DrainSlot
         })
     }
 }
 
-impl Drop for Ear {
+impl Drop for DrainSlot {
     fn drop(&mut self) {
         LISTENING.set(LISTENING.get().saturating_sub(1));
     }
 }
 
-impl Farewell {
+impl LingeringClose {
     /// A client that sends nothing for so long has stopped. Whoever reads has heard why by then.
     const QUIET: Duration = Duration::from_millis(500);
     /// Nobody is listened to for longer.
@@ -66,8 +66,8 @@ impl Farewell {
 
     pub(super) fn to_a_client(http2: bool) -> Self {
         let left = if http2 { Self::HTTP2 } else { Self::HTTP1 };
-        Farewell {
-            quiet: Silence::of_at_most(Self::QUIET),
+        LingeringClose {
+            quiet: IdleTimer::of_at_most(Self::QUIET),
             end: Instant::now() + Self::LONGEST,
             left,
             piece: Self::PIECE,
@@ -78,7 +78,7 @@ impl Farewell {
 
     /// To read a flood is to suffer it.
     pub(super) fn to_a_flood() -> Self {
-        Farewell { left: 0, ..Self::to_a_client(true) }
+        LingeringClose { left: 0, ..Self::to_a_client(true) }
     }
 
     pub(super) fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
@@ -99,7 +99,7 @@ impl Farewell {
                 self.quiet.broken();
                 if self.piece == 0 {
                     self.piece = Self::PIECE;
-                    self.ear = self.ear.take().or_else(Ear::free);
+                    self.ear = self.ear.take().or_else(DrainSlot::free);
                     self.left = if self.ear.is_some() { self.left } else { 0 };
                     self.breath = Some(Box::pin(tokio::time::sleep(Self::BREATH)));
                 }

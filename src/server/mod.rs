@@ -25,13 +25,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::gateway::Gateway;
-use crate::limits::pace::Least;
-use crate::limits::penalty::{PauseSettings, Paused};
-use crate::limits::per_address::Crowd;
+use crate::limits::pace::MinRate;
+use crate::limits::penalty::{PenaltyBox, PenaltySettings};
+use crate::limits::per_address::PerAddressLimit;
 use crate::protocols::tls::{self, ServerSide};
 
 pub use flood::Settings as FloodSettings;
-pub use retry_delay::HeldBack;
+pub use retry_delay::RetryDelay;
 pub use worker::spawn;
 
 /// `[[listener]]`.
@@ -55,9 +55,9 @@ pub struct ConnectionSettings {
     /// `timeouts.write`: a client that takes no byte of its answer for so long is cut off.
     pub write: Duration,
     /// `limits.download_rate`: so much of an answer a client takes, or is cut off.
-    pub download: Least,
+    pub download: MinRate,
     /// `limits.upload_rate`: so much of a body a client sends, or is refused.
-    pub upload: Least,
+    pub upload: MinRate,
     /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
     pub body_idle: Duration,
     /// `timeouts.request`: of a request with its answer, unless that is a stream.
@@ -89,7 +89,7 @@ pub struct ConnectionSettings {
     /// Of HTTP/2 frames that ask for nothing.
     pub flood: FloodSettings,
     /// Of addresses that sent too many of them, or failed in other ways again and again.
-    pub pause: PauseSettings,
+    pub pause: PenaltySettings,
     /// `limits.retry_delay`: so long waits an answer 429 to a client that has had many in a row; zero: it does not.
     pub retry_delay: Duration,
 }
@@ -109,11 +109,11 @@ pub struct Shared {
     /// Places for client connections.
     pub places: Arc<Semaphore>,
     /// Who has them.
-    pub crowd: Arc<Crowd>,
+    pub crowd: Arc<PerAddressLimit>,
     /// Who may have none for a while.
-    pub paused: Paused,
+    pub penalties: PenaltyBox,
     /// Answers that wait.
-    pub held_back: HeldBack,
+    pub retry_delay: RetryDelay,
     /// `true` from the moment that the process drains.
     pub draining: watch::Receiver<bool>,
 }

@@ -7,19 +7,19 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::{Shared, serve};
-use crate::protocols::proxy_protocol::{self, LONGEST, Whose};
+use crate::protocols::proxy_protocol::{self, LONGEST, Source};
 
 /// Who is at the other end.
 pub(super) struct Client {
     pub(super) address: SocketAddr,
     /// See [`crate::gateway::client::Peer`].
-    pub(super) speaks_for_others: bool,
+    pub(super) trusts_forwarded: bool,
 }
 
 /// Nobody passes connections on here.
 impl From<SocketAddr> for Client {
     fn from(address: SocketAddr) -> Self {
-        Client { address, speaks_for_others: true }
+        Client { address, trusts_forwarded: true }
     }
 }
 
@@ -38,13 +38,13 @@ pub(super) async fn client(stream: &mut TcpStream, balancer: SocketAddr, shared:
         () = shared.has_drained_for(serve::FIRST_REQUEST) => return Err(io::ErrorKind::TimedOut.into()),
     };
     Ok(match whose {
-        Whose::Clients(address) => Client::from(address),
-        Whose::Senders => Client { address: balancer, speaks_for_others: false },
+        Source::Proxied(address) => Client::from(address),
+        Source::Local => Client { address: balancer, trusts_forwarded: false },
     })
 }
 
 /// Takes the header, and not a byte of what comes behind it.
-async fn header(stream: &mut TcpStream) -> io::Result<Whose> {
+async fn header(stream: &mut TcpStream) -> io::Result<Source> {
     let mut buffer = vec![0; LONGEST];
     let mut taken = 0;
     loop {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::ReadBuf;
 
-use crate::protocols::http::framing::{Fault, Framing, Limits};
+use crate::protocols::http::framing::{Framing, FramingError, Limits};
 
 /// What hyper reads instead of a head that is refused. By itself it would be refused as well: it names no host.
 const REFUSED: &[u8] = b"- * HTTP/1.1\r\nConnection: close\r\n\r\n";
@@ -27,7 +27,7 @@ pub(super) struct Exchange {
     /// The last of them was answered with 101.
     tunnel: AtomicBool,
     /// What was wrong with the head that comes after so many good ones.
-    refused: OnceLock<(u64, Fault)>,
+    refused: OnceLock<(u64, FramingError)>,
     /// So many answers in a row were 429.
     limited: AtomicU32,
     /// The connection ends with an exchange that was begun.
@@ -49,7 +49,7 @@ impl Exchange {
     }
 
     /// Is the request after so many others the one that stands for a refused head?
-    pub(super) fn refused_after(&self, requests: u64) -> Option<Fault> {
+    pub(super) fn refused_after(&self, requests: u64) -> Option<FramingError> {
         self.refused.get().filter(|(heads, _)| *heads == requests).map(|(_, fault)| *fault)
     }
 
@@ -89,7 +89,7 @@ pub(super) enum Next {
 }
 
 /// Looks at what a client sends before hyper does.
-pub(super) struct Heads {
+pub(super) struct RequestHeads {
     framing: Framing,
     /// A head, or a chunk's line, that has not come to its end.
     held: Vec<u8>,
@@ -103,9 +103,9 @@ enum Over {
     InBody(&'static str),
 }
 
-impl Heads {
+impl RequestHeads {
     pub(super) fn new(limits: Limits) -> Self {
-        Heads { framing: Framing::new(limits), held: Vec::new(), most_held: limits.head_size, over: None }
+        RequestHeads { framing: Framing::new(limits), held: Vec::new(), most_held: limits.head_size, over: None }
     }
 
     /// Tells where the client stands, whenever it has been looked at.
@@ -177,7 +177,7 @@ impl Heads {
     }
 
     /// What hyper reads instead. A body that is refused breaks off.
-    fn refuse(&mut self, fault: Fault, exchange: &Exchange) -> &'static [u8] {
+    fn refuse(&mut self, fault: FramingError, exchange: &Exchange) -> &'static [u8] {
         if self.framing.is_in_body() {
             self.over = Some(Over::InBody(fault.what));
             return &[];

@@ -26,32 +26,32 @@ const MANY: usize = 10_000;
 /// Those who began to wait together do not end together, in so many steps.
 const STEPS: u32 = 16;
 
-pub struct HeldBack {
+pub struct RetryDelay {
     time: Duration,
     room: Semaphore,
     step: AtomicU32,
 }
 
-impl HeldBack {
+impl RetryDelay {
     pub fn new(settings: &ConnectionSettings) -> Self {
         let room = if settings.requests == 0 { MANY } else { settings.requests / PART };
-        HeldBack {
+        RetryDelay {
             time: settings.retry_delay,
             room: Semaphore::new(room.min(Semaphore::MAX_PERMITS)),
             step: AtomicU32::new(0),
         }
     }
 
-    /// What an answer waits for that tells a client once more that it asks too often. `brings_many`: does its connection bring
+    /// What an answer waits for that tells a client once more that it asks too often. `is_shared_proxy`: does its connection bring
     /// the requests of many clients?
     pub(super) fn wait<B>(
         &self,
         answer: &Response<B>,
         exchange: &Exchange,
-        brings_many: impl FnOnce() -> bool,
+        is_shared_proxy: impl FnOnce() -> bool,
     ) -> Option<impl Future<Output = ()>> {
         let is_limited = answer.extensions().get::<Reason>().is_some_and(|reason| reason.is_limit());
-        if exchange.limited(is_limited) < AT_ONCE || self.time.is_zero() || brings_many() {
+        if exchange.limited(is_limited) < AT_ONCE || self.time.is_zero() || is_shared_proxy() {
             return None;
         }
         let place = self.room.try_acquire().ok()?;

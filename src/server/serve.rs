@@ -184,7 +184,7 @@ where
             biased;
             ended = connection.as_mut() => return ended,
             () = shared.drains() => break,
-            () = poll_fn(|_| if peer.has_asked_its_last() { Poll::Ready(()) } else { Poll::Pending }) => break,
+            () = poll_fn(|_| if peer.is_at_last_request() { Poll::Ready(()) } else { Poll::Pending }) => break,
             () = tokio::time::sleep_until(old_at) => break,
             () = tokio::time::sleep(shared.settings.keep_alive) => if idle.since_last_asked(peer) { break },
         }

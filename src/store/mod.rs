@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
 
-use crate::tokens::audit_event::{Event, Occasion, Recorded};
+use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::rotation::Rotation;
@@ -31,11 +31,11 @@ use crate::types::ids::TokenId;
 
 /// What a store call gives back, some time later. The call is under way as soon as the method returns: whoever drops the
 /// answer does not hear what became of it, but does not stop it either.
-pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// Told of each revocation after it is durable and before the call that made it returns. It runs on the store's own
 /// thread: also when the client that asked has gone, the revocation is enforced.
-pub type Enforce = Arc<dyn Fn(&Revocation) + Send + Sync>;
+pub type RevocationHook = Arc<dyn Fn(&Revocation) + Send + Sync>;
 
 /// The decision that [`Store::rotate`] makes inside its transaction: from the family and its subject's watermark, as they
 /// are at that moment, to what happens.
@@ -107,57 +107,68 @@ pub trait Store: Send + Sync {
     ///
     /// A family must be younger than its subject's watermark to live; the store moves `created_at` to the first whole
     /// second past it. Tokens minted for the answer must not be dated earlier than that.
-    fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family>;
+    fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Family>;
 
     /// As [`Store::issue`], for a login that somebody began before: `None`, and nothing is written, if the log has a watermark
     /// above the sequence `known` that would have voided it. That one came while the login was on its way.
-    fn issue_begun(&self, family: Family, most_live: usize, known: u64, occasion: Occasion) -> Answer<Option<Family>>;
+    fn issue_begun(
+        &self,
+        family: Family,
+        most_live: usize,
+        known: u64,
+        occasion: EventContext,
+    ) -> StoreFuture<Option<Family>>;
 
     /// Reads the family of `presented`, lets `decide` decide, writes what it decided.
-    fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation>;
+    fn rotate(
+        &self,
+        presented: PresentedToken,
+        decide: DecideRotation,
+        occasion: EventContext,
+    ) -> StoreFuture<Rotation>;
 
     /// Ends one family, if `by` may. A family that has expired is still ended while an access token of it may live.
-    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: Occasion) -> Answer<RevokeOutcome>;
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: EventContext) -> StoreFuture<RevokeOutcome>;
 
     /// Writes a revocation of anything but a family, which is an error here. Answers its sequence.
     ///
     /// Watermarks are only ever raised. One over everything, or over a subject of this gateway's own issuer, also ends
     /// the families that are not younger; and if it is of now, those that are there and dated ahead.
-    fn revoke(&self, what: Revoked, occasion: Occasion) -> Answer<u64>;
+    fn revoke(&self, what: Revoked, occasion: EventContext) -> StoreFuture<u64>;
 
     /// Notes that an access token of this generation was seen in use. Never lowers what is there.
-    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()>;
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()>;
 
     /// The families of a subject, newest first, dead ones only while their tombstones last. At most 1,000. Those that a
     /// watermark voids are answered as revoked.
-    fn families_of(&self, subject: String) -> Answer<Vec<Family>>;
+    fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>>;
 
     /// One family, dead or alive, as [`Store::families_of`] shows it.
-    fn family(&self, id: TokenId) -> Answer<Option<Family>>;
+    fn family(&self, id: TokenId) -> StoreFuture<Option<Family>>;
 
     /// Every revocation with a sequence above `after` that still matters at `now`, in order.
-    fn revocations_since(&self, after: u64, now: UnixTime) -> Answer<Vec<Revocation>>;
+    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;
 
     /// Deletes families and revocations that no longer matter, at most `limit` of each. Answers how many went.
-    fn sweep(&self, now: UnixTime, limit: usize) -> Answer<usize>;
+    fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize>;
 
     /// Lets `decide` decide about the signing keys, the newest first, and writes what it decided.
-    fn change_signing_keys(&self, decide: DecideKeys, occasion: Occasion) -> Answer<KeysChanged>;
+    fn change_signing_keys(&self, decide: DecideKeys, occasion: EventContext) -> StoreFuture<KeysChanged>;
 
     /// Records what the store itself had no part in.
-    fn record(&self, event: Event, occasion: Occasion) -> Answer<()>;
+    fn record(&self, event: Event, occasion: EventContext) -> StoreFuture<()>;
 
     /// The oldest events that wait for their delivery, in order.
-    fn undelivered(&self, limit: usize) -> Answer<Vec<Recorded>>;
+    fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>>;
 
     /// Forgets the events up to this one.
-    fn delivered(&self, through: u64) -> Answer<()>;
+    fn delivered(&self, through: u64) -> StoreFuture<()>;
 
     /// What becomes of events.
     fn outbox(&self) -> Arc<Outbox>;
 
     /// Can the store commit right now? Cheap enough for a readiness probe.
-    fn check(&self) -> Answer<()>;
+    fn check(&self) -> StoreFuture<()>;
 
     /// Finishes what is under way and lets go of whatever only one gateway may hold. Every call fails from then on.
     fn close(&self) {}

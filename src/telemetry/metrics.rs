@@ -15,7 +15,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::reject::Reason;
 
 /// A number that one thread alone increases. Others may read it.
@@ -127,11 +127,11 @@ impl WorkerMetrics {
         self.observations[reason.index()].one();
     }
 
-    pub fn stream_ended(&self, ended: Ended) {
+    pub fn stream_ended(&self, ended: CloseReason) {
         match ended {
-            Ended::Token(reason) => self.streams_ended[reason.index()].one(),
-            Ended::OutOfTime => self.streams_ended[Reason::RequestTimeout.index()].one(),
-            Ended::Draining => self.streams_drained.one(),
+            CloseReason::Token(reason) => self.streams_ended[reason.index()].one(),
+            CloseReason::OutOfTime => self.streams_ended[Reason::RequestTimeout.index()].one(),
+            CloseReason::Draining => self.streams_drained.one(),
         }
     }
 }
@@ -140,14 +140,14 @@ impl WorkerMetrics {
 type Reading = Box<dyn Fn() -> f64 + Send + Sync>;
 
 /// A value with the labels that tell it from its siblings.
-pub type Labelled = (Vec<(&'static str, String)>, f64);
+pub type LabelledValue = (Vec<(&'static str, String)>, f64);
 
 /// Values that are known by labels, read when somebody looks.
 struct Family {
     name: &'static str,
     help: &'static str,
     kind: MetricType,
-    read: Box<dyn Fn() -> Vec<Labelled> + Send + Sync>,
+    read: Box<dyn Fn() -> Vec<LabelledValue> + Send + Sync>,
 }
 
 /// Everything that `/metrics` shows.
@@ -183,7 +183,7 @@ impl Metrics {
         &mut self,
         name: &'static str,
         help: &'static str,
-        read: impl Fn() -> Vec<Labelled> + Send + Sync + 'static,
+        read: impl Fn() -> Vec<LabelledValue> + Send + Sync + 'static,
     ) {
         self.families.push(Family { name, help, kind: MetricType::Gauge, read: Box::new(read) });
     }
@@ -193,7 +193,7 @@ impl Metrics {
         &mut self,
         name: &'static str,
         help: &'static str,
-        read: impl Fn() -> Vec<Labelled> + Send + Sync + 'static,
+        read: impl Fn() -> Vec<LabelledValue> + Send + Sync + 'static,
     ) {
         self.families.push(Family { name, help, kind: MetricType::Counter, read: Box::new(read) });
     }
@@ -201,7 +201,7 @@ impl Metrics {
     /// The exposition text, in the OpenMetrics format that Prometheus reads.
     pub fn render(self: &Arc<Self>) -> String {
         let mut registry = Registry::with_prefix("bearward");
-        registry.register_collector(Box::new(Shown(self.clone())));
+        registry.register_collector(Box::new(MetricsCollector(self.clone())));
         let mut page = String::new();
         match text::encode(&mut page, &registry) {
             Ok(()) => page,
@@ -215,15 +215,15 @@ impl Metrics {
     }
 }
 
-struct Shown(Arc<Metrics>);
+struct MetricsCollector(Arc<Metrics>);
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for MetricsCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shown")
     }
 }
 
-impl Collector for Shown {
+impl Collector for MetricsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let metrics = &self.0;
         let mut family =
@@ -271,7 +271,7 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &Family) -> fmt::R
     Ok(())
 }
 
-impl Shown {
+impl MetricsCollector {
     fn encode_duration(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut buckets = Vec::with_capacity(BOUNDS.len() + 1);
         for place in 0..=BOUNDS.len() {

@@ -27,7 +27,7 @@ use crate::types::ids::{RequestId, TokenId};
 
 /// When something is asked for, from where, by whom and by which request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Occasion {
+pub struct EventContext {
     pub at: UnixTime,
     /// `None` if nobody's address says anything: a command, a backend that speaks for a user and does not say where from.
     pub client: Option<IpAddr>,
@@ -36,17 +36,17 @@ pub struct Occasion {
     pub caller: Option<String>,
 }
 
-impl Occasion {
+impl EventContext {
     /// An IPv4 address that came over an IPv6 socket is written as what it is.
     pub fn new(at: UnixTime, client: IpAddr, request: RequestId) -> Self {
-        Occasion { at, client: Some(client.to_canonical()), request: Some(request), caller: None }
+        EventContext { at, client: Some(client.to_canonical()), request: Some(request), caller: None }
     }
 }
 
 /// Nothing but the time is known.
-impl From<UnixTime> for Occasion {
+impl From<UnixTime> for EventContext {
     fn from(at: UnixTime) -> Self {
-        Occasion { at, client: None, request: None, caller: None }
+        EventContext { at, client: None, request: None, caller: None }
     }
 }
 
@@ -86,7 +86,7 @@ impl Event {
     }
 
     /// A line of JSON without its end. It lacks its place in the record, which the store gives it: see [`Recorded::line`].
-    pub fn written(&self, occasion: &Occasion) -> String {
+    pub fn written(&self, occasion: &EventContext) -> String {
         #[derive(Serialize)]
         struct Written<'a> {
             time: String,
@@ -144,7 +144,7 @@ mod tests {
             generation: Some(2),
             ..Event::new("token.refreshed")
         };
-        let mut occasion = Occasion::from(UnixTime::from_millis(1_700_000_000_042));
+        let mut occasion = EventContext::from(UnixTime::from_millis(1_700_000_000_042));
         occasion.client = Some("2001:db8::7".parse().expect("an address"));
         occasion.caller = Some("a\"\n".into());
         let recorded = Recorded { sequence: 7, event: event.written(&occasion) };

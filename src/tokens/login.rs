@@ -76,7 +76,7 @@ impl LoginHeaders {
     }
 
     /// What an answer says in these headers, if it has any of them; none is left in it.
-    pub fn take_from(&self, headers: &mut HeaderMap) -> Option<Box<Said>> {
+    pub fn take_from(&self, headers: &mut HeaderMap) -> Option<Box<LoginHeaderValues>> {
         if !headers.keys().any(|name| self.names().any(|ours| ours == name)) {
             return None;
         }
@@ -88,18 +88,18 @@ impl LoginHeaders {
         let subject = take(&self.subject);
         let scope = self.scope.as_ref().map(&mut take).unwrap_or_default();
         let claims = self.claims.as_ref().map(take).unwrap_or_default();
-        Some(Box::new(Said { subject, scope, claims }))
+        Some(Box::new(LoginHeaderValues { subject, scope, claims }))
     }
 }
 
 /// What a backend said, word for word.
-pub struct Said {
+pub struct LoginHeaderValues {
     subject: Vec<HeaderValue>,
     scope: Vec<HeaderValue>,
     claims: Vec<HeaderValue>,
 }
 
-impl Said {
+impl LoginHeaderValues {
     /// The login it means. The fault names no value: it goes into a log.
     pub fn login(&self) -> Result<Login, String> {
         let claims = match text("claims", &self.claims)? {

@@ -5,7 +5,7 @@ use http::StatusCode;
 use crate::types::reject::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum CloseReason {
     /// The token that it stood on is good no longer, for the reason for which a new request would be refused.
     Token(Reason),
     /// `timeouts.request`
@@ -14,39 +14,39 @@ pub enum Ended {
     Draining,
 }
 
-impl Ended {
+impl CloseReason {
     /// The stable name in logs and metrics.
     pub const fn code(self) -> &'static str {
         match self {
-            Ended::Token(reason) => reason.code(),
-            Ended::OutOfTime => Reason::RequestTimeout.code(),
-            Ended::Draining => "draining",
+            CloseReason::Token(reason) => reason.code(),
+            CloseReason::OutOfTime => Reason::RequestTimeout.code(),
+            CloseReason::Draining => "draining",
         }
     }
 
     /// For the client's developer.
     pub const fn message(self) -> &'static str {
         match self {
-            Ended::Token(reason) => reason.message(),
-            Ended::OutOfTime => Reason::RequestTimeout.message(),
-            Ended::Draining => "the gateway is going away",
+            CloseReason::Token(reason) => reason.message(),
+            CloseReason::OutOfTime => Reason::RequestTimeout.message(),
+            CloseReason::Draining => "the gateway is going away",
         }
     }
 
     /// That of a refusal for the same cause.
     pub const fn status(self) -> StatusCode {
         match self {
-            Ended::Token(reason) => reason.status(),
-            Ended::OutOfTime => Reason::RequestTimeout.status(),
-            Ended::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            CloseReason::Token(reason) => reason.status(),
+            CloseReason::OutOfTime => Reason::RequestTimeout.status(),
+            CloseReason::Draining => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
     /// RFC 6455 section 7.4.1: a policy was violated, or the server goes down.
     pub const fn close_code(self) -> u16 {
         match self {
-            Ended::Token(_) | Ended::OutOfTime => 1008,
-            Ended::Draining => 1001,
+            CloseReason::Token(_) | CloseReason::OutOfTime => 1008,
+            CloseReason::Draining => 1001,
         }
     }
 }

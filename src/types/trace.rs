@@ -40,17 +40,17 @@ impl Step {
 
 /// To whom it is told.
 #[derive(Clone, Copy)]
-pub struct Story<'a>(Option<&'a (dyn Fn(Step, String) + Sync)>);
+pub struct Trace<'a>(Option<&'a (dyn Fn(Step, String) + Sync)>);
 
-impl<'a> Story<'a> {
-    pub const UNTOLD: Story<'static> = Story(None);
+impl<'a> Trace<'a> {
+    pub const OFF: Trace<'static> = Trace(None);
 
     pub fn to(listener: &'a (dyn Fn(Step, String) + Sync)) -> Self {
-        Story(Some(listener))
+        Trace(Some(listener))
     }
 
     /// What was found is put into words only if somebody listens. No token is part of it.
-    pub fn tell(self, step: Step, found: impl FnOnce() -> String) {
+    pub fn step(self, step: Step, found: impl FnOnce() -> String) {
         if let Some(listener) = self.0 {
             listener(step, found());
         }

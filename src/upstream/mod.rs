@@ -35,9 +35,9 @@ use crate::types::reject::{Reason, Reject, with_causes};
 use balance::Set;
 use pool::Server;
 use resolve::Addresses;
-use retry::{Again, Attempt, Unanswered};
+use retry::{Attempt, RetryDecision, SendFailure};
 use retry_budget::Budget;
-use server_state::Standing;
+use server_state::ServerState;
 
 pub use maintenance::look_after;
 pub use pool::Lease;
@@ -63,14 +63,14 @@ pub struct Upstream {
 struct Turn(Count);
 
 /// An answer, and the connection it comes over, which is lent until the body's end.
-pub type Answer = (Response<Incoming>, Lease);
+pub type UpstreamResponse = (Response<Incoming>, Lease);
 
 /// Which server a request is at, and since which of its ejections: the index in the low byte, their number above. For whoever
 /// loses patience while it waits for the answer.
 #[derive(Default)]
-pub struct Whereabouts(AtomicU64);
+pub struct CurrentServer(AtomicU64);
 
-impl Whereabouts {
+impl CurrentServer {
     fn set(&self, at: usize, ejections: u64) {
         self.0.store(ejections << 8 | at as u64, Ordering::Relaxed);
     }
@@ -125,9 +125,9 @@ impl Upstream {
         metrics: &WorkerMetrics,
         client: IpAddr,
         key: Option<u64>,
-        whereabouts: &Whereabouts,
+        whereabouts: &CurrentServer,
         request: &mut Request<Body>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<UpstreamResponse, Failure> {
         let turn = &self.turns[worker].0;
         turn.one();
         // Workers begin at different servers.
@@ -141,7 +141,7 @@ impl Upstream {
             let server = &self.servers[at];
             let ejections = server.standing.ejections();
             whereabouts.set(at, ejections);
-            let Unanswered { failure, again } = match server.send(worker, metrics, client, request, attempt).await {
+            let SendFailure { failure, again } = match server.send(worker, metrics, client, request, attempt).await {
                 Ok((response, mut lease)) => {
                     if self.servers.len() > 1 {
                         server.standing.answered();
@@ -153,8 +153,8 @@ impl Upstream {
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
             match again {
-                Some(Again::Unsent) if has_others => {}
-                Some(Again::Repeatable) if self.may_repeat(has_others) => {
+                Some(RetryDecision::Unsent) if has_others => {}
+                Some(RetryDecision::Repeatable) if self.may_repeat(has_others) => {
                     metrics.upstream_retries.one();
                     attempt = Attempt::Second;
                 }
@@ -208,7 +208,7 @@ impl Upstream {
     }
 
     /// The request that is there failed for good, and neither the client nor the gateway is to blame.
-    pub fn failed(&self, whereabouts: &Whereabouts, failure: &Reject) {
+    pub fn failed(&self, whereabouts: &CurrentServer, failure: &Reject) {
         let counts =
             [Reason::UpstreamConnect, Reason::UpstreamConnectTimeout, Reason::UpstreamBroken, Reason::UpstreamTimeout];
         if counts.contains(&failure.reason) {
@@ -217,7 +217,7 @@ impl Upstream {
     }
 
     /// There is nobody to take over from an only server.
-    fn count_failure(&self, whereabouts: &Whereabouts, why: &str) {
+    fn count_failure(&self, whereabouts: &CurrentServer, why: &str) {
         let (at, ejections) = whereabouts.get();
         if self.servers.len() > 1 {
             self.servers[at].standing.failed(&self.settings.ejection, ejections, why, Instant::now());
@@ -254,7 +254,7 @@ fn known_before(
     before: Option<&Upstream>,
     settings: &Settings,
     server: &ServerSettings,
-) -> (Arc<Standing>, Arc<Addresses>) {
+) -> (Arc<ServerState>, Arc<Addresses>) {
     let same = before.and_then(|before| {
         let place = before.settings.servers.iter().position(|other| other == server)?;
         before.servers.get(place)
@@ -262,7 +262,7 @@ fn known_before(
     match same {
         Some(same) => (same.standing.clone(), same.dialer.addresses.clone()),
         None => {
-            let standing = Standing::new(&settings.name, server.authority());
+            let standing = ServerState::new(&settings.name, server.authority());
             (Arc::new(standing), Arc::new(Addresses::new(&server.host, server.port)))
         }
     }

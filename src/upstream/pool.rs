@@ -12,10 +12,10 @@ use rustls::ClientConfig;
 
 use super::connect::Dialer;
 use super::resolve::Addresses;
-use super::retry::{Attempt, Unanswered, copy_if_repeatable};
-use super::server_state::Standing;
-use super::slots::{Place, Places};
-use super::{Answer, Failure, Protocol, ServerSettings, Settings, outlier};
+use super::retry::{Attempt, SendFailure, copy_if_repeatable};
+use super::server_state::ServerState;
+use super::slots::{Slot, Slots};
+use super::{Failure, Protocol, ServerSettings, Settings, UpstreamResponse, outlier};
 use crate::protocols::http::body::Body;
 use crate::telemetry::metrics::WorkerMetrics;
 
@@ -29,7 +29,7 @@ const WARY: u32 = 60;
 pub(super) struct Server {
     pub(super) dialer: Dialer,
     pub(super) protocol: Protocol,
-    pub(super) standing: Arc<Standing>,
+    pub(super) standing: Arc<ServerState>,
     pub(super) ejection: outlier::Settings,
     idle_timeout: Duration,
     max_age: Duration,
@@ -49,11 +49,11 @@ struct WorkerPool {
     idle: Mutex<Vec<Idle>>,
     shared: tokio::sync::Mutex<Shared>,
     /// Requests that may be under way.
-    places: Places,
+    slots: Slots,
 }
 
 /// An HTTP/1 connection. Boxed once: it passes from hand to hand with every request.
-struct Channel {
+struct Http1Connection {
     sender: http1::SendRequest<Body>,
     born: Instant,
     /// Where it leads, and which state of the server's addresses it was last compared with.
@@ -64,19 +64,19 @@ struct Channel {
 }
 
 struct Idle {
-    channel: Box<Channel>,
+    channel: Box<Http1Connection>,
     since: Instant,
 }
 
 /// The one HTTP/2 connection.
 #[derive(Default)]
 struct Shared {
-    open: Option<Joint>,
+    open: Option<Http2Connection>,
     /// Why it could not be opened, the last time.
     failure: Option<(Instant, Failure)>,
 }
 
-struct Joint {
+struct Http2Connection {
     sender: http2::SendRequest<Body>,
     born: Instant,
     /// When a request last went over it, or was seen under way.
@@ -86,10 +86,10 @@ struct Joint {
 
 /// A connection in use by one request. Given back at the end of the answer's body; closed if dropped before.
 pub struct Lease {
-    channel: Option<Box<Channel>>,
+    channel: Option<Box<Http1Connection>>,
     server: Arc<Server>,
     worker: usize,
-    _place: Place,
+    _place: Slot,
     /// How often its server had been left out when it was chosen. `None`: there is no other, and it is never left out.
     pub(super) ejections: Option<u64>,
 }
@@ -130,13 +130,13 @@ impl Server {
         server: &ServerSettings,
         settings: &Settings,
         config: Option<&Arc<ClientConfig>>,
-        (standing, addresses): (Arc<Standing>, Arc<Addresses>),
+        (standing, addresses): (Arc<ServerState>, Arc<Addresses>),
         workers: usize,
     ) -> Result<Self, String> {
         let pool = |_| WorkerPool {
             idle: Mutex::default(),
             shared: tokio::sync::Mutex::default(),
-            places: Places::new(settings.connections, settings.reserve),
+            slots: Slots::new(settings.connections, settings.reserve),
         };
         Ok(Server {
             dialer: Dialer::new(server, settings, config, addresses)?,
@@ -161,17 +161,17 @@ impl Server {
 
     /// Places that are free to this worker.
     pub(super) fn free(&self, worker: usize) -> usize {
-        self.workers[worker].places.free()
+        self.workers[worker].slots.free()
     }
 
     /// Would a request of this worker have its place at once?
     pub(super) fn has_room(&self, worker: usize) -> bool {
-        self.workers[worker].places.has_room()
+        self.workers[worker].slots.has_room()
     }
 
     /// Requests under way, of all workers.
     pub(super) fn under_way(&self) -> usize {
-        self.workers.iter().map(|pool| pool.places.taken()).sum()
+        self.workers.iter().map(|pool| pool.slots.taken()).sum()
     }
 
     /// Takes the request when it is sent. If nobody took it, or nobody minds getting it twice, it is there again afterwards.
@@ -182,8 +182,8 @@ impl Server {
         client: IpAddr,
         request: &mut Request<Body>,
         attempt: Attempt,
-    ) -> Result<Answer, Unanswered> {
-        let place = self.place(worker, client).await.map_err(Unanswered::unsent)?;
+    ) -> Result<UpstreamResponse, SendFailure> {
+        let place = self.place(worker, client).await.map_err(SendFailure::unsent)?;
         let announced = self.announces.then(|| client.to_canonical());
         match self.protocol {
             Protocol::Http1 => self.send_http1(worker, metrics, announced, request, attempt, place).await,
@@ -199,8 +199,8 @@ impl Server {
         client: Option<IpAddr>,
         request: &mut Request<Body>,
         attempt: Attempt,
-        place: Place,
-    ) -> Result<Answer, Unanswered> {
+        place: Slot,
+    ) -> Result<UpstreamResponse, SendFailure> {
         // What is sent a second time is not sent over what may be just being closed.
         let may_be_pooled = attempt != Attempt::Second;
         while let Some((mut channel, age)) = may_be_pooled.then(|| self.take_idle(worker, client)).flatten() {
@@ -216,19 +216,19 @@ impl Server {
                 Some(unsent) => unsent,
                 None => {
                     self.wary.store(WARY, Ordering::Relaxed);
-                    return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol, attempt));
+                    return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
             metrics.upstream_retries.one();
         }
-        let (sender, address) = self.dialer.dial_http1(client).await.map_err(Unanswered::unsent)?;
+        let (sender, address) = self.dialer.dial_http1(client).await.map_err(SendFailure::unsent)?;
         metrics.upstream_connects.one();
         let generation = self.dialer.addresses.generation();
-        let mut channel = Box::new(Channel { sender, born: Instant::now(), address, generation, client });
+        let mut channel = Box::new(Http1Connection { sender, born: Instant::now(), address, generation, client });
         let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
         match channel.sender.try_send_request(mem::take(request)).await {
             Ok(response) => Ok((response, self.lease(worker, Some(channel), place))),
-            Err(error) => Err(Unanswered::sent(error.into_error(), copy, request, self.protocol, attempt)),
+            Err(error) => Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
         }
     }
 
@@ -238,11 +238,11 @@ impl Server {
         metrics: &WorkerMetrics,
         request: &mut Request<Body>,
         attempt: Attempt,
-        place: Place,
-    ) -> Result<Answer, Unanswered> {
+        place: Slot,
+    ) -> Result<UpstreamResponse, SendFailure> {
         let mut is_first = true;
         loop {
-            let (mut sender, born) = self.shared_connection(worker, metrics).await.map_err(Unanswered::unsent)?;
+            let (mut sender, born) = self.shared_connection(worker, metrics).await.map_err(SendFailure::unsent)?;
             let copy = (attempt != Attempt::Second).then(|| copy_if_repeatable(request)).flatten();
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, self.lease(worker, None, place))),
@@ -254,7 +254,7 @@ impl Server {
                         self.workers[worker].shared.lock().await.open.take_if(|joint| joint.born == born);
                         (*request, is_first) = (unsent, false);
                     }
-                    None => return Err(Unanswered::sent(error.into_error(), copy, request, self.protocol, attempt)),
+                    None => return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
                 },
             }
         }
@@ -270,7 +270,7 @@ impl Server {
         // Held while dialling: requests that arrive meanwhile share the one connection, or its failure.
         let mut shared = self.workers[worker].shared.lock().await;
         // This request has a place already.
-        let is_in_use = self.workers[worker].places.taken() > 1;
+        let is_in_use = self.workers[worker].slots.taken() > 1;
         if let Some(joint) = shared.open.as_mut()
             && !joint.sender.is_closed()
             && !self.is_spent(joint, is_in_use, asked)
@@ -285,7 +285,7 @@ impl Server {
             Ok((sender, address)) => {
                 metrics.upstream_connects.one();
                 let born = Instant::now();
-                shared.open = Some(Joint { sender: sender.clone(), born, used: born, address });
+                shared.open = Some(Http2Connection { sender: sender.clone(), born, used: born, address });
                 Ok((sender, born))
             }
             Err(failure) => {
@@ -296,7 +296,7 @@ impl Server {
     }
 
     /// Has it served its time, or lain idle for so long that the backend may be just closing it?
-    fn is_spent(&self, joint: &mut Joint, is_in_use: bool, now: Instant) -> bool {
+    fn is_spent(&self, joint: &mut Http2Connection, is_in_use: bool, now: Instant) -> bool {
         if is_in_use {
             joint.used = now;
         }
@@ -305,14 +305,14 @@ impl Server {
     }
 
     /// Waits for a place among the requests under way, as long as it would for a connection.
-    async fn place(&self, worker: usize, client: IpAddr) -> Result<Place, Failure> {
-        let place = self.workers[worker].places.take(client, self.connect_timeout).await;
+    async fn place(&self, worker: usize, client: IpAddr) -> Result<Slot, Failure> {
+        let place = self.workers[worker].slots.take(client, self.connect_timeout).await;
         place.ok_or_else(|| Failure::Busy(format!("all connections to {} are in use", self.name)))
     }
 
     /// The idle connection that was used last, and for how long it lay idle. Last in, first out: the others grow old and
     /// are closed. Without `proxy_protocol` every one is nobody's, and the last one fits.
-    fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(Box<Channel>, Duration)> {
+    fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(Box<Http1Connection>, Duration)> {
         let mut idle = self.idle(worker);
         while let Some(at) = idle.iter().rposition(|idle| idle.channel.client == client) {
             let Idle { channel, since } = idle.remove(at);
@@ -345,7 +345,7 @@ impl Server {
             // Whoever holds the lock is about to use it, or to open another one: then the next time.
             let Ok(mut shared) = pool.shared.try_lock() else { continue };
             let Some(joint) = &mut shared.open else { continue };
-            if self.is_spent(joint, pool.places.taken() > 0, now)
+            if self.is_spent(joint, pool.slots.taken() > 0, now)
                 || !self.dialer.addresses.known().contains(&joint.address)
             {
                 shared.open = None;
@@ -353,11 +353,11 @@ impl Server {
         }
     }
 
-    fn is_too_old(&self, channel: &Channel, now: Instant) -> bool {
+    fn is_too_old(&self, channel: &Http1Connection, now: Instant) -> bool {
         now.saturating_duration_since(channel.born) > self.max_age
     }
 
-    fn leads_nowhere(&self, channel: &mut Channel) -> bool {
+    fn leads_nowhere(&self, channel: &mut Http1Connection) -> bool {
         let addresses = &self.dialer.addresses;
         let generation = addresses.generation();
         if channel.generation == generation {
@@ -371,7 +371,7 @@ impl Server {
         self.workers[worker].idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lease(self: &Arc<Self>, worker: usize, channel: Option<Box<Channel>>, place: Place) -> Lease {
+    fn lease(self: &Arc<Self>, worker: usize, channel: Option<Box<Http1Connection>>, place: Slot) -> Lease {
         Lease { channel, server: self.clone(), worker, _place: place, ejections: None }
     }
 }

@@ -20,22 +20,22 @@ pub(super) enum Attempt {
 }
 
 /// A failure. If it may be sent again, the request is back where it was taken from.
-pub(super) struct Unanswered {
+pub(super) struct SendFailure {
     pub(super) failure: Failure,
-    pub(super) again: Option<Again>,
+    pub(super) again: Option<RetryDecision>,
 }
 
-pub(super) enum Again {
+pub(super) enum RetryDecision {
     /// Certainly never sent.
     Unsent,
     /// Perhaps seen, perhaps not; nobody minds getting it twice.
     Repeatable,
 }
 
-impl Unanswered {
+impl SendFailure {
     /// Of a request that nobody took.
     pub(super) fn unsent(failure: Failure) -> Self {
-        Unanswered { failure, again: Some(Again::Unsent) }
+        SendFailure { failure, again: Some(RetryDecision::Unsent) }
     }
 
     /// Puts the copy into the place of the request that was sent.
@@ -54,9 +54,9 @@ impl Unanswered {
         };
         let again = copy.filter(|_| broke_off).map(|copy| {
             *request = *copy;
-            Again::Repeatable
+            RetryDecision::Repeatable
         });
-        Unanswered { failure: Failure::broken(error), again }
+        SendFailure { failure: Failure::broken(error), again }
     }
 }
 

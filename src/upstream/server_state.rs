@@ -10,7 +10,7 @@ use super::balance::FULL;
 use super::health;
 use super::outlier::{self, Change, State};
 
-pub(super) struct Standing {
+pub(super) struct ServerState {
     upstream: String,
     server: String,
     /// What [`State::share`] said last. The control thread keeps it right, so that no request reads a clock for it.
@@ -26,9 +26,9 @@ pub(super) struct Standing {
     pub(super) failed_checks: AtomicU64,
 }
 
-impl Standing {
+impl ServerState {
     pub(super) fn new(upstream: &str, server: String) -> Self {
-        Standing {
+        ServerState {
             upstream: upstream.to_owned(),
             server,
             share: AtomicU16::new(FULL),
@@ -79,7 +79,7 @@ impl Standing {
         }
     }
 
-    /// As [`Standing::failed`], after the head of an answer.
+    /// As [`ServerState::failed`], after the head of an answer.
     pub(super) fn broke_off(&self, settings: &outlier::Settings, ejections: u64, why: &str, now: Instant) {
         if ejections == self.ejections() {
             self.breaks_off.store(true, Ordering::Relaxed);
@@ -166,7 +166,7 @@ mod tests {
     fn failures_count_only_in_a_row_and_one_is_enough_after_a_return() {
         let second = Duration::from_secs(1);
         let settings = outlier::Settings { failures: 3, time: second, longest: second * 60, slow_start: second * 10 };
-        let (standing, now) = (Standing::new("backend", "a:80".into()), Instant::now());
+        let (standing, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
         for _ in 0..5 {
             standing.count_failure(&settings, "refused", now);
             standing.count_failure(&settings, "refused", now);
@@ -183,7 +183,7 @@ mod tests {
         standing.count_failure(&settings, "refused", now + second * 2);
         assert_eq!((standing.share(), standing.ejections()), (0, 2));
         let never = outlier::Settings { failures: 0, ..settings };
-        let other = Standing::new("backend", "b:80".into());
+        let other = ServerState::new("backend", "b:80".into());
         (0..100).for_each(|_| other.count_failure(&never, "refused", now));
         assert_eq!(other.share(), FULL);
     }

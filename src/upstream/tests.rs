@@ -74,9 +74,9 @@ fn settings(hosts: &[&str]) -> Settings {
     }
 }
 
-async fn send(upstream: &Upstream) -> Result<Answer, Failure> {
+async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
     let mut request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
-    let (metrics, whereabouts) = (WorkerMetrics::default(), Whereabouts::default());
+    let (metrics, whereabouts) = (WorkerMetrics::default(), CurrentServer::default());
     upstream.send(0, &metrics, Ipv4Addr::LOCALHOST.into(), None, &whereabouts, &mut request).await
 }
 
@@ -127,7 +127,7 @@ async fn what_is_known_about_a_server_outlives_its_configuration() {
     let backend = Backend::start(1).await;
     let first = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
     first.servers[1].dialer.addresses.follow(vec![backend.address]);
-    let whereabouts = Whereabouts::default();
+    let whereabouts = CurrentServer::default();
     whereabouts.set(1, 0);
     first.count_failure(&whereabouts, "refused");
     assert_eq!(first.report()[1].state, "ejected");
@@ -180,7 +180,7 @@ async fn a_connection_that_has_served_its_time_takes_no_further_request() {
 #[tokio::test]
 async fn what_began_before_an_ejection_does_not_end_the_return() {
     let upstream = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
-    let (early, late) = (Whereabouts::default(), Whereabouts::default());
+    let (early, late) = (CurrentServer::default(), CurrentServer::default());
     early.set(1, 0);
     upstream.count_failure(&early, "no answer");
     upstream.servers[1].standing.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
@@ -200,7 +200,7 @@ async fn who_returns_serves_more_than_its_share_only_if_nobody_else_has_room() {
     upstream.servers[0].dialer.addresses.follow(vec![backend.address]);
     let picked = || (0..1000).filter(|ticket| upstream.pick(0, *ticket, None, 0) == Some(1)).count();
     assert_eq!(picked(), 500);
-    let whereabouts = Whereabouts::default();
+    let whereabouts = CurrentServer::default();
     whereabouts.set(1, 0);
     upstream.count_failure(&whereabouts, "refused");
     let (_, lease) = send(&upstream).await.expect("an answer of the other one, which is full now");

@@ -25,7 +25,7 @@ use bearward::tokens::jwt::pointer::Pointer;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
 use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity};
 use bearward::types::clock::UnixTime;
-use bearward::types::trace::Story;
+use bearward::types::trace::Trace;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use jsonwebtoken::{DecodingKey, EncodingKey, Validation};
 use serde_json::{Map, Value};
@@ -65,7 +65,7 @@ pub fn token(bytes: &[u8]) -> bool {
         Some((header, claims)) => signed(header, claims),
     };
     let now = UnixTime::from_secs(NOW);
-    let Ok(verified) = verify(&token, &*ISSUERS, now, Validity::Live, Story::UNTOLD) else { return false };
+    let Ok(verified) = verify(&token, &*ISSUERS, now, Validity::Live, Trace::OFF) else { return false };
 
     let claims = read_by_the_library(&token).expect("the library refuses what we accept");
     assert_eq!(claims, verified.claims, "we and the library read different claims");

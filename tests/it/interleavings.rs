@@ -33,7 +33,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::store::given::{AFTER_GRACE, LOGIN};
 use crate::support::rounds::rounds;
-use model::{Known, Moment, Tokens};
+use model::{CachedToken, Moment, Tokens};
 use process::Process;
 
 const ORDERS: usize = 4_000;
@@ -146,7 +146,7 @@ struct Order<'r> {
     subject: String,
     now: UnixTime,
     step: Moment,
-    logins: Vec<Known>,
+    logins: Vec<CachedToken>,
     /// When each login was answered.
     known_since: Vec<Moment>,
     watermarks: Vec<Watermark>,
@@ -287,13 +287,13 @@ impl<'r> Order<'r> {
         let now = self.step;
         match (asked, told) {
             (Asked::Issue, Told::Pair(Ok(pair))) => {
-                let mut known = Known::new(&pair);
+                let mut known = CachedToken::new(&pair);
                 known.doomed = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= began));
                 self.logins.push(known);
                 self.known_since.push(now);
             }
             (Asked::Capture, Told::Pair(Ok(pair))) => {
-                let mut known = Known::new(&pair);
+                let mut known = CachedToken::new(&pair);
                 known.doomed = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= began));
                 // Whoever revokes everything means also whoever is logging in.
                 if self.watermarks.iter().any(|mark| mark.began > began && mark.over.is_some()) {

@@ -64,7 +64,7 @@ impl Found<'_> {
 }
 
 /// A credential that was seen, and not read yet.
-enum Seen<'r> {
+enum FoundCredential<'r> {
     Authorization,
     Plain(&'r [u8]),
     /// In base64url, by Kubernetes' way of writing a subprotocol.
@@ -95,38 +95,40 @@ impl Places {
             return Err(Reject::new(Reason::SeveralTokens, format!("a token in {place} and one in {other}")));
         }
         let token = match seen {
-            Seen::Authorization if !self.header => {
+            FoundCredential::Authorization if !self.header => {
                 return Err(Reject::new(Reason::NoToken, format!("this route takes no token from {place}")));
             }
-            Seen::Authorization => return find_in_header(request.headers(), max_size),
-            Seen::Plain(token) => Cow::Borrowed(admitted(token, max_size)?),
-            Seen::Encoded(token) => Cow::Owned(decoded(token, max_size)?),
+            FoundCredential::Authorization => return find_in_header(request.headers(), max_size),
+            FoundCredential::Plain(token) => Cow::Borrowed(admitted(token, max_size)?),
+            FoundCredential::Encoded(token) => Cow::Owned(decoded(token, max_size)?),
         };
         Ok(Found { token, place })
     }
 
     /// Everything that is a credential. A Bearer in `Authorization` is one wherever tokens are taken from: a backend would
     /// look at it.
-    fn all<'r, B>(&self, request: &'r Request<B>) -> Vec<(Place, Seen<'r>)> {
+    fn all<'r, B>(&self, request: &'r Request<B>) -> Vec<(Place, FoundCredential<'r>)> {
         let headers = request.headers();
         let mut all = Vec::new();
         if headers.get(header::AUTHORIZATION).is_some_and(|value| self.header || is_bearer(value)) {
-            all.push((Place::Header, Seen::Authorization));
+            all.push((Place::Header, FoundCredential::Authorization));
         }
         for name in &self.cookies {
             // What is left of a cookie after a logout is often its name.
             let values = cookie::values(headers, name).filter(|value| !value.is_empty());
-            all.extend(values.map(|token| (Place::Cookie, Seen::Plain(token))));
+            all.extend(values.map(|token| (Place::Cookie, FoundCredential::Plain(token))));
         }
         let query = request.uri().query().unwrap_or_default();
         for name in &self.queries {
-            all.extend(query::values(query, name).map(|token| (Place::Query, Seen::Plain(token.as_bytes()))));
+            all.extend(
+                query::values(query, name).map(|token| (Place::Query, FoundCredential::Plain(token.as_bytes()))),
+            );
         }
         if self.websocket && websocket::is_asked_for(request) {
             for entry in subprotocol::entries(headers) {
                 match entry {
-                    subprotocol::Entry::Token(token) => all.push((Place::Websocket, Seen::Plain(token))),
-                    subprotocol::Entry::Encoded(token) => all.push((Place::Websocket, Seen::Encoded(token))),
+                    subprotocol::Entry::Token(token) => all.push((Place::Websocket, FoundCredential::Plain(token))),
+                    subprotocol::Entry::Encoded(token) => all.push((Place::Websocket, FoundCredential::Encoded(token))),
                     subprotocol::Entry::Marker | subprotocol::Entry::Other(_) => {}
                 }
             }

@@ -26,15 +26,15 @@ pub(super) const TIME_LIMIT: Duration = Duration::from_secs(5);
 const SIZE_LIMIT: u64 = 256 * 1024;
 const HEAD_LIMIT: usize = 64 * 1024;
 
-pub(super) enum Answer {
-    Page(Page),
+pub(super) enum FetchOutcome {
+    FetchedPage(FetchedPage),
     /// The page is the one that our ETag names.
     NotModified {
         max_age: Option<Duration>,
     },
 }
 
-pub(super) struct Page {
+pub(super) struct FetchedPage {
     pub(super) text: String,
     pub(super) etag: Option<HeaderValue>,
     /// How long it may be relied on, by its `Cache-Control`.
@@ -47,14 +47,18 @@ pub(super) async fn get(
     ca_file: Option<&Path>,
     etag: Option<&HeaderValue>,
     time_limit: Duration,
-) -> Result<Answer, String> {
+) -> Result<FetchOutcome, String> {
     match tokio::time::timeout(time_limit, connect_and_ask(url, ca_file, etag)).await {
         Ok(answer) => answer.map_err(|fault| format!("{url}: {fault}")),
         Err(_) => Err(format!("{url}: no complete answer within {}ms", time_limit.as_millis())),
     }
 }
 
-async fn connect_and_ask(url: &KeyUrl, ca_file: Option<&Path>, etag: Option<&HeaderValue>) -> Result<Answer, String> {
+async fn connect_and_ask(
+    url: &KeyUrl,
+    ca_file: Option<&Path>,
+    etag: Option<&HeaderValue>,
+) -> Result<FetchOutcome, String> {
     let fault = |error: std::io::Error| format!("no connection: {error}");
     let stream = TcpStream::connect((url.host.as_str(), url.port)).await.map_err(fault)?;
     if !url.tls {
@@ -67,7 +71,7 @@ async fn connect_and_ask(url: &KeyUrl, ca_file: Option<&Path>, etag: Option<&Hea
     ask(stream, url, etag).await
 }
 
-async fn ask<S>(stream: S, url: &KeyUrl, etag: Option<&HeaderValue>) -> Result<Answer, String>
+async fn ask<S>(stream: S, url: &KeyUrl, etag: Option<&HeaderValue>) -> Result<FetchOutcome, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -99,12 +103,12 @@ fn request(url: &KeyUrl, etag: Option<&HeaderValue>) -> Result<Request<Body>, St
     request.body(Body::empty()).map_err(|error| error.to_string())
 }
 
-async fn read(response: Response<Incoming>, asked_by_etag: bool) -> Result<Answer, String> {
+async fn read(response: Response<Incoming>, asked_by_etag: bool) -> Result<FetchOutcome, String> {
     let (head, body) = response.into_parts();
     let max_age = max_age(&head.headers);
     match head.status {
         StatusCode::OK => {}
-        StatusCode::NOT_MODIFIED if asked_by_etag => return Ok(Answer::NotModified { max_age }),
+        StatusCode::NOT_MODIFIED if asked_by_etag => return Ok(FetchOutcome::NotModified { max_age }),
         status if status.is_redirection() => {
             let to = head.headers.get(header::LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
             let to: String = to.escape_debug().take(200).collect();
@@ -118,7 +122,7 @@ async fn read(response: Response<Incoming>, asked_by_etag: bool) -> Result<Answe
     let body = body::read(Body::incoming(body), SIZE_LIMIT).await;
     let body = body.map_err(|reject| format!("the answer cannot be read: {}", reject.detail))?;
     let text = String::from_utf8(body.into()).map_err(|_| "the answer is not UTF-8")?;
-    Ok(Answer::Page(Page { text, etag: head.headers.get(header::ETAG).cloned(), max_age }))
+    Ok(FetchOutcome::FetchedPage(FetchedPage { text, etag: head.headers.get(header::ETAG).cloned(), max_age }))
 }
 
 /// `max-age`, less the time that a cache on the way kept the page. What must not be cached at all is good for no time.

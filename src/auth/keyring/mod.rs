@@ -27,7 +27,7 @@ use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::types::clock::UnixTime;
 
 pub use own::Own;
-pub use refetch::Asked;
+pub use refetch::RefetchOutcome;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Start};
 pub use source::{Counts, Source};
 pub use watch::watch;

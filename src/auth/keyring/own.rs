@@ -11,7 +11,7 @@ use crate::tokens::jwt::sign::{SigningKey, verifying_keys};
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Issuer};
 use crate::tokens::signing::schedule::{Use, use_of};
-use crate::tokens::signing::{StoredKey, Terms, seal};
+use crate::tokens::signing::{KeyLifetimes, StoredKey, seal};
 use crate::types::clock::UnixTime;
 
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl Own {
         policy: &Issuer,
         keys: &[StoredKey],
         roots: &Roots,
-        terms: &Terms,
+        terms: &KeyLifetimes,
         now: UnixTime,
     ) -> Result<Self, String> {
         let (mut signing, mut verifying, mut refreshing) = (None, Vec::new(), Vec::new());

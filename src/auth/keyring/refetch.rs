@@ -17,7 +17,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// What a request with an unknown `kid` has learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RefetchOutcome {
     /// The source was asked, after the request came: look again.
     Anew,
     /// It was asked in the cool-down, for a token before this one.
@@ -60,24 +60,24 @@ impl Refetch {
     }
 
     /// A request has a token whose key is unknown.
-    pub(super) async fn ask(self: &Arc<Self>, now: UnixTime) -> Asked {
+    pub(super) async fn ask(self: &Arc<Self>, now: UnixTime) -> RefetchOutcome {
         let place = match self.take_place(now) {
             Ok(place) => place,
             Err(refused) => return refused,
         };
         let mut over = self.over.subscribe();
         match tokio::time::timeout(self.longest_wait, over.wait_for(|over| *over >= place.visit)).await {
-            Ok(Ok(_)) => Asked::Anew,
+            Ok(Ok(_)) => RefetchOutcome::Anew,
             // The time is up, or the gateway ends.
-            Err(_) | Ok(Err(_)) => Asked::NoAnswer,
+            Err(_) | Ok(Err(_)) => RefetchOutcome::NoAnswer,
         }
     }
 
-    fn take_place(self: &Arc<Self>, now: UnixTime) -> Result<Place, Asked> {
+    fn take_place(self: &Arc<Self>, now: UnixTime) -> Result<WaiterSlot, RefetchOutcome> {
         let mut state = self.state();
         let visit = match state.pending {
             Some(visit) => visit,
-            None if self.is_cooling_down(state.asked, now) => return Err(Asked::Lately),
+            None if self.is_cooling_down(state.asked, now) => return Err(RefetchOutcome::Lately),
             None => {
                 let visit = state.begun + 1;
                 (state.pending, state.asked) = (Some(visit), Some(now));
@@ -86,10 +86,10 @@ impl Refetch {
             }
         };
         if state.waiting == MOST_WAITING {
-            return Err(Asked::NoAnswer);
+            return Err(RefetchOutcome::NoAnswer);
         }
         state.waiting += 1;
-        Ok(Place { visit, of: self.clone() })
+        Ok(WaiterSlot { visit, of: self.clone() })
     }
 
     /// A visit shall be made without delay, whoever waits for it.
@@ -135,12 +135,12 @@ impl Refetch {
 }
 
 /// A request's place among those that wait, given back when it stops waiting.
-struct Place {
+struct WaiterSlot {
     visit: u64,
     of: Arc<Refetch>,
 }
 
-impl Drop for Place {
+impl Drop for WaiterSlot {
     fn drop(&mut self) {
         self.of.state().waiting -= 1;
     }
@@ -160,7 +160,7 @@ mod tests {
         Arc::new(Refetch::new(COOL_DOWN))
     }
 
-    fn ask(refetch: &Arc<Refetch>, now: UnixTime) -> tokio::task::JoinHandle<Asked> {
+    fn ask(refetch: &Arc<Refetch>, now: UnixTime) -> tokio::task::JoinHandle<RefetchOutcome> {
         let refetch = refetch.clone();
         tokio::spawn(async move { refetch.ask(now).await })
     }
@@ -187,14 +187,14 @@ mod tests {
         let visits = source(&refetch, 20 * MILLI);
         let waiting: Vec<_> = (0..1000).map(|_| ask(&refetch, T0)).collect();
         for task in waiting {
-            assert_eq!(task.await.expect("no panic"), Asked::Anew);
+            assert_eq!(task.await.expect("no panic"), RefetchOutcome::Anew);
         }
         assert_eq!(visits.load(Ordering::SeqCst), 1);
-        assert_eq!(refetch.ask(T0 + COOL_DOWN - MILLI).await, Asked::Lately);
+        assert_eq!(refetch.ask(T0 + COOL_DOWN - MILLI).await, RefetchOutcome::Lately);
         assert_eq!(visits.load(Ordering::SeqCst), 1);
-        assert_eq!(refetch.ask(T0 + COOL_DOWN).await, Asked::Anew);
+        assert_eq!(refetch.ask(T0 + COOL_DOWN).await, RefetchOutcome::Anew);
         assert_eq!(visits.load(Ordering::SeqCst), 2);
-        assert_eq!(refetch.ask(T0).await, Asked::Anew, "the clock was set back");
+        assert_eq!(refetch.ask(T0).await, RefetchOutcome::Anew, "the clock was set back");
         assert_eq!(refetch.state().waiting, 0);
     }
 
@@ -202,9 +202,9 @@ mod tests {
     async fn patience_is_bounded() {
         let refetch = Arc::new(Refetch { longest_wait: 100 * MILLI, ..Refetch::new(COOL_DOWN) });
         let visits = source(&refetch, 150 * MILLI);
-        assert_eq!(refetch.ask(T0).await, Asked::NoAnswer);
+        assert_eq!(refetch.ask(T0).await, RefetchOutcome::NoAnswer);
         // It is still under way: those who come now wait for it, too.
-        assert_eq!(refetch.ask(T0 + MILLI).await, Asked::Anew);
+        assert_eq!(refetch.ask(T0 + MILLI).await, RefetchOutcome::Anew);
         assert_eq!(visits.load(Ordering::SeqCst), 1);
     }
 
@@ -220,7 +220,7 @@ mod tests {
         refetch.wanted().await;
         let visit = refetch.begin();
         refetch.end(visit);
-        assert_eq!(asking.await.expect("no panic"), Asked::Anew);
+        assert_eq!(asking.await.expect("no panic"), RefetchOutcome::Anew);
     }
 
     #[tokio::test]
@@ -231,7 +231,7 @@ mod tests {
         // The refresh was due just then; nobody has looked at the wish yet.
         let visit = refetch.begin();
         refetch.end(visit);
-        assert_eq!(asking.await.expect("no panic"), Asked::Anew);
+        assert_eq!(asking.await.expect("no panic"), RefetchOutcome::Anew);
         let more = tokio::time::timeout(50 * MILLI, refetch.wanted()).await;
         assert!(more.is_err(), "one wish, one visit");
     }
@@ -244,7 +244,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let began = std::time::Instant::now();
-        assert_eq!(refetch.ask(T0).await, Asked::NoAnswer);
+        assert_eq!(refetch.ask(T0).await, RefetchOutcome::NoAnswer);
         assert!(began.elapsed() < LONGEST_WAIT, "refused at once");
         // Clients that leave give their places back.
         waiting.iter().for_each(|task| task.abort());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use serde_json::Value;
 
-use super::fetch::{self, Answer, Page, TIME_LIMIT};
+use super::fetch::{self, FetchOutcome, FetchedPage, TIME_LIMIT};
 use super::settings::{Location, Remote};
 use crate::protocols::url::KeyUrl;
 use crate::tokens::jwt::key_set::KeySet;
@@ -21,7 +21,7 @@ pub(super) struct Found {
 }
 
 /// Goes to one issuer again and again, and remembers what makes the next visit cheaper.
-pub(super) struct Visitor {
+pub(super) struct KeySourceClient {
     remote: Remote,
     policy: Arc<Issuer>,
     /// Where the keys were last found by discovery.
@@ -30,9 +30,9 @@ pub(super) struct Visitor {
     etag: Option<(KeyUrl, HeaderValue)>,
 }
 
-impl Visitor {
+impl KeySourceClient {
     pub(super) fn new(remote: Remote, policy: Arc<Issuer>) -> Self {
-        Visitor { remote, policy, discovered: None, etag: None }
+        KeySourceClient { remote, policy, discovered: None, etag: None }
     }
 
     /// `in_haste`: requests wait for a new key. Where the keys are is then not asked again if it is known.
@@ -46,14 +46,14 @@ impl Visitor {
         let etag = self.etag.as_ref().filter(|(of, _)| *of == url).map(|(_, etag)| etag);
         let answer = fetch::get(&url, self.remote.ca_file.as_deref(), etag, TIME_LIMIT).await?;
         let found = match answer {
-            Answer::NotModified { max_age } => Found { keys: None, max_age },
-            Answer::Page(page) => self.admit(&url, page)?,
+            FetchOutcome::NotModified { max_age } => Found { keys: None, max_age },
+            FetchOutcome::FetchedPage(page) => self.admit(&url, page)?,
         };
         self.discovered = Some(url);
         Ok(found)
     }
 
-    fn admit(&mut self, url: &KeyUrl, page: Page) -> Result<Found, String> {
+    fn admit(&mut self, url: &KeyUrl, page: FetchedPage) -> Result<Found, String> {
         let set = KeySet::from_remote_jwks(&page.text, &self.policy.algorithms);
         let (keys, warnings) = set.map_err(|fault| format!("{url}: {fault}"))?;
         for warning in warnings.iter().take(5) {
@@ -69,11 +69,11 @@ impl Visitor {
         let mut faults = Vec::new();
         for place in places {
             match fetch::get(place, self.remote.ca_file.as_deref(), None, TIME_LIMIT).await {
-                Ok(Answer::Page(page)) => {
+                Ok(FetchOutcome::FetchedPage(page)) => {
                     let url = jwks_url(&page.text, &self.policy.issuer, self.remote.allow_http);
                     return url.map_err(|fault| format!("{place}: {fault}"));
                 }
-                Ok(Answer::NotModified { .. }) => {}
+                Ok(FetchOutcome::NotModified { .. }) => {}
                 Err(fault) => faults.push(fault),
             }
         }

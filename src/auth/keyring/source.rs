@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::refetch::{Asked, Refetch};
+use super::refetch::{Refetch, RefetchOutcome};
 use super::settings::{KeySource, OnStale, Remote, Start};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
@@ -119,10 +119,10 @@ impl Source {
     }
 
     /// For a token whose key is unknown. Without a source that can be asked, what is here is all there is.
-    pub async fn ask(&self, now: UnixTime) -> Asked {
+    pub async fn ask(&self, now: UnixTime) -> RefetchOutcome {
         match &self.refetch {
             Some(refetch) => refetch.ask(now).await,
-            None => Asked::Lately,
+            None => RefetchOutcome::Lately,
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Keyring;
 use super::refetch::Refetch;
-use super::remote::Visitor;
+use super::remote::KeySourceClient;
 use super::schedule::{next_refresh, next_try};
 use super::settings::{KeyFile, KeySource, Remote};
 use super::source::Source;
@@ -39,7 +39,7 @@ struct Watch {
 impl Watch {
     /// Goes to the issuer ahead of each expiry, and at once for a request that waits for a key.
     async fn follow(&self, remote: &Remote, refetch: &Refetch) {
-        let mut visitor = Visitor::new(remote.clone(), self.source.policy.clone());
+        let mut visitor = KeySourceClient::new(remote.clone(), self.source.policy.clone());
         let (mut failures, mut in_haste) = (0, false);
         loop {
             let visit = refetch.begin();

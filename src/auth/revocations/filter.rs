@@ -49,8 +49,8 @@ impl Filter {
     }
 
     /// What it knows at this moment, for all the names of one token.
-    pub(super) fn look(&self) -> Look<'_> {
-        Look { table: self.table.load(), hasher: &self.hasher }
+    pub(super) fn look(&self) -> FilterProbe<'_> {
+        FilterProbe { table: self.table.load(), hasher: &self.hasher }
     }
 
     /// `all`: every name of the set, this one among them, for when the table has to grow.
@@ -82,12 +82,12 @@ impl Filter {
     }
 }
 
-pub(super) struct Look<'f> {
+pub(super) struct FilterProbe<'f> {
     table: Guard<Arc<Table>>,
     hasher: &'f RandomState,
 }
 
-impl Look<'_> {
+impl FilterProbe<'_> {
     /// Is there any point in looking for this name?
     pub(super) fn may_have(&self, name: u128) -> bool {
         self.table.may_have(self.hasher.hash_one(name))

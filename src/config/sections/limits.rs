@@ -7,8 +7,8 @@ use crate::config::document::error::Fault;
 use crate::config::document::table::Table;
 use crate::config::document::units::spell_size;
 use crate::limits::limiter::Rate;
-use crate::limits::pace::Least;
-use crate::limits::penalty::PauseSettings;
+use crate::limits::pace::MinRate;
+use crate::limits::penalty::PenaltySettings;
 use crate::server::{ConnectionSettings, FloodSettings};
 
 const KIB: usize = 1 << 10;
@@ -71,7 +71,7 @@ pub(super) struct Limits {
     body_size: Option<u64>,
     streams: u32,
     flood: FloodSettings,
-    pause: PauseSettings,
+    pause: PenaltySettings,
     retry_delay: Duration,
     pub(super) families: usize,
     pub(super) others: config::Limits,
@@ -100,7 +100,7 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
             Duration::from_millis(100),
             Duration::ZERO..=Duration::from_secs(10),
         ),
-        pause: PauseSettings {
+        pause: PenaltySettings {
             time: table.duration("flood_pause", Duration::from_secs(10), Duration::ZERO..=Duration::from_hours(1)),
             failed_handshakes: count(table, "failed_handshakes", 100),
             unreadable_requests: count(table, "unreadable_requests", 1_000),
@@ -152,7 +152,7 @@ fn fits_the_head(table: &Table<'_>, key: &str, size: usize, head_size: usize) {
 
 /// The client's side of both tables.
 pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSettings {
-    let least = |rate| Least { rate: rate as u64, over: timeouts.slow };
+    let least = |rate| MinRate { rate: rate as u64, over: timeouts.slow };
     ConnectionSettings {
         tls_handshake: timeouts.tls_handshake,
         head: timeouts.head,

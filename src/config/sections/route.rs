@@ -53,7 +53,7 @@ fn route(
     let preflight = table.flag("preflight", false);
     let places = token::places(table, access == Access::Public);
     let origins = token::origins(table, &places);
-    let onward = token::onward(table, own_audience);
+    let token_forwarding = token::token_forwarding(table, own_audience);
     let enforce = table.flag("enforce", true);
     if !enforce && access == Access::Public {
         let fault = Fault::new("a public route refuses nothing", "expected no `enforce`, as no token is asked for");
@@ -72,7 +72,7 @@ fn route(
         preflight,
         places,
         origins,
-        onward,
+        token_forwarding,
         enforce,
         rates,
         capture,

@@ -7,7 +7,7 @@ use crate::config::document::error::Fault;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::{host, issuer};
-use crate::gateway::route::Onward;
+use crate::gateway::route::TokenForwarding;
 
 #[derive(PartialEq)]
 enum Place {
@@ -86,7 +86,7 @@ enum Said {
 }
 
 /// `own_audience`: of the tokens that clients of the gateway have.
-pub(super) fn onward(table: &mut Table<'_>, own_audience: &[String]) -> Onward {
+pub(super) fn token_forwarding(table: &mut Table<'_>, own_audience: &[String]) -> TokenForwarding {
     let said =
         table.choice("token", Said::Pass, &[("pass", Said::Pass), ("drop", Said::Drop), ("replace", Said::Replace)]);
     let Some(value) = table.take("token_audience") else {
@@ -94,7 +94,7 @@ pub(super) fn onward(table: &mut Table<'_>, own_audience: &[String]) -> Onward {
             let fault = Fault::new("`token_audience` is missing", "expected for whom the upstream's tokens are");
             table.wrong("token", fault.help("add token_audience = [\"https://orders.internal\"]").of_absence());
         }
-        return if said == Said::Drop { Onward::Drop } else { Onward::Pass };
+        return if said == Said::Drop { TokenForwarding::Drop } else { TokenForwarding::Pass };
     };
     let audience = issuer::audience(&value).unwrap_or_default();
     if said != Said::Replace {
@@ -106,7 +106,7 @@ pub(super) fn onward(table: &mut Table<'_>, own_audience: &[String]) -> Onward {
         let fault = Fault::new(format!("{own} is an audience of this gateway"), "expected another audience");
         value.wrong(fault.help("the gateway would accept the upstream's token as the client's"));
     }
-    Onward::Replace(audience)
+    TokenForwarding::Replace(audience)
 }
 
 /// `None` of them without a cookie to guard: whoever lists origins believes that they are checked.

@@ -11,7 +11,7 @@ use crate::broker::TokenPair;
 
 /// A backend's object.
 #[derive(Debug)]
-pub(super) struct Object<'c> {
+pub(super) struct JsonObject<'c> {
     /// Up to its closing brace.
     open: &'c str,
     is_empty: bool,
@@ -19,7 +19,7 @@ pub(super) struct Object<'c> {
     says_success: bool,
 }
 
-impl<'c> Object<'c> {
+impl<'c> JsonObject<'c> {
     /// Its names must not be among `ours`: a client could not tell whose value it reads. `"success": true` is an exception,
     /// as many answers have it, and both mean the same. The fault names nothing that stands in the content.
     pub(super) fn read(content: &'c [u8], ours: &[&str]) -> Result<Self, String> {
@@ -31,7 +31,7 @@ impl<'c> Object<'c> {
         };
         match names.taken {
             Some(name) => Err(format!("its body has a member `{name}` of its own")),
-            None => Ok(Object { open, is_empty: names.is_empty, says_success: names.says_success }),
+            None => Ok(JsonObject { open, is_empty: names.is_empty, says_success: names.says_success }),
         }
     }
 

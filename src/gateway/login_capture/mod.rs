@@ -22,12 +22,12 @@ use crate::limits::throttle::Throttle;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::media_type;
 use crate::telemetry::access_log::Record;
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use merge::Object;
+use merge::JsonObject;
 
 /// A request on its way whose answer is waited for.
 pub struct Captured {
@@ -71,7 +71,7 @@ impl Captured {
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        let occasion = Occasion::new(now, self.address, record.request_id);
+        let occasion = EventContext::new(now, self.address, record.request_id);
         match (self.capture, self.caller) {
             (Capture::Login, _) => {
                 // A password that was wrong, or guessed.
@@ -92,7 +92,7 @@ async fn login(
     broker: &Broker,
     (answer_size, known): (u64, u64),
     record: &mut Record,
-    occasion: Occasion,
+    occasion: EventContext,
 ) -> Result<Forwarded, Reject> {
     // Nobody has logged in: a wrong password, a second factor that is asked for.
     let Some(said) = forwarded.said.take() else { return Ok(forwarded) };
@@ -100,7 +100,7 @@ async fn login(
     check_head(&head)?;
     let login = Login { address: occasion.client, ..said.login().map_err(refused)? };
     let content = body::read(body, answer_size).await.map_err(|broken| refused(broken.detail))?;
-    let object = Object::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
+    let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
     // It was read to its end: the connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
         lease.give_back();
@@ -174,7 +174,7 @@ async fn logout(
     forwarded: Forwarded,
     broker: &Broker,
     caller: &VerifiedToken,
-    occasion: Occasion,
+    occasion: EventContext,
 ) -> Result<Forwarded, Reject> {
     if !forwarded.response.status().is_success() {
         return Ok(forwarded);

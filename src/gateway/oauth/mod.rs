@@ -17,7 +17,7 @@ use crate::broker::Broker;
 use crate::gateway::endpoints::Endpoint;
 use crate::protocols::http::body::Body;
 use crate::telemetry::access_log::Record;
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use form::Form;
@@ -56,8 +56,8 @@ impl Call<'_> {
         self.authenticator.authenticate(bearer, self.asker, self.now).await
     }
 
-    fn occasion(&self, record: &Record) -> Occasion {
-        Occasion::new(self.now, self.asker.address, record.request_id)
+    fn occasion(&self, record: &Record) -> EventContext {
+        EventContext::new(self.now, self.asker.address, record.request_id)
     }
 
     /// Clients are public here: whoever shows a secret expects that it is checked, and it would not be.

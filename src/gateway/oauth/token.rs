@@ -17,7 +17,7 @@ use crate::types::reject::{Reason, Reject};
 
 /// RFC 6749 section 5.1.
 #[derive(Serialize)]
-struct Granted<'p> {
+struct TokenResponse<'p> {
     access_token: &'p str,
     token_type: &'static str,
     /// Seconds.
@@ -38,13 +38,13 @@ impl Call<'_> {
         record.token_id = Some(presented.token_id);
         let occasion = self.occasion(record);
         let pair = self.broker.refresh_for_client(presented, form.get("client_id"), occasion).await?;
-        Ok(respond::json(StatusCode::OK, &Granted::of(&pair)))
+        Ok(respond::json(StatusCode::OK, &TokenResponse::of(&pair)))
     }
 }
 
-impl<'p> Granted<'p> {
+impl<'p> TokenResponse<'p> {
     fn of(pair: &'p TokenPair) -> Self {
-        Granted {
+        TokenResponse {
             access_token: &pair.access_token,
             token_type: "Bearer",
             expires_in: pair.lifetime,

@@ -6,36 +6,36 @@ use std::time::Duration;
 use crate::auth::keyring::Keyring;
 use crate::auth::renewals::{Renewals, Watched};
 use crate::auth::revocations::Revocations;
-use crate::auth::token_cache::Known;
+use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::Validity;
 use crate::tokens::jwt::verify::{still_holds, verify};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reason;
-use crate::types::trace::Story;
+use crate::types::trace::Trace;
 
 /// All that can end a token.
 #[derive(Clone)]
-pub struct Grounds {
+pub struct TokenChecks {
     pub clock: Arc<dyn Clock>,
     pub revocations: Arc<Revocations>,
     pub keyring: Arc<Keyring>,
     pub renewals: Arc<Renewals>,
 }
 
-pub(super) struct Standing {
-    opened: Arc<Known>,
+pub(super) struct TokenBasis {
+    opened: Arc<CachedToken>,
     /// The freshest of its family that was seen when the one before it expired.
-    carrier: Option<Arc<Known>>,
+    carrier: Option<Arc<CachedToken>>,
     /// Of the keyring, when the keys of both were good.
     generation: u64,
     /// Of our own tokens alone: those of others belong to no family.
     watched: Option<Watched>,
 }
 
-impl Standing {
-    pub(super) fn on(known: &Arc<Known>, grounds: &Grounds) -> Self {
-        let watched = known.token.family.map(|family| grounds.renewals.watch(family));
-        Standing { opened: known.clone(), carrier: None, generation: known.generation(), watched }
+impl TokenBasis {
+    pub(super) fn on(known: &Arc<CachedToken>, checks: &TokenChecks) -> Self {
+        let watched = known.token.family.map(|family| checks.renewals.watch(family));
+        TokenBasis { opened: known.clone(), carrier: None, generation: known.generation(), watched }
     }
 
     /// Nothing is to be done for time's sake before.
@@ -43,23 +43,23 @@ impl Standing {
         self.bearer().token.expires
     }
 
-    fn bearer(&self) -> &Arc<Known> {
+    fn bearer(&self) -> &Arc<CachedToken> {
         self.carrier.as_ref().unwrap_or(&self.opened)
     }
 
     /// Why the stream must end, if it must. Costs two comparisons and two atomic loads while nothing has moved.
-    pub(super) fn check(&mut self, grounds: &Grounds, now: UnixTime) -> Result<(), Reason> {
+    pub(super) fn check(&mut self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
         if now >= self.deadline() {
             self.renew(now)?;
         }
         // The one that opened it counts to the end: whoever revokes it means what it opened.
         for known in self.carrier.iter().chain([&self.opened]) {
-            known.check_revocation(&grounds.revocations).map_err(|reject| reject.reason)?;
+            known.check_revocation(&checks.revocations).map_err(|reject| reject.reason)?;
         }
         // Before the keys: if they are swapped meanwhile, the next look is at the newer ones.
-        let generation = grounds.keyring.generation();
+        let generation = checks.keyring.generation();
         if self.generation != generation {
-            self.check_keys(grounds, now)?;
+            self.check_keys(checks, now)?;
             self.generation = generation;
         }
         Ok(())
@@ -77,15 +77,15 @@ impl Standing {
     }
 
     /// Some key has gone, or an issuer's terms have changed: is it one of ours?
-    fn check_keys(&self, grounds: &Grounds, now: UnixTime) -> Result<(), Reason> {
-        let issuers = &grounds.keyring.keys().issuers;
+    fn check_keys(&self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
+        let issuers = &checks.keyring.keys().issuers;
         // Expired or not is asked elsewhere.
         let validity = Validity::ExpiredUpTo(Duration::MAX);
         for known in self.carrier.iter().chain([&self.opened]) {
             if still_holds(&known.token, issuers) {
                 continue;
             }
-            match verify(&known.text, issuers, now, validity, Story::UNTOLD).map_err(|reject| reject.reason) {
+            match verify(&known.text, issuers, now, validity, Trace::OFF).map_err(|reject| reject.reason) {
                 // A clock that was set back ends nothing.
                 Ok(_) | Err(Reason::NotYetValid) => {}
                 Err(Reason::KeyRevoked) => return Err(Reason::KeyRevoked),

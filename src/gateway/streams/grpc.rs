@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn trailers_in_a_body_are_a_message_of_their_own() {
-        let message = in_body(&crate::protocols::grpc::trailers(crate::types::close_reason::Ended::Token(
+        let message = in_body(&crate::protocols::grpc::trailers(crate::types::close_reason::CloseReason::Token(
             crate::types::reject::Reason::Revoked,
         )));
         let (prefix, text) = message.split_at(PREFIX);

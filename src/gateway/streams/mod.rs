@@ -6,12 +6,12 @@
 //! (the time with the earliest deadline, the epoch of revocations, the generation of keys), and looks at the streams
 //! themselves only if one of these has moved. With none open, it sleeps.
 //!
-//! How a stream ends in its own protocol is up to whoever holds its [`Live`]: [`Held`] for bodies, `tunnel` for WebSockets.
-//! When the process drains, streams that have no end of their own are told so ([`Parting`]).
+//! How a stream ends in its own protocol is up to whoever holds its [`OpenStream`]: [`TokenBound`] for bodies, `tunnel` for WebSockets.
+//! When the process drains, streams that have no end of their own are told so ([`DrainBehavior`]).
 
 mod basis;
 mod grpc;
-mod held;
+mod token_bound;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,16 +21,16 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::auth::token_cache::Known;
+use crate::auth::token_cache::CachedToken;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::UnixTime;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::reject::Reason;
 
-pub use basis::Grounds;
-pub use held::{Held, Manner};
+pub use basis::TokenChecks;
+pub use token_bound::{Termination, TokenBound};
 
-use basis::Standing;
+use basis::TokenBasis;
 
 /// A stream ends within a second: a quarter is for noticing, the rest for what is under way.
 const TICK: Duration = Duration::from_millis(250);
@@ -43,7 +43,7 @@ const COSTLY_BATCH: usize = 1;
 
 /// What the end of the process means to a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Parting {
+pub enum DrainBehavior {
     /// It is told at once: its client connects again by itself, and would hold up the end.
     AtOnce,
     /// It has the time of the drain, in which it may come to its own end; then it is told.
@@ -55,7 +55,7 @@ pub enum Parting {
 
 /// The open streams of one worker.
 pub struct Streams {
-    grounds: Grounds,
+    checks: TokenChecks,
     metrics: Arc<WorkerMetrics>,
     open: Mutex<Open>,
     /// The first one was opened.
@@ -76,41 +76,41 @@ struct Open {
 
 struct Entry {
     /// `None`: nobody's token, as on a public route.
-    standing: Option<Standing>,
-    parting: Parting,
-    end: oneshot::Sender<Ended>,
+    standing: Option<TokenBasis>,
+    parting: DrainBehavior,
+    end: oneshot::Sender<CloseReason>,
 }
 
 /// What the epoch and the generation were when all streams were looked at last.
 #[derive(PartialEq)]
-struct Seen {
+struct LastChecked {
     epoch: u64,
     generation: u64,
 }
 
 impl Streams {
-    pub fn new(grounds: Grounds, metrics: Arc<WorkerMetrics>) -> Arc<Self> {
-        Arc::new(Streams { grounds, metrics, open: Mutex::default(), begun: Notify::new() })
+    pub fn new(checks: TokenChecks, metrics: Arc<WorkerMetrics>) -> Arc<Self> {
+        Arc::new(Streams { checks, metrics, open: Mutex::default(), begun: Notify::new() })
     }
 
     /// Enters a tunnel.
-    pub fn open_tunnel(self: &Arc<Self>, known: Option<&Arc<Known>>) -> Live {
-        self.open(known, Parting::AtOnce)
+    pub fn open_tunnel(self: &Arc<Self>, known: Option<&Arc<CachedToken>>) -> OpenStream {
+        self.open(known, DrainBehavior::AtOnce)
     }
 
     /// Enters something that stands on this token. What has ended it meanwhile is noticed here.
-    fn open(self: &Arc<Self>, known: Option<&Arc<Known>>, parting: Parting) -> Live {
+    fn open(self: &Arc<Self>, known: Option<&Arc<CachedToken>>, parting: DrainBehavior) -> OpenStream {
         let (end, ended) = oneshot::channel();
-        let mut standing = known.map(|known| Standing::on(known, &self.grounds));
-        let checked = standing.as_mut().map(|standing| standing.check(&self.grounds, self.grounds.clock.now()));
+        let mut standing = known.map(|known| TokenBasis::on(known, &self.checks));
+        let checked = standing.as_mut().map(|standing| standing.check(&self.checks, self.checks.clock.now()));
         let mut open = self.lock();
         open.newest += 1;
-        let live = Live { number: open.newest, streams: self.clone(), ended: Some(ended) };
+        let live = OpenStream { number: open.newest, streams: self.clone(), ended: Some(ended) };
         self.metrics.streams_opened.one();
         let entry = Entry { standing, parting, end };
         match checked {
-            Some(Err(reason)) => entry.end(Ended::Token(reason)),
-            _ if open.tells(parting) => entry.end(Ended::Draining),
+            Some(Err(reason)) => entry.end(CloseReason::Token(reason)),
+            _ if open.tells(parting) => entry.end(CloseReason::Draining),
             _ => {
                 if open.streams.is_empty() {
                     open.earliest = UnixTime::MAX;
@@ -124,8 +124,8 @@ impl Streams {
     }
 
     /// Is a token good at this moment that something not yet entered stands on?
-    fn verdict(&self, known: &Arc<Known>) -> Result<(), Reason> {
-        Standing::on(known, &self.grounds).check(&self.grounds, self.grounds.clock.now())
+    fn verdict(&self, known: &Arc<CachedToken>) -> Result<(), Reason> {
+        TokenBasis::on(known, &self.checks).check(&self.checks, self.checks.clock.now())
     }
 
     /// Ends what has to end, for as long as it is polled.
@@ -141,14 +141,14 @@ impl Streams {
         }
     }
 
-    fn now_seen(&self) -> Seen {
-        Seen { epoch: self.grounds.revocations.epoch(), generation: self.grounds.keyring.generation() }
+    fn now_seen(&self) -> LastChecked {
+        LastChecked { epoch: self.checks.revocations.epoch(), generation: self.checks.keyring.generation() }
     }
 
-    async fn look(&self, seen: &mut Seen) {
+    async fn look(&self, seen: &mut LastChecked) {
         // Before the look: what moves meanwhile is looked at the next time.
         let moved = self.now_seen();
-        let now = self.grounds.clock.now();
+        let now = self.checks.clock.now();
         {
             let mut open = self.lock();
             if moved == *seen && now < open.earliest {
@@ -172,7 +172,7 @@ impl Streams {
         let (mut last, mut earliest, mut over) = (None, open.earliest, Vec::new());
         for (number, entry) in open.streams.range_mut((from, Bound::Unbounded)).take(count) {
             last = Some(*number);
-            match entry.standing.as_mut().map_or(Ok(()), |standing| standing.check(&self.grounds, now)) {
+            match entry.standing.as_mut().map_or(Ok(()), |standing| standing.check(&self.checks, now)) {
                 Ok(()) => earliest = earliest.min(entry.deadline()),
                 Err(reason) => over.push((*number, reason)),
             }
@@ -180,7 +180,7 @@ impl Streams {
         open.earliest = earliest;
         for (number, reason) in over {
             if let Some(entry) = open.streams.remove(&number) {
-                entry.end(Ended::Token(reason));
+                entry.end(CloseReason::Token(reason));
             }
         }
         last
@@ -211,42 +211,42 @@ impl Streams {
 }
 
 impl Open {
-    fn tells(&self, parting: Parting) -> bool {
+    fn tells(&self, parting: DrainBehavior) -> bool {
         match parting {
-            Parting::AtOnce => self.draining,
-            Parting::AtLast => self.drained,
-            Parting::Unsaid => false,
+            DrainBehavior::AtOnce => self.draining,
+            DrainBehavior::AtLast => self.drained,
+            DrainBehavior::Unsaid => false,
         }
     }
 
     fn end_for_drain(&mut self, number: u64) {
         if let Some(entry) = self.streams.remove(&number) {
-            entry.end(Ended::Draining);
+            entry.end(CloseReason::Draining);
         }
     }
 }
 
 impl Entry {
     fn deadline(&self) -> UnixTime {
-        self.standing.as_ref().map_or(UnixTime::MAX, Standing::deadline)
+        self.standing.as_ref().map_or(UnixTime::MAX, TokenBasis::deadline)
     }
 
-    fn end(self, ended: Ended) {
+    fn end(self, ended: CloseReason) {
         // Whoever held it may just have gone.
         let _ = self.end.send(ended);
     }
 }
 
 /// A stream that is entered. Dropping it takes it out.
-pub struct Live {
+pub struct OpenStream {
     number: u64,
     streams: Arc<Streams>,
-    ended: Option<oneshot::Receiver<Ended>>,
+    ended: Option<oneshot::Receiver<CloseReason>>,
 }
 
-impl Live {
+impl OpenStream {
     /// Ready, once, when the stream has to end.
-    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
         let Some(receiver) = &mut self.ended else { return Poll::Pending };
         let ended = ready!(std::pin::Pin::new(receiver).poll(context));
         self.ended = None;
@@ -255,7 +255,7 @@ impl Live {
     }
 
     /// What it is has shown only now.
-    fn parts(&self, parting: Parting) {
+    fn parts(&self, parting: DrainBehavior) {
         let mut open = self.streams.lock();
         if open.tells(parting) {
             return open.end_for_drain(self.number);
@@ -266,12 +266,12 @@ impl Live {
     }
 
     /// Returns when the stream has to end.
-    pub async fn ended(&mut self) -> Ended {
+    pub async fn ended(&mut self) -> CloseReason {
         std::future::poll_fn(|context| self.poll_ended(context)).await
     }
 }
 
-impl Drop for Live {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.streams.metrics.streams_closed.one();
         self.streams.lock().streams.remove(&self.number);

@@ -14,7 +14,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use crate::limits::pace::{Least, Meter, Silence};
+use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::poll_notes;
 use crate::types::reject::{Reason, Reject, with_causes};
 
@@ -33,11 +33,11 @@ pub trait Watch: Send + Sync {
         false
     }
     /// Ready if the body has to end here, before its own end.
-    fn poll_ending(&mut self, _context: &mut Context<'_>) -> Poll<Ending> {
+    fn poll_end(&mut self, _context: &mut Context<'_>) -> Poll<BodyEnd> {
         Poll::Pending
     }
     /// The source broke off. Was it to end anyway?
-    fn ending_of_broken(&mut self) -> Option<Ending> {
+    fn end_of_broken(&mut self) -> Option<BodyEnd> {
         None
     }
     /// The body is complete.
@@ -45,7 +45,7 @@ pub trait Watch: Send + Sync {
 }
 
 /// How a body ends before its own end.
-pub enum Ending {
+pub enum BodyEnd {
     /// As if it were complete.
     Quiet,
     Data(Bytes),
@@ -65,10 +65,10 @@ const FEW_FRAMES: u8 = 16;
 pub struct Body {
     inner: Inner,
     watch: Option<Box<dyn Watch>>,
-    silence: Option<Silence>,
+    silence: Option<IdleTimer>,
     /// Is a reset without an error no end of it? See [`Body::that_must_end`].
     must_end: bool,
-    meter: Option<Box<Meter>>,
+    meter: Option<Box<RateMeter>>,
     /// Bytes that may still come.
     allowance: u64,
     /// When it ends, complete or not.
@@ -164,7 +164,7 @@ impl Body {
     /// Fails if no byte comes for so long while one is waited for.
     pub fn silent_for_at_most(mut self, limit: Duration) -> Self {
         if matches!(self.inner, Inner::Incoming(_)) {
-            self.silence = Some(Silence::of_at_most(limit).noticing(MOMENT));
+            self.silence = Some(IdleTimer::of_at_most(limit).noticing(MOMENT));
         }
         self
     }
@@ -178,9 +178,9 @@ impl Body {
     }
 
     /// Fails if less than that comes while it is waited for.
-    pub fn at_least(mut self, least: Least) -> Self {
+    pub fn at_least(mut self, least: MinRate) -> Self {
         if self.silence.is_some() && least.rate > 0 {
-            self.meter = Some(Box::new(Meter::of(least)));
+            self.meter = Some(Box::new(RateMeter::of(least)));
         }
         self
     }
@@ -211,11 +211,11 @@ impl Body {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Poll::Ready(ending) = self.poll_ending(context) {
+        if let Poll::Ready(ending) = self.poll_end(context) {
             return Poll::Ready(self.end_as(ending));
         }
         if self.end.as_mut().is_some_and(|end| end.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(self.end_as(Ending::Abort(Reason::RequestTimeout)));
+            return Poll::Ready(self.end_as(BodyEnd::Abort(Reason::RequestTimeout)));
         }
         let polled = match &mut self.inner {
             Inner::Empty => Poll::Ready(None),
@@ -229,7 +229,7 @@ impl Body {
         match polled {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.passed(&mut frame)?;
-                poll_notes::passed(frame.data_ref().map_or(0, Bytes::len));
+                poll_notes::record_passed(frame.data_ref().map_or(0, Bytes::len));
                 // The last frame of a body of known length is its end, and so are trailers: nobody polls once more.
                 if frame.is_trailers() || self.is_end_stream() {
                     self.ended();
@@ -238,7 +238,7 @@ impl Body {
             }
             Poll::Ready(Some(Err(error))) => {
                 // The other direction of the same exchange may have been ended first, and have taken this one with it.
-                match self.watch.as_mut().and_then(|watch| watch.ending_of_broken()) {
+                match self.watch.as_mut().and_then(|watch| watch.end_of_broken()) {
                     Some(ending) => Poll::Ready(self.end_as(ending)),
                     None => Poll::Ready(Some(Err(BodyError::Http(error)))),
                 }
@@ -252,18 +252,18 @@ impl Body {
                 if let Poll::Ready(error) = self.waits(context) {
                     return Poll::Ready(Some(Err(error)));
                 }
-                if !self.lasts && self.silence.as_ref().is_some_and(Silence::has_lasted) && self.is_to_be_asked() {
+                if !self.lasts && self.silence.as_ref().is_some_and(IdleTimer::has_lasted) && self.is_to_be_asked() {
                     // Asked now, so that it can wake whoever waits here.
-                    return poll_notes::noted(self.poll_ending(context).map(|ending| self.end_as(ending)));
+                    return poll_notes::record_pending(self.poll_end(context).map(|ending| self.end_as(ending)));
                 }
-                poll_notes::noted(Poll::Pending)
+                poll_notes::record_pending(Poll::Pending)
             }
         }
     }
 
-    fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<BodyEnd> {
         match &mut self.watch {
-            Some(watch) if self.lasts => watch.poll_ending(context),
+            Some(watch) if self.lasts => watch.poll_end(context),
             _ => Poll::Pending,
         }
     }
@@ -273,13 +273,13 @@ impl Body {
         self.lasts
     }
 
-    fn end_as(&mut self, ending: Ending) -> Option<Result<Frame<Bytes>, BodyError>> {
+    fn end_as(&mut self, ending: BodyEnd) -> Option<Result<Frame<Bytes>, BodyError>> {
         (self.inner, self.silence, self.lasts) = (Inner::Empty, None, false);
         let last = match ending {
-            Ending::Abort(reason) => return Some(Err(BodyError::Ended(reason))),
-            Ending::Quiet => None,
-            Ending::Data(data) => Some(Ok(Frame::data(data))),
-            Ending::Trailers(trailers) => Some(Ok(Frame::trailers(*trailers))),
+            BodyEnd::Abort(reason) => return Some(Err(BodyError::Ended(reason))),
+            BodyEnd::Quiet => None,
+            BodyEnd::Data(data) => Some(Ok(Frame::data(data))),
+            BodyEnd::Trailers(trailers) => Some(Ok(Frame::trailers(*trailers))),
         };
         // It never hears of an end: the body is not complete.
         self.watch = None;
@@ -360,7 +360,7 @@ impl HttpBody for Body {
         // would look as if nobody had answered, and there are clients that then ask again, also by POST.
         this.broken = Some(Box::new(error));
         context.waker().wake_by_ref();
-        poll_notes::noted(Poll::Pending)
+        poll_notes::record_pending(Poll::Pending)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// What a poll of our own came to; leaves a note if it has to wait.
-pub fn noted<T>(polled: Poll<T>) -> Poll<T> {
+pub fn record_pending<T>(polled: Poll<T>) -> Poll<T> {
     if polled.is_pending() {
         FOR_US.set(true);
     }
@@ -23,12 +23,12 @@ pub fn noted<T>(polled: Poll<T>) -> Poll<T> {
 }
 
 /// So many bytes of a body were handed over: its client made room for what was handed over before.
-pub fn passed(bytes: usize) {
+pub fn record_passed(bytes: usize) {
     PASSED.set(PASSED.get() + bytes);
 }
 
 /// What was noted during one poll.
-pub struct Notes {
+pub struct PollOutcome {
     /// One of ours has to wait.
     pub for_us: bool,
     /// Bytes that were handed over.
@@ -36,13 +36,13 @@ pub struct Notes {
 }
 
 /// Polls, and tells what was noted.
-pub fn watched<T>(poll: impl FnOnce() -> Poll<T>) -> (Poll<T>, Notes) {
+pub fn poll_tracked<T>(poll: impl FnOnce() -> Poll<T>) -> (Poll<T>, PollOutcome) {
     FOR_US.set(false);
     PASSED.set(0);
     WATCHED.set(true);
     let polled = poll();
     WATCHED.set(false);
-    (polled, Notes { for_us: FOR_US.get(), passed: PASSED.get() })
+    (polled, PollOutcome { for_us: FOR_US.get(), passed: PASSED.get() })
 }
 
 /// Is this within such a poll?

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::Tunnel;
 use super::frames::{self, Frames};
 use crate::protocols::boundaries::Boundaries;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::secret;
 
 /// After one side has closed.
@@ -24,21 +24,21 @@ const GOODBYE: Duration = Duration::from_secs(5);
 const LAST_FRAME: Duration = Duration::from_millis(400);
 const LAST_WORD: Duration = Duration::from_millis(200);
 
-type End = TokioIo<Upgraded>;
+type UpgradedIo = TokioIo<Upgraded>;
 
 /// Who ended a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum TunnelEnd {
     /// One of its sides.
     Closed,
-    Ended(Ended),
+    Ended(CloseReason),
 }
 
-impl Over {
-    pub fn ended(self) -> Option<Ended> {
+impl TunnelEnd {
+    pub fn ended(self) -> Option<CloseReason> {
         match self {
-            Over::Closed => None,
-            Over::Ended(ended) => Some(ended),
+            TunnelEnd::Closed => None,
+            TunnelEnd::Ended(ended) => Some(ended),
         }
     }
 }
@@ -46,20 +46,24 @@ impl Over {
 impl Tunnel {
     /// Carries bytes both ways until either side closes and the other had time to say goodbye, or until `end` says that it is
     /// over. Counts what went to the client. `None` if the tunnel did not open.
-    pub async fn carry(self, to_client: &mut u64, end: impl Future<Output = Ended>) -> Option<Over> {
+    pub async fn carry(self, to_client: &mut u64, end: impl Future<Output = CloseReason>) -> Option<TunnelEnd> {
         let (Ok(client), Ok(upstream)) = tokio::join!(self.client, self.upstream) else { return None };
         let (from_client, client) = tokio::io::split(TokioIo::new(client));
         let (from_upstream, upstream) = tokio::io::split(TokioIo::new(upstream));
         let mut to_upstream = 0;
-        let mut up = Way::new(from_client, upstream, &mut to_upstream, None);
-        let mut down = Way::new(from_upstream, client, to_client, self.client_stall);
-        let Some(ended) = carry_until(&mut up, &mut down, end).await else { return Some(Over::Closed) };
+        let mut up = Direction::new(from_client, upstream, &mut to_upstream, None);
+        let mut down = Direction::new(from_upstream, client, to_client, self.client_stall);
+        let Some(ended) = carry_until(&mut up, &mut down, end).await else { return Some(TunnelEnd::Closed) };
         part(&mut up, &mut down, ended).await;
-        Some(Over::Ended(ended))
+        Some(TunnelEnd::Ended(ended))
     }
 }
 
-async fn carry_until(up: &mut Way<'_>, down: &mut Way<'_>, end: impl Future<Output = Ended>) -> Option<Ended> {
+async fn carry_until(
+    up: &mut Direction<'_>,
+    down: &mut Direction<'_>,
+    end: impl Future<Output = CloseReason>,
+) -> Option<CloseReason> {
     let (mut up, mut down, mut end) = (pin!(up.carry()), pin!(down.carry()), pin!(end));
     // Who has not said goodbye in time is cut off, which is as it should be.
     tokio::select! {
@@ -78,7 +82,7 @@ async fn carry_until(up: &mut Way<'_>, down: &mut Way<'_>, end: impl Future<Outp
 }
 
 /// Says to both sides that it is over. Whoever does not take it is cut off all the same.
-async fn part(up: &mut Way<'_>, down: &mut Way<'_>, ended: Ended) {
+async fn part(up: &mut Direction<'_>, down: &mut Direction<'_>, ended: CloseReason) {
     let finished = timeout(LAST_FRAME, down.finish_frame()).await.is_ok_and(|whole| whole);
     let _ = timeout(LAST_WORD, async {
         let (code, reason) = (ended.close_code(), ended.message());
@@ -104,9 +108,9 @@ async fn part(up: &mut Way<'_>, down: &mut Way<'_>, ended: Ended) {
 }
 
 /// One direction of a tunnel. Its future may be dropped at any time: what it has read and not written is kept.
-struct Way<'c> {
-    from: ReadHalf<End>,
-    to: WriteHalf<End>,
+struct Direction<'c> {
+    from: ReadHalf<UpgradedIo>,
+    to: WriteHalf<UpgradedIo>,
     read: Vec<u8>,
     /// So many bytes of `read` are written.
     written: usize,
@@ -116,10 +120,15 @@ struct Way<'c> {
     stall: Option<Duration>,
 }
 
-impl<'c> Way<'c> {
-    fn new(from: ReadHalf<End>, to: WriteHalf<End>, carried: &'c mut u64, stall: Option<Duration>) -> Self {
+impl<'c> Direction<'c> {
+    fn new(
+        from: ReadHalf<UpgradedIo>,
+        to: WriteHalf<UpgradedIo>,
+        carried: &'c mut u64,
+        stall: Option<Duration>,
+    ) -> Self {
         let read = Vec::with_capacity(8 * 1024);
-        Way { from, to, read, written: 0, frames: Frames::default(), carried, stall }
+        Direction { from, to, read, written: 0, frames: Frames::default(), carried, stall }
     }
 
     /// Until `from` closes, or `to` takes no more. A reset is an end, too.

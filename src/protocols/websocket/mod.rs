@@ -17,7 +17,7 @@ use hyper::upgrade::OnUpgrade;
 use crate::protocols::http::field_list;
 use crate::types::reject::{Reason, Reject};
 
-pub use carry::Over;
+pub use carry::TunnelEnd;
 
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("Upgrade");
@@ -31,17 +31,17 @@ pub struct Tunnel {
 }
 
 /// The client's end of a tunnel that it asks for.
-pub struct Asked {
+pub struct UpgradeRequest {
     client: OnUpgrade,
     /// Over HTTP/2: what the upstream has to answer to the key that we made.
     accept: Option<HeaderValue>,
 }
 
 /// Takes the client's end of the tunnel, if this request asks for one.
-pub fn asked_for<B: Body>(request: &mut Request<B>) -> Option<Asked> {
+pub fn asked_for<B: Body>(request: &mut Request<B>) -> Option<UpgradeRequest> {
     // What follows the head is the tunnel's, and nothing else's.
     let asks = is_asked_for(request) && request.body().is_end_stream();
-    asks.then(|| Asked { accept: http2::expected_accept(request), client: hyper::upgrade::on(request) })
+    asks.then(|| UpgradeRequest { accept: http2::expected_accept(request), client: hyper::upgrade::on(request) })
 }
 
 /// Does this request ask for a WebSocket (RFC 6455 section 4.1)?
@@ -66,12 +66,18 @@ pub fn ask(headers: &mut HeaderMap) {
 
 /// The tunnel, if the upstream agreed. An upstream that switches without being asked is broken. `stall`: how long a client
 /// may make no room for what it is sent over HTTP/2.
-pub fn agreed<B>(asked: Option<Asked>, response: &mut Response<B>, stall: Duration) -> Result<Option<Tunnel>, Reject> {
+pub fn agreed<B>(
+    asked: Option<UpgradeRequest>,
+    response: &mut Response<B>,
+    stall: Duration,
+) -> Result<Option<Tunnel>, Reject> {
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(None);
     }
     let broken = |how: &'static str| Err(Reject::new(Reason::UpstreamBroken, how));
-    let Some(Asked { client, accept }) = asked else { return broken("it switched protocols without being asked") };
+    let Some(UpgradeRequest { client, accept }) = asked else {
+        return broken("it switched protocols without being asked");
+    };
     if !names_websocket(response.headers()) {
         return broken("it switched to another protocol than websocket");
     }

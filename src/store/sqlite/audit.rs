@@ -5,10 +5,10 @@ use rusqlite::params;
 use crate::store::StoreError;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{counter, read_counter};
-use crate::tokens::audit_event::{Event, Occasion, Recorded};
+use crate::tokens::audit_event::{Event, EventContext, Recorded};
 
 /// Writes an event, if there is room for it. If not, it takes its place in the sequence all the same: the gap tells of it.
-pub(super) fn record(batch: &mut Batch<'_>, event: &Event, occasion: &Occasion) -> Result<(), StoreError> {
+pub(super) fn record(batch: &mut Batch<'_>, event: &Event, occasion: &EventContext) -> Result<(), StoreError> {
     let most = batch.terms.audit;
     if most == 0 {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::types::clock::UnixTime;
 
 /// What the store has to know about the tokens of this gateway.
-pub(super) struct Terms {
+pub(super) struct TokenTerms {
     /// `iss` of the access tokens that the families of this store give.
     pub(super) issuer: String,
     /// The most that any access token lives, or ever did.
@@ -24,21 +24,21 @@ pub(super) struct Terms {
 /// An open transaction. Everything that an operation does goes through it and becomes durable, or is undone, with it.
 pub(super) struct Batch<'writer> {
     pub(super) connection: &'writer Connection,
-    pub(super) terms: &'writer Terms,
+    pub(super) terms: &'writer TokenTerms,
     revocations: Vec<Revocation>,
-    pub(super) audited: Audited,
+    pub(super) audited: RecordedEvents,
 }
 
 /// What became of the events of a transaction.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Audited {
+pub(super) struct RecordedEvents {
     pub(super) recorded: u64,
     pub(super) lost: u64,
 }
 
 impl<'writer> Batch<'writer> {
-    pub(super) fn new(connection: &'writer Connection, terms: &'writer Terms) -> Self {
-        Batch { connection, terms, revocations: Vec::new(), audited: Audited::default() }
+    pub(super) fn new(connection: &'writer Connection, terms: &'writer TokenTerms) -> Self {
+        Batch { connection, terms, revocations: Vec::new(), audited: RecordedEvents::default() }
     }
 
     /// The revocations that were written, in the order of their sequence.
@@ -104,7 +104,7 @@ impl<'writer> Batch<'writer> {
 }
 
 /// The last moment at which an access token that `what` concerns can be good for anything.
-fn concerned_until(what: &Revoked, at: UnixTime, terms: &Terms) -> UnixTime {
+fn concerned_until(what: &Revoked, at: UnixTime, terms: &TokenTerms) -> UnixTime {
     match what {
         Revoked::Family(_) => at + terms.longest_life,
         // One of our own is good for a refresh long after it expired: as long as its family may live. Nothing but this
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_revocation_is_kept_while_a_token_it_concerns_may_live() {
         let now = UnixTime::from_secs(1_000);
-        let terms = Terms {
+        let terms = TokenTerms {
             issuer: "https://gateway.example".into(),
             longest_life: Duration::from_secs(60),
             longest_family: Duration::from_secs(3_600),

@@ -7,7 +7,7 @@ use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::watermark::{as_shown, first_moment_after};
 use crate::store::{DecideRotation, RevokeOutcome, RevokedBy, StoreError, events};
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::family::rotation::Rotation;
@@ -27,7 +27,7 @@ pub(super) fn issue(
     batch: &mut Batch<'_>,
     family: &Family,
     most_live: usize,
-    occasion: &Occasion,
+    occasion: &EventContext,
 ) -> Result<Family, StoreError> {
     let now = family.created_at;
     let mark = batch.watermark(&family.subject)?;
@@ -47,7 +47,7 @@ pub(super) fn issue_begun(
     family: &Family,
     most_live: usize,
     known: u64,
-    occasion: &Occasion,
+    occasion: &EventContext,
 ) -> Result<Option<Family>, StoreError> {
     let overtaken = batch.query(
         "select sequence from revocations where sequence > ?1 and not_after >= ?2
@@ -80,7 +80,7 @@ pub(super) fn rotate(
     batch: &mut Batch<'_>,
     presented: &PresentedToken,
     decide: &DecideRotation,
-    occasion: &Occasion,
+    occasion: &EventContext,
 ) -> Result<Rotation, StoreError> {
     let family = find(batch, presented.token_id)?;
     let mark = match &family {
@@ -104,7 +104,7 @@ pub(super) fn revoke_family(
     batch: &mut Batch<'_>,
     id: TokenId,
     by: &RevokedBy,
-    occasion: &Occasion,
+    occasion: &EventContext,
 ) -> Result<RevokeOutcome, StoreError> {
     let Some(family) = find(batch, id)?.filter(|family| by.may_revoke(family)) else {
         return Ok(RevokeOutcome::NotFound);

@@ -30,9 +30,10 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 
 use crate::store::{
-    Answer, DecideKeys, DecideRotation, Enforce, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreError,
+    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreError,
+    StoreFuture,
 };
-use crate::tokens::audit_event::{Event, Occasion, Recorded};
+use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -40,7 +41,7 @@ use crate::tokens::family::rotation::Rotation;
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use batch::Terms;
+use batch::TokenTerms;
 use writer::Writer;
 
 /// What the store has to be told about tokens.
@@ -74,7 +75,7 @@ impl SqliteStore {
     /// # Errors
     /// If another gateway has the file open, if the file is not a bearward database or one of a newer version, or if
     /// the disk, the rights or the file system do not permit safe commits. The file is then as it was.
-    pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: Enforce) -> Result<Self, StoreError> {
+    pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: RevocationHook) -> Result<Self, StoreError> {
         Self::open_within(Duration::ZERO, path, settings, enforce)
     }
 
@@ -83,11 +84,11 @@ impl SqliteStore {
         patience: Duration,
         path: impl AsRef<Path>,
         settings: Settings,
-        enforce: Enforce,
+        enforce: RevocationHook,
     ) -> Result<Self, StoreError> {
         let opened = file::open(path.as_ref(), patience)?;
         let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
-        let terms = Terms {
+        let terms = TokenTerms {
             issuer: settings.issuer,
             longest_life: longest_ever("longest_life", settings.longest_life)?,
             longest_family: longest_ever("longest_family", settings.longest_family)?,
@@ -129,59 +130,70 @@ fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Re
 }
 
 impl Store for SqliteStore {
-    fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family> {
+    fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Family> {
         self.writer.submit(move |batch| families::issue(batch, &family, most_live, &occasion))
     }
 
-    fn issue_begun(&self, family: Family, most_live: usize, known: u64, occasion: Occasion) -> Answer<Option<Family>> {
+    fn issue_begun(
+        &self,
+        family: Family,
+        most_live: usize,
+        known: u64,
+        occasion: EventContext,
+    ) -> StoreFuture<Option<Family>> {
         self.writer.submit(move |batch| families::issue_begun(batch, &family, most_live, known, &occasion))
     }
 
-    fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation> {
+    fn rotate(
+        &self,
+        presented: PresentedToken,
+        decide: DecideRotation,
+        occasion: EventContext,
+    ) -> StoreFuture<Rotation> {
         self.writer.submit(move |batch| families::rotate(batch, &presented, &decide, &occasion))
     }
 
-    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: Occasion) -> Answer<RevokeOutcome> {
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: EventContext) -> StoreFuture<RevokeOutcome> {
         self.writer.submit(move |batch| families::revoke_family(batch, id, &by, &occasion))
     }
 
-    fn revoke(&self, what: Revoked, occasion: Occasion) -> Answer<u64> {
+    fn revoke(&self, what: Revoked, occasion: EventContext) -> StoreFuture<u64> {
         self.writer.submit(move |batch| revocations::revoke(batch, &what, &occasion))
     }
 
-    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()> {
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
         self.writer.submit(move |batch| families::confirm(batch, &seen))
     }
 
-    fn families_of(&self, subject: String) -> Answer<Vec<Family>> {
+    fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>> {
         self.writer.submit(move |batch| families::of_subject(batch, &subject))
     }
 
-    fn family(&self, id: TokenId) -> Answer<Option<Family>> {
+    fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
         self.writer.submit(move |batch| families::show(batch, id))
     }
 
-    fn revocations_since(&self, after: u64, now: UnixTime) -> Answer<Vec<Revocation>> {
+    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {
         self.writer.submit(move |batch| revocations::since(batch, after, now))
     }
 
-    fn sweep(&self, now: UnixTime, limit: usize) -> Answer<usize> {
+    fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
         self.writer.submit(move |batch| upkeep::sweep(batch, now, limit))
     }
 
-    fn change_signing_keys(&self, decide: DecideKeys, occasion: Occasion) -> Answer<KeysChanged> {
+    fn change_signing_keys(&self, decide: DecideKeys, occasion: EventContext) -> StoreFuture<KeysChanged> {
         self.writer.submit(move |batch| signing_keys::change(batch, &decide, &occasion))
     }
 
-    fn record(&self, event: Event, occasion: Occasion) -> Answer<()> {
+    fn record(&self, event: Event, occasion: EventContext) -> StoreFuture<()> {
         self.writer.submit(move |batch| audit::record(batch, &event, &occasion))
     }
 
-    fn undelivered(&self, limit: usize) -> Answer<Vec<Recorded>> {
+    fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>> {
         self.writer.submit(move |batch| audit::undelivered(batch, limit))
     }
 
-    fn delivered(&self, through: u64) -> Answer<()> {
+    fn delivered(&self, through: u64) -> StoreFuture<()> {
         self.writer.submit(move |batch| audit::delivered(batch, through))
     }
 
@@ -189,7 +201,7 @@ impl Store for SqliteStore {
         self.outbox.clone()
     }
 
-    fn check(&self) -> Answer<()> {
+    fn check(&self) -> StoreFuture<()> {
         self.writer.submit(|batch| upkeep::check(batch))
     }
 

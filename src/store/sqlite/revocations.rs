@@ -6,12 +6,12 @@ use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::sqlite::{audit, families};
 use crate::store::{StoreError, events};
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::{RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 
-pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &Occasion) -> Result<u64, StoreError> {
+pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &EventContext) -> Result<u64, StoreError> {
     if let Revoked::Family(id) = what {
         return Err(StoreError::new(format!("family {id} was to be revoked without asking who may")));
     }
@@ -34,7 +34,7 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &Occasion)
     Ok(sequence)
 }
 
-fn over_all(batch: &mut Batch<'_>, not_after: UnixTime, occasion: &Occasion) -> Result<(), StoreError> {
+fn over_all(batch: &mut Batch<'_>, not_after: UnixTime, occasion: &EventContext) -> Result<(), StoreError> {
     batch.raise_watermark(not_after)?;
     end_those_ahead(batch, None, not_after, occasion)
 }
@@ -45,7 +45,7 @@ fn end_those_ahead(
     batch: &mut Batch<'_>,
     subject: Option<&str>,
     not_after: UnixTime,
-    occasion: &Occasion,
+    occasion: &EventContext,
 ) -> Result<(), StoreError> {
     // One in the past spares on purpose what came after it.
     if not_after < occasion.at {

@@ -8,7 +8,7 @@ use crate::store::sqlite::audit;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::millis;
 use crate::store::{DecideKeys, KeysChanged, StoreError, events};
-use crate::tokens::audit_event::Occasion;
+use crate::tokens::audit_event::EventContext;
 use crate::tokens::signing::StoredKey;
 
 /// The newest first, also of two that were made in one millisecond.
@@ -18,7 +18,7 @@ pub(super) const ALL: &str = "select * from signing_keys order by created_at des
 pub(super) fn change(
     batch: &mut Batch<'_>,
     decide: &DecideKeys,
-    occasion: &Occasion,
+    occasion: &EventContext,
 ) -> Result<KeysChanged, StoreError> {
     let before = batch.query(ALL, [], read)?;
     let after = decide(before.clone());

@@ -14,17 +14,17 @@ use crate::tokens::family::RevokeReason;
 const NOW: UnixTime = UnixTime::from_secs(1_000_000);
 
 /// A store in a folder of its own, and what it enforced.
-struct Home {
+struct TestStore {
     store: SqliteStore,
     enforced: Arc<Mutex<Vec<Revocation>>>,
     _folder: TempDir,
 }
 
-fn home() -> Home {
+fn home() -> TestStore {
     let folder = TempDir::new().expect("a folder");
     let enforced = Arc::new(Mutex::new(Vec::new()));
     let seen = enforced.clone();
-    let enforce: Enforce = Arc::new(move |revocation: &Revocation| {
+    let enforce: RevocationHook = Arc::new(move |revocation: &Revocation| {
         assert_ne!(revocation.what, token("unenforceable"));
         seen.lock().expect("not poisoned").push(revocation.clone());
     });
@@ -35,10 +35,10 @@ fn home() -> Home {
         audit: 1_000,
     };
     let store = SqliteStore::open(folder.path().join("bearward.db"), settings, enforce).expect("opens");
-    Home { store, enforced, _folder: folder }
+    TestStore { store, enforced, _folder: folder }
 }
 
-impl Home {
+impl TestStore {
     /// Keeps the store's thread busy until the sender is used or dropped, so that what is queued meanwhile is one batch.
     async fn pause(&self) -> Sender<()> {
         let (resume, wait) = channel();

@@ -20,9 +20,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::store::sqlite::batch::{Audited, Batch, Terms};
+use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenTerms};
 use crate::store::sqlite::file::Opened;
-use crate::store::{Answer, Enforce, Outbox, StoreError};
+use crate::store::{Outbox, RevocationHook, StoreError, StoreFuture};
 use crate::tokens::family::revocation::Revocation;
 
 /// Bounds how long the first caller of a batch waits for the last.
@@ -44,8 +44,8 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         opened: Opened,
-        terms: Terms,
-        enforce: Enforce,
+        terms: TokenTerms,
+        enforce: RevocationHook,
         outbox: Arc<Outbox>,
     ) -> Result<Self, StoreError> {
         let (queue, waiting) = sync_channel(MOST_WAITING);
@@ -66,7 +66,7 @@ impl Writer {
     pub(super) fn submit<T: Send + 'static>(
         &self,
         run: impl Fn(&mut Batch<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> StoreFuture<T> {
         let (caller, answer) = oneshot::channel();
         let refused = self.enqueue(Box::new(Pending { run, found: None, caller })).err();
         Box::pin(async move {
@@ -149,7 +149,7 @@ where
 }
 
 /// Why nothing of a batch was kept.
-enum Undone {
+enum BatchError {
     /// One operation failed halfway, with this error; the others may do without it.
     ByOne(StoreError),
     /// The transaction could not begin or commit.
@@ -158,8 +158,8 @@ enum Undone {
 
 struct Worker {
     opened: Opened,
-    terms: Terms,
-    enforce: Enforce,
+    terms: TokenTerms,
+    enforce: RevocationHook,
     outbox: Arc<Outbox>,
 }
 
@@ -176,10 +176,10 @@ impl Worker {
     fn work_off(&self, mut operations: Vec<Box<dyn Operation>>) {
         let outcome = match self.commit(&mut operations) {
             Ok(revocations) => self.enforce_all(&revocations),
-            Err(Undone::ByOne(_)) if operations.len() > 1 => {
+            Err(BatchError::ByOne(_)) if operations.len() > 1 => {
                 return operations.into_iter().for_each(|operation| self.work_off(vec![operation]));
             }
-            Err(Undone::ByOne(error) | Undone::Wholly(error)) => Err(error),
+            Err(BatchError::ByOne(error) | BatchError::Wholly(error)) => Err(error),
         };
         for operation in operations {
             match &outcome {
@@ -190,9 +190,9 @@ impl Worker {
     }
 
     /// Does all operations in one transaction and makes it durable.
-    fn commit(&self, operations: &mut [Box<dyn Operation>]) -> Result<Vec<Revocation>, Undone> {
+    fn commit(&self, operations: &mut [Box<dyn Operation>]) -> Result<Vec<Revocation>, BatchError> {
         let connection = &self.opened.connection;
-        begin(connection).map_err(Undone::Wholly)?;
+        begin(connection).map_err(BatchError::Wholly)?;
         let mut batch = Batch::new(connection, &self.terms);
         for operation in operations {
             let written = connection.total_changes();
@@ -202,17 +202,17 @@ impl Worker {
             let failed_halfway = outcome.is_err() && connection.total_changes() != written;
             if lost || failed_halfway {
                 roll_back(connection);
-                return Err(Undone::ByOne(
+                return Err(BatchError::ByOne(
                     outcome.err().unwrap_or_else(|| StoreError::new("the transaction was lost")),
                 ));
             }
         }
-        end(connection).map_err(Undone::Wholly)?;
+        end(connection).map_err(BatchError::Wholly)?;
         self.tell_of_events(batch.audited);
         Ok(batch.into_revocations())
     }
 
-    fn tell_of_events(&self, audited: Audited) {
+    fn tell_of_events(&self, audited: RecordedEvents) {
         if audited.lost > 0 {
             let before = self.outbox.lost.fetch_add(audited.lost, Ordering::Relaxed);
             let lost = before + audited.lost;

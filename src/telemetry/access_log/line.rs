@@ -13,17 +13,17 @@ use http::Version;
 use super::{Format, Record};
 use crate::protocols::http::path::decode;
 use crate::types::clock::UnixTime;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 
 /// Writes lines in one format.
 pub(super) struct Lines {
     format: Format,
-    second: Second,
+    second: CachedSecond,
 }
 
 impl Lines {
     pub(super) fn new(format: Format) -> Self {
-        Lines { format, second: Second::default() }
+        Lines { format, second: CachedSecond::default() }
     }
 
     /// Adds the line of one record to the page.
@@ -70,7 +70,7 @@ impl Lines {
         number(page, "duration_us", u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX));
         number(page, "sent", record.sent);
         page.extend_from_slice(if record.complete { &b",\"complete\":true"[..] } else { b",\"complete\":false" });
-        optional(page, "ended", record.ended.map(Ended::code));
+        optional(page, "ended", record.ended.map(CloseReason::code));
         if let Some(agent) = &record.user_agent {
             text(page, "user_agent", &String::from_utf8_lossy(agent.as_bytes()));
         }
@@ -175,13 +175,13 @@ fn member(page: &mut Vec<u8>, name: &str) {
 
 /// The second that was written last, as text: thousands of lines share it.
 #[derive(Default)]
-struct Second {
+struct CachedSecond {
     secs: u64,
     /// `2026-11-20T23:05:21.`
     text: String,
 }
 
-impl Second {
+impl CachedSecond {
     fn write(&mut self, time: UnixTime, page: &mut Vec<u8>) {
         if time.as_secs() != self.secs || self.text.is_empty() {
             self.secs = time.as_secs();
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_was_ended_says_why() {
-        let record = Record { ended: Some(Ended::Token(Reason::Revoked)), ..record() };
+        let record = Record { ended: Some(CloseReason::Token(Reason::Revoked)), ..record() };
         let json: serde_json::Value = serde_json::from_str(&written(Format::Json, &record)).expect("a line is JSON");
         assert_eq!((json["ended"].as_str(), json["complete"].as_bool()), (Some("revoked"), Some(false)));
         assert!(written(Format::Text, &record).contains(" revoked \""));
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_time_follows_the_record() {
-        let mut second = Second::default();
+        let mut second = CachedSecond::default();
         let mut stamp = |millis| {
             let mut page = Vec::new();
             second.write(UnixTime::from_millis(millis), &mut page);

@@ -19,10 +19,10 @@ use std::time::Duration;
 use http::{HeaderValue, Method, Uri, Version};
 
 use crate::gateway::route::Route;
-use crate::limits::rate_limit::Told;
+use crate::limits::rate_limit::RateLimitHeaders;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::ids::{RequestId, TokenId};
 use crate::types::reject::Reject;
 
@@ -65,7 +65,7 @@ pub struct Record {
     /// The whole answer was handed to the connection.
     pub complete: bool,
     /// Why we ended it before it was.
-    pub ended: Option<Ended>,
+    pub ended: Option<CloseReason>,
     pub route: Option<Arc<Route>>,
     pub caller: Option<Arc<VerifiedToken>>,
     /// The family a call on tokens was about.
@@ -75,6 +75,6 @@ pub struct Record {
     /// What it would have been refused for, on a route that does not enforce that.
     pub observed: Option<Arc<Reject>>,
     /// For the answer's headers, not for the log.
-    pub told: Option<Box<Told>>,
+    pub told: Option<Box<RateLimitHeaders>>,
     pub duration: Duration,
 }

@@ -21,12 +21,12 @@ const USUAL: usize = 1 << 20;
 
 /// Where a worker leaves its lines.
 pub struct Buffer {
-    page: Mutex<Page>,
+    page: Mutex<LogPage>,
     wake: Arc<Wake>,
     metrics: Arc<WorkerMetrics>,
 }
 
-struct Page {
+struct LogPage {
     lines: Lines,
     text: Vec<u8>,
 }
@@ -34,7 +34,7 @@ struct Page {
 impl Buffer {
     pub fn push(&self, record: &Record) {
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
-        let Page { lines, text } = &mut *page;
+        let LogPage { lines, text } = &mut *page;
         if text.len() >= MOST {
             self.metrics.access_log_dropped.one();
             return;
@@ -81,14 +81,14 @@ impl AccessLog {
     pub fn open(settings: &Settings, workers: &[Arc<WorkerMetrics>]) -> io::Result<Option<AccessLog>> {
         let mut out = match &settings.target {
             Target::Off => return Ok(None),
-            Target::Stdout => Out::Stdout(io::stdout()),
-            Target::File(path) => Out::File { file: open_file(path)?, path: path.clone() },
+            Target::Stdout => Sink::Stdout(io::stdout()),
+            Target::File(path) => Sink::File { file: open_file(path)?, path: path.clone() },
         };
         let wake = Arc::new(Wake::default());
         let buffers: Vec<_> = workers
             .iter()
             .map(|metrics| {
-                let page = Mutex::new(Page { lines: Lines::new(settings.format), text: Vec::new() });
+                let page = Mutex::new(LogPage { lines: Lines::new(settings.format), text: Vec::new() });
                 Arc::new(Buffer { page, wake: wake.clone(), metrics: metrics.clone() })
             })
             .collect();
@@ -115,17 +115,17 @@ impl Drop for AccessLog {
     }
 }
 
-enum Out {
+enum Sink {
     Stdout(io::Stdout),
     File { file: File, path: PathBuf },
 }
 
-impl Out {
+impl Sink {
     /// To the file that has the name now: who rotates logs takes the old one away, and need not say so.
     fn write(&mut self, page: &[u8]) -> io::Result<()> {
         match self {
-            Out::Stdout(stdout) => stdout.write_all(page).and_then(|()| stdout.flush()),
-            Out::File { file, path } => {
+            Sink::Stdout(stdout) => stdout.write_all(page).and_then(|()| stdout.flush()),
+            Sink::File { file, path } => {
                 if !is_at(file, path)? {
                     *file = open_file(path)?;
                 }
@@ -145,7 +145,7 @@ fn open_file(path: &PathBuf) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
-fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut Out) {
+fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut Sink) {
     let mut page = Vec::new();
     let mut complained = false;
     loop {

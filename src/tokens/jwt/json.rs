@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 16;
 /// Reads one JSON object strictly. The error names what is wrong, never the text itself.
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Strict { depth: 0 }.deserialize(&mut deserializer)?;
+    let value = StrictJson { depth: 0 }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     match value {
         Value::Object(object) => Ok(object),
@@ -24,27 +24,27 @@ pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
 }
 
 #[derive(Clone, Copy)]
-struct Strict {
+struct StrictJson {
     depth: usize,
 }
 
-impl Strict {
-    fn deeper<E: de::Error>(self) -> Result<Strict, E> {
+impl StrictJson {
+    fn deeper<E: de::Error>(self) -> Result<StrictJson, E> {
         if self.depth == MAX_DEPTH {
             return Err(E::custom("nested too deeply"));
         }
-        Ok(Strict { depth: self.depth + 1 })
+        Ok(StrictJson { depth: self.depth + 1 })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for StrictJson {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictJson {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::key_set::{Key, KeySet, Signer};
 use super::{Algorithm, algorithm_name, algorithm_named, decode_segment, json};
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::{Step, Story};
+use crate::types::trace::{Step, Trace};
 
 /// Header parameters that change what a token means or where its key comes from. None of them is needed, and each has
 /// been an attack: a key out of the token (`jwk`, `jku`, `x5u`), another payload encoding (`b64`, `zip`), extensions that
@@ -17,13 +17,13 @@ const FORBIDDEN: &[&str] = &["crit", "b64", "zip", "jku", "jwk", "x5u"];
 const TEXT: &[&str] = &["cty", "x5t", "x5t#S256"];
 
 /// Checks the signature alone, by the key among `keys` that the header means, and answers the payload.
-pub fn verify_signature(token: &str, keys: &KeySet, story: Story<'_>) -> Result<Vec<u8>, Reject> {
+pub fn verify_signature(token: &str, keys: &KeySet, trace: Trace<'_>) -> Result<Vec<u8>, Reject> {
     let jws = Jws::read(token)?;
     let algorithm = jws.algorithm(|_| true)?;
-    story.tell(Step::Header, || jws.header_in_words(algorithm));
+    trace.step(Step::Header, || jws.header_in_words(algorithm));
     let payload =
         decode_segment(jws.payload).ok_or_else(|| malformed("the payload", "not base64url without padding"))?;
-    jws.check(keys, algorithm, story)?;
+    jws.check(keys, algorithm, trace)?;
     Ok(payload)
 }
 
@@ -78,13 +78,13 @@ impl<'t> Jws<'t> {
     }
 
     /// Looks the key up and checks the signature: what costs fifty times all the rest.
-    pub(super) fn check(&self, keys: &KeySet, algorithm: Algorithm, story: Story<'_>) -> Result<Signer, Reject> {
+    pub(super) fn check(&self, keys: &KeySet, algorithm: Algorithm, trace: Trace<'_>) -> Result<Signer, Reject> {
         let kid = self.kid()?;
         let key = find_key(keys, kid, algorithm)?;
-        story.tell(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), show(key.kid.as_deref())));
+        trace.step(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), show(key.kid.as_deref())));
         match jsonwebtoken::crypto::verify(self.signature, self.message.as_bytes(), &key.decoding, key.algorithm) {
             Ok(true) => {
-                story.tell(Step::Signature, || "holds".into());
+                trace.step(Step::Signature, || "holds".into());
                 Ok(key.signer(kid.is_some()))
             }
             Ok(false) => Err(Reason::BadSignature.into()),

@@ -124,7 +124,7 @@ impl KeySet {
     pub fn from_jwks(text: &str, allowed: &[Algorithm]) -> Result<Self, String> {
         let entries = entries(text)?;
         refuse_mixture(&entries)?;
-        let mut set = Gathering::default();
+        let mut set = KeySetBuilder::default();
         for (place, entry) in entries.iter().enumerate() {
             set.add(place, entry, admit_entry(entry, allowed).map_err(|fault| at(place, entry, &fault))?);
         }
@@ -135,7 +135,7 @@ impl KeySet {
     /// A JWKS that was fetched, and what is wrong in it. Dangerous keys are left out, and so is every `kty: oct`: a secret
     /// that is published is none.
     pub fn from_remote_jwks(text: &str, allowed: &[Algorithm]) -> Result<(Self, Vec<String>), String> {
-        let mut set = Gathering::default();
+        let mut set = KeySetBuilder::default();
         for (place, entry) in entries(text)?.iter().enumerate() {
             match admit_entry(entry, allowed) {
                 _ if is_secret(entry) => set.warnings.push(at(place, entry, "a published secret is nobody's")),
@@ -153,7 +153,7 @@ impl KeySet {
     }
 
     pub(super) fn from_keys(keys: Vec<Key>) -> Result<Self, String> {
-        let set = Gathering { keys, ..Gathering::default() };
+        let set = KeySetBuilder { keys, ..KeySetBuilder::default() };
         set.refuse_doubtful()?;
         set.finish(&[])
     }
@@ -207,14 +207,14 @@ fn refuse_mixture(entries: &[Value]) -> Result<(), String> {
 
 /// A set in the making.
 #[derive(Default)]
-struct Gathering {
+struct KeySetBuilder {
     keys: Vec<Key>,
     /// Harmless, and of interest only if nothing else is there.
     left_out: Vec<String>,
     warnings: Vec<String>,
 }
 
-impl Gathering {
+impl KeySetBuilder {
     fn add(&mut self, place: usize, entry: &Value, admitted: Admitted) {
         match admitted {
             Admitted::Key(key) => self.keys.push(key),

@@ -26,7 +26,7 @@ const OF_OUR_FAMILIES: &[&str] = &["sid", "rgn"];
 
 /// Whose the replacements are, and how long they live.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct ReplacementSettings {
     /// `tokens.issuer`
     pub issuer: Arc<str>,
     /// `tokens.access_lifetime`
@@ -53,7 +53,7 @@ impl Replacements {
         &self,
         token: &VerifiedToken,
         audience: &[String],
-        terms: &Terms,
+        terms: &ReplacementSettings,
         signing: &SigningKey,
         now: UnixTime,
     ) -> Result<HeaderValue, Reject> {
@@ -75,7 +75,7 @@ impl Replacement {
     fn make(
         token: &VerifiedToken,
         audience: &[String],
-        terms: &Terms,
+        terms: &ReplacementSettings,
         signing: &SigningKey,
         now: UnixTime,
     ) -> Result<Self, Reject> {

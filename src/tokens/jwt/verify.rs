@@ -14,7 +14,7 @@ use super::{Audience, Issuer, Validity, VerifiedToken};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::{Step, Story};
+use crate::types::trace::{Step, Trace};
 
 /// An issuer and the keys it has at the moment.
 #[derive(Clone, Debug)]
@@ -30,27 +30,27 @@ pub fn verify(
     issuers: &[TrustedIssuer],
     now: UnixTime,
     validity: Validity,
-    story: Story<'_>,
+    trace: Trace<'_>,
 ) -> Result<VerifiedToken, Reject> {
     let jws = Jws::read(token)?;
     let claims = jws.claims()?;
     let issuer = find_issuer(&claims, issuers)?;
     let policy = &issuer.policy;
-    story.tell(Step::Issuer, || policy.issuer.to_string());
+    trace.step(Step::Issuer, || policy.issuer.to_string());
 
     check_type(&jws.header, policy)?;
     let algorithm = jws.algorithm(|algorithm| policy.algorithms.contains(&algorithm))?;
     jws.kid()?;
-    story.tell(Step::Header, || jws.header_in_words(algorithm));
+    trace.step(Step::Header, || jws.header_in_words(algorithm));
     check_audience(&claims, &policy.audience)?;
     let verified = read_claims(claims, policy, now)?;
-    story.tell(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
+    trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
-    story.tell(Step::Time, || {
+    trace.step(Step::Time, || {
         format!("from {} to {}, leeway included; it is {now}", verified.not_before, verified.expires)
     });
 
-    let signer = jws.check(&issuer.keys, algorithm, story)?;
+    let signer = jws.check(&issuer.keys, algorithm, trace)?;
     Ok(VerifiedToken { signer: Some(signer), ..verified })
 }
 

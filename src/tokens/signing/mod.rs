@@ -74,7 +74,7 @@ impl StoredKey {
 
 /// By which keys come and go: `[tokens]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct KeyLifetimes {
     pub algorithm: Algorithm,
     /// `tokens.key_lifetime`: a key signs so long.
     pub lifetime: Duration,
@@ -87,7 +87,7 @@ pub struct Terms {
     pub idle: Duration,
 }
 
-impl Terms {
+impl KeyLifetimes {
     fn algorithm_name(&self) -> &'static str {
         algorithm_name(self.algorithm)
     }

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::{KeyState, StoredKey, Terms};
+use super::{KeyLifetimes, KeyState, StoredKey};
 use crate::types::clock::UnixTime;
 
 /// Between the moment at which a key retires and the last token that it signs: requests under way end as they began.
@@ -33,7 +33,7 @@ pub enum Use {
 }
 
 /// What `key` is good for. The active one signs.
-pub fn use_of(key: &StoredKey, terms: &Terms, now: UnixTime) -> Use {
+pub fn use_of(key: &StoredKey, terms: &KeyLifetimes, now: UnixTime) -> Use {
     match key.state() {
         KeyState::Active => Use::Sign,
         KeyState::Pending => Use::Verify,
@@ -45,18 +45,18 @@ pub fn use_of(key: &StoredKey, terms: &Terms, now: UnixTime) -> Use {
 }
 
 /// No access token that this key signed is good after that, whatever it says.
-fn last_token_ends(key: &StoredKey, terms: &Terms) -> UnixTime {
+fn last_token_ends(key: &StoredKey, terms: &KeyLifetimes) -> UnixTime {
     let Some(ended) = key.revoked_at.into_iter().chain(key.retired_at).min() else { return UnixTime::MAX };
     ended + key.token_life + terms.leeway + SLACK
 }
 
 /// From here on nobody asks for it any more, not even to refresh.
-fn forgotten_at(key: &StoredKey, terms: &Terms) -> UnixTime {
+fn forgotten_at(key: &StoredKey, terms: &KeyLifetimes) -> UnixTime {
     last_token_ends(key, terms) + terms.idle
 }
 
 /// When the next key begins to sign, as things stand.
-pub fn next_rotation(keys: &[StoredKey], terms: &Terms) -> Option<UnixTime> {
+pub fn next_rotation(keys: &[StoredKey], terms: &KeyLifetimes) -> Option<UnixTime> {
     match pending(keys, terms) {
         Some(next) => Some(next.created_at + terms.ahead),
         None => active(keys).and_then(|key| key.activated_at).map(|since| since + terms.lifetime),
@@ -69,14 +69,14 @@ pub fn active(keys: &[StoredKey]) -> Option<&StoredKey> {
 }
 
 /// The key that signs next.
-pub fn pending<'k>(keys: &'k [StoredKey], terms: &Terms) -> Option<&'k StoredKey> {
+pub fn pending<'k>(keys: &'k [StoredKey], terms: &KeyLifetimes) -> Option<&'k StoredKey> {
     keys.iter()
         .filter(|key| key.is(KeyState::Pending) && key.algorithm == terms.algorithm_name())
         .min_by_key(|key| key.created_at)
 }
 
 /// Is a new key due? Making one takes time, so it is made before the decision that uses it.
-pub fn wants_key(keys: &[StoredKey], terms: &Terms, now: UnixTime) -> bool {
+pub fn wants_key(keys: &[StoredKey], terms: &KeyLifetimes, now: UnixTime) -> bool {
     if pending(keys, terms).is_some() {
         return false;
     }
@@ -86,7 +86,12 @@ pub fn wants_key(keys: &[StoredKey], terms: &Terms, now: UnixTime) -> bool {
 
 /// Everything that is due, done, in keys that stand newest first. `made` is a new key, not yet in the store; it is used only
 /// if [`wants_key`].
-pub fn advance(mut keys: Vec<StoredKey>, terms: &Terms, made: Option<&StoredKey>, now: UnixTime) -> Vec<StoredKey> {
+pub fn advance(
+    mut keys: Vec<StoredKey>,
+    terms: &KeyLifetimes,
+    made: Option<&StoredKey>,
+    now: UnixTime,
+) -> Vec<StoredKey> {
     // One that nobody was told to sign with, of an algorithm that is no longer wanted: nothing is lost with it.
     keys.retain(|key| !key.is(KeyState::Pending) || key.algorithm == terms.algorithm_name());
     if wants_key(&keys, terms, now) {
@@ -110,7 +115,7 @@ pub fn advance(mut keys: Vec<StoredKey>, terms: &Terms, made: Option<&StoredKey>
 /// The next key is made ready now, whatever the age of the one that signs; `at_once`: it signs now.
 pub fn rotate(
     mut keys: Vec<StoredKey>,
-    terms: &Terms,
+    terms: &KeyLifetimes,
     made: &StoredKey,
     at_once: bool,
     now: UnixTime,
@@ -127,7 +132,7 @@ pub fn rotate(
 /// Ends this key now; another signs, if it did. Its private half is wiped unless its tokens may still refresh.
 pub fn revoke(
     mut keys: Vec<StoredKey>,
-    terms: &Terms,
+    terms: &KeyLifetimes,
     made: &StoredKey,
     (kid, may_refresh): (&str, bool),
     now: UnixTime,

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::{
-    Answer, DecideKeys, DecideRotation, Enforce, KeysChanged, Outbox, RevokeOutcome, RevokedBy, Store, StoreError,
+    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreError,
+    StoreFuture,
 };
-use bearward::tokens::audit_event::{Event, Occasion, Recorded};
+use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::PresentedToken;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
@@ -29,7 +30,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn open(path: &Path, enforce: Enforce) -> Gate {
+    pub(super) fn open(path: &Path, enforce: RevocationHook) -> Gate {
         let settings = Settings {
             issuer: ISSUER.into(),
             longest_life: LIFETIMES.access,
@@ -69,7 +70,10 @@ impl Gate {
         plug
     }
 
-    fn wait<T: Send + 'static>(&self, call: impl FnOnce(&SqliteStore) -> Answer<T> + Send + 'static) -> Answer<T> {
+    fn wait<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&SqliteStore) -> StoreFuture<T> + Send + 'static,
+    ) -> StoreFuture<T> {
         let (caller, answer) = oneshot::channel();
         let call: Call = Box::new(|store| {
             let answer = call(store);
@@ -81,59 +85,70 @@ impl Gate {
 }
 
 impl Store for Gate {
-    fn issue(&self, family: Family, most_live: usize, occasion: Occasion) -> Answer<Family> {
+    fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Family> {
         self.wait(move |store| store.issue(family, most_live, occasion))
     }
 
-    fn issue_begun(&self, family: Family, most_live: usize, known: u64, occasion: Occasion) -> Answer<Option<Family>> {
+    fn issue_begun(
+        &self,
+        family: Family,
+        most_live: usize,
+        known: u64,
+        occasion: EventContext,
+    ) -> StoreFuture<Option<Family>> {
         self.wait(move |store| store.issue_begun(family, most_live, known, occasion))
     }
 
-    fn rotate(&self, presented: PresentedToken, decide: DecideRotation, occasion: Occasion) -> Answer<Rotation> {
+    fn rotate(
+        &self,
+        presented: PresentedToken,
+        decide: DecideRotation,
+        occasion: EventContext,
+    ) -> StoreFuture<Rotation> {
         self.wait(move |store| store.rotate(presented, decide, occasion))
     }
 
-    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: Occasion) -> Answer<RevokeOutcome> {
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: EventContext) -> StoreFuture<RevokeOutcome> {
         self.wait(move |store| store.revoke_family(id, by, occasion))
     }
 
-    fn revoke(&self, what: Revoked, occasion: Occasion) -> Answer<u64> {
+    fn revoke(&self, what: Revoked, occasion: EventContext) -> StoreFuture<u64> {
         self.wait(move |store| store.revoke(what, occasion))
     }
 
-    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> Answer<()> {
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
         self.wait(move |store| store.confirm(seen))
     }
 
-    fn record(&self, event: Event, occasion: Occasion) -> Answer<()> {
+    fn record(&self, event: Event, occasion: EventContext) -> StoreFuture<()> {
         self.wait(move |store| store.record(event, occasion))
     }
 
-    fn families_of(&self, subject: String) -> Answer<Vec<Family>> {
+    fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>> {
         self.store.families_of(subject)
     }
 
-    fn family(&self, id: TokenId) -> Answer<Option<Family>> {
+    fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
         self.store.family(id)
     }
 
-    fn revocations_since(&self, after: u64, now: UnixTime) -> Answer<Vec<Revocation>> {
+    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {
         self.store.revocations_since(after, now)
     }
 
-    fn sweep(&self, now: UnixTime, limit: usize) -> Answer<usize> {
+    fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
         self.store.sweep(now, limit)
     }
 
-    fn change_signing_keys(&self, decide: DecideKeys, occasion: Occasion) -> Answer<KeysChanged> {
+    fn change_signing_keys(&self, decide: DecideKeys, occasion: EventContext) -> StoreFuture<KeysChanged> {
         self.store.change_signing_keys(decide, occasion)
     }
 
-    fn undelivered(&self, limit: usize) -> Answer<Vec<Recorded>> {
+    fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>> {
         self.store.undelivered(limit)
     }
 
-    fn delivered(&self, through: u64) -> Answer<()> {
+    fn delivered(&self, through: u64) -> StoreFuture<()> {
         self.store.delivered(through)
     }
 
@@ -141,7 +156,7 @@ impl Store for Gate {
         self.store.outbox()
     }
 
-    fn check(&self) -> Answer<()> {
+    fn check(&self) -> StoreFuture<()> {
         self.store.check()
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Tokens {
 }
 
 /// A login, as all that have to do with it know it together.
-pub(super) struct Known {
+pub(super) struct CachedToken {
     pub(super) id: TokenId,
     /// Everything that was answered, by generation: the first has number 0. A refresh token has one child, and a child may
     /// have several access tokens.
@@ -27,10 +27,10 @@ pub(super) struct Known {
     pub(super) dead_since: Option<Moment>,
 }
 
-impl Known {
-    pub(super) fn new(pair: &TokenPair) -> Known {
+impl CachedToken {
+    pub(super) fn new(pair: &TokenPair) -> CachedToken {
         let id = pair.token_id.expect("is shown");
-        Known { id, generations: vec![vec![tokens(pair)]], doomed: false, unheard: Vec::new(), dead_since: None }
+        CachedToken { id, generations: vec![vec![tokens(pair)]], doomed: false, unheard: Vec::new(), dead_since: None }
     }
 
     pub(super) fn newest(&self) -> &Tokens {

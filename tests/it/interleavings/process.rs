@@ -10,8 +10,8 @@ use bearward::auth::bearer;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, Own};
 use bearward::auth::revocations::Revocations;
-use bearward::auth::signature_queue::Turns;
-use bearward::auth::token_cache::VerifiedTokens;
+use bearward::auth::signature_queue::SignatureQueue;
+use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::{Broker, Settings, TokenPair};
@@ -19,7 +19,7 @@ use bearward::limits::limiter::{Limiter, Rate};
 use bearward::limits::throttle::{self, Throttle};
 use bearward::store::{RevokedBy, Store};
 use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
-use bearward::tokens::audit_event::Occasion;
+use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::sign::{SigningKey, verifying_keys};
 use bearward::tokens::jwt::verify::TrustedIssuer;
@@ -28,7 +28,7 @@ use bearward::tokens::login::Login;
 use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
 use bearward::types::reject::Reject;
-use bearward::types::trace::Story;
+use bearward::types::trace::Trace;
 use http::{HeaderMap, header};
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub(super) struct Process {
     broker: Broker,
     authenticator: Authenticator,
     failures: Limiter,
-    turns: Turns,
+    signature_queue: SignatureQueue,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -73,26 +73,39 @@ impl Process {
             roots: Arc::new(roots()),
             keyring: keyring.clone(),
             own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
-            confirmations: Arc::default(),
+            seen_generations: Arc::default(),
             throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
         };
         let nothing = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
         let authenticator = Authenticator {
             keyring,
             revocations,
-            verified: Arc::new(VerifiedTokens::new(1 << 20)),
-            confirmations: broker.confirmations.clone(),
+            token_cache: Arc::new(TokenCache::new(1 << 20)),
+            seen_generations: broker.seen_generations.clone(),
             renewals: Arc::default(),
             identity: nothing,
             token_size: TOKEN_SIZE,
         };
         let failures = Limiter::new(Rate { burst: 1, every: Duration::from_secs(1) });
-        Process { gate, broker, authenticator, failures, turns: Turns::new(), metrics: Metrics::new(1).worker(0) }
+        Process {
+            gate,
+            broker,
+            authenticator,
+            failures,
+            signature_queue: SignatureQueue::new(),
+            metrics: Metrics::new(1).worker(0),
+        }
     }
 
     fn asker(&self) -> Asker<'_> {
         let address = [192, 0, 2, 7].into();
-        Asker { address, failures: &self.failures, turns: &self.turns, metrics: &self.metrics, story: Story::UNTOLD }
+        Asker {
+            address,
+            failures: &self.failures,
+            signature_queue: &self.signature_queue,
+            metrics: &self.metrics,
+            trace: Trace::OFF,
+        }
     }
 
     /// What a forwarded request goes through.
@@ -143,12 +156,12 @@ impl Process {
             Some(subject) => Revoked::Subject { issuer: ISSUER.into(), subject, not_after: now },
             None => Revoked::Everything { not_after: now },
         };
-        self.broker.revoke_named(what, Occasion::from(now)).await
+        self.broker.revoke_named(what, EventContext::from(now)).await
     }
 
     /// What housekeeping does twice a second.
     pub(super) async fn write_confirmations(&self) -> Result<(), Reject> {
-        Ok(self.broker.store.confirm(self.broker.confirmations.drain()).await?)
+        Ok(self.broker.store.confirm(self.broker.seen_generations.drain()).await?)
     }
 }
 

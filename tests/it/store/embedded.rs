@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
-use bearward::store::{Enforce, RevokedBy, Store, StoreError};
+use bearward::store::{RevocationHook, RevokedBy, Store, StoreError};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::rotation::Rotation;
 use bearward::types::reject::Reason;
@@ -21,13 +21,13 @@ use super::given::*;
 super::suite::run_the_suite!(crate::store::embedded::with_an_empty_store);
 
 /// What a function of the suite does with a store.
-type Story<'store> = Pin<Box<dyn Future<Output = ()> + 'store>>;
+type Trace<'store> = Pin<Box<dyn Future<Output = ()> + 'store>>;
 
-fn with_an_empty_store(story: impl for<'store> FnOnce(&'store dyn Store) -> Story<'store>) {
+fn with_an_empty_store(trace: impl for<'store> FnOnce(&'store dyn Store) -> Trace<'store>) {
     let folder = TempDir::new().expect("a folder");
     let store = open(&folder.path().join("bearward.db"));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    runtime.block_on(story(&store));
+    runtime.block_on(trace(&store));
 }
 
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
@@ -92,7 +92,7 @@ async fn a_revocation_is_enforced_before_its_caller_is_answered() {
     let (_folder, path) = place();
     let enforced: Arc<Mutex<Vec<Revocation>>> = Arc::default();
     let seen = enforced.clone();
-    let enforce: Enforce = Arc::new(move |revocation: &Revocation| {
+    let enforce: RevocationHook = Arc::new(move |revocation: &Revocation| {
         // Long enough for an answer to come first, if it could.
         std::thread::sleep(Duration::from_millis(20));
         seen.lock().expect("not poisoned").push(revocation.clone());

@@ -22,7 +22,7 @@ async fn a_handshake_that_fails_is_told_in_time_and_the_next_one_is_tried() {
     let upstream = Upstream::start();
     // A second gateway plays what the backend should have been: it speaks TLS.
     let proper = Gateway::open(upstream.address, "");
-    let onward = proper.tls_address();
+    let token_forwarding = proper.tls_address();
     for (said, end, expected) in [
         (&b""[..], End::Stall, (504, "upstream_connect_timeout")),
         (HALF_A_HELLO, End::Stall, (504, "upstream_connect_timeout")),
@@ -38,7 +38,7 @@ async fn a_handshake_that_fails_is_told_in_time_and_the_next_one_is_tried() {
         for protocol in ["http1", "h2"] {
             let backend = Scripted::start(move |mut wire, number| async move {
                 if number > 0 {
-                    let mut proper = TcpStream::connect(onward).await.expect("it listens");
+                    let mut proper = TcpStream::connect(token_forwarding).await.expect("it listens");
                     // However it ends.
                     let _ = copy_bidirectional(&mut wire.stream, &mut proper).await;
                     return;

@@ -11,17 +11,21 @@ use tokio::task::JoinSet;
 
 use crate::support::session::{self, Session};
 
-pub struct Crowd {
+pub struct PerAddressLimit {
     clients: JoinSet<()>,
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
     answers: Arc<Mutex<BTreeMap<u16, usize>>>,
 }
 
-impl Crowd {
-    pub fn ask(gateway: SocketAddr, clients: usize) -> Crowd {
-        let mut crowd =
-            Crowd { clients: JoinSet::new(), stop: Arc::default(), asked: Arc::default(), answers: Arc::default() };
+impl PerAddressLimit {
+    pub fn ask(gateway: SocketAddr, clients: usize) -> PerAddressLimit {
+        let mut crowd = PerAddressLimit {
+            clients: JoinSet::new(),
+            stop: Arc::default(),
+            asked: Arc::default(),
+            answers: Arc::default(),
+        };
         for _ in 0..clients {
             let (stop, asked, answers) = (crowd.stop.clone(), crowd.asked.clone(), crowd.answers.clone());
             crowd.clients.spawn(async move {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Request;
 
-use super::crowd::Crowd;
+use super::crowd::PerAddressLimit;
 use super::{addresses, has_share, in_front_of, metric};
 use crate::support::session::{self, Session};
 use crate::support::{Gateway, Upstream, secrets};
@@ -28,7 +28,7 @@ async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(st
     let ejection = "[upstream.ejection]\ntime = \"500ms\"\nlongest = \"1s\"\nslow_start = \"1s\"";
     let more = format!("protocol = \"{protocol}\"\n{ejection}");
     let gateway = Gateway::from_text(super::text(&servers, &more).replace("workers = 1", "workers = 2"));
-    let crowd = Crowd::ask(gateway.address(), 12);
+    let crowd = PerAddressLimit::ask(gateway.address(), 12);
     crowd.goes_on(PART).await;
     // What is in the middle of being answered goes on elsewhere, too.
     let mut patient = Vec::new();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 
-use super::crowd::Crowd;
+use super::crowd::PerAddressLimit;
 use super::{addresses, has_share, in_front_of, metric};
 use crate::support::session::{self, Session, eventually};
 use crate::support::{Scripted, Upstream, Wire, secrets};
@@ -62,7 +62,7 @@ async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly(
         OUT.as_secs()
     );
     let gateway = in_front_of(&servers, &more);
-    let crowd = Crowd::ask(gateway.address(), 8);
+    let crowd = PerAddressLimit::ask(gateway.address(), 8);
     crowd.goes_on(300).await;
     assert!(moody.asked() >= 50, "{}", moody.asked());
 
@@ -165,7 +165,7 @@ async fn who_is_still_ill_is_out_for_longer() {
     let gateway = in_front_of(&servers, more);
     moody.stalled.store(true, Ordering::SeqCst);
     let begin = secrets::capture_traces();
-    let crowd = Crowd::ask(gateway.address(), 2);
+    let crowd = PerAddressLimit::ask(gateway.address(), 2);
     let server = format!("server=\"{}\"", moody.backend.address);
     let times = || {
         let traced = secrets::traced_since(begin);

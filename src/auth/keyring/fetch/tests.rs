@@ -33,15 +33,15 @@ async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> KeyUrl {
     KeyUrl::parse(&format!("http://{address}/keys"), false).expect("a good URL")
 }
 
-async fn answer_to(text: impl AsRef<[u8]>) -> Result<Answer, String> {
+async fn answer_to(text: impl AsRef<[u8]>) -> Result<FetchOutcome, String> {
     let url = server(vec![text.as_ref().to_vec()], Duration::ZERO, true).await;
     get(&url, None, None, PATIENCE).await
 }
 
-fn page(answer: Result<Answer, String>) -> Page {
+fn page(answer: Result<FetchOutcome, String>) -> FetchedPage {
     match answer {
-        Ok(Answer::Page(page)) => page,
-        Ok(Answer::NotModified { .. }) => panic!("not modified"),
+        Ok(FetchOutcome::FetchedPage(page)) => page,
+        Ok(FetchOutcome::NotModified { .. }) => panic!("not modified"),
         Err(fault) => panic!("{fault}"),
     }
 }
@@ -151,7 +151,7 @@ async fn not_modified_is_an_answer_to_an_etag() {
     let text = "HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=5\r\n\r\n";
     let url = server(vec![text.into()], Duration::ZERO, true).await;
     match get(&url, None, Some(&etag), PATIENCE).await {
-        Ok(Answer::NotModified { max_age }) => assert_eq!(max_age, Some(Duration::from_secs(5))),
+        Ok(FetchOutcome::NotModified { max_age }) => assert_eq!(max_age, Some(Duration::from_secs(5))),
         _ => panic!("304 is what it said"),
     }
 }

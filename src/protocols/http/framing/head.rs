@@ -3,9 +3,9 @@
 
 use memchr::memchr;
 
-use super::{Fault, fault};
+use super::{FramingError, fault};
 
-pub(super) const BARE_LF: Fault = fault("a line that ends in LF without CR");
+pub(super) const BARE_LF: FramingError = fault("a line that ends in LF without CR");
 
 /// What is known of the head that is being read.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Head {
 
 impl Head {
     /// RFC 9112 section 3: a method, a target and a version, and one space after each of the first two.
-    pub(super) fn request_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+    pub(super) fn request_line(&mut self, line: &[u8]) -> Result<(), FramingError> {
         let (method, rest) = line.split_at(token_len(line));
         let rest = rest.strip_prefix(b" ").filter(|_| !method.is_empty());
         let rest = rest.ok_or(fault("a method that is none"))?;
@@ -44,7 +44,7 @@ impl Head {
         Ok(())
     }
 
-    pub(super) fn field(&mut self, line: &[u8]) -> Result<(), Fault> {
+    pub(super) fn field(&mut self, line: &[u8]) -> Result<(), FramingError> {
         let (name, value) = split_field(line)?;
         self.fields += 1;
         // By its length first, as nearly all names end there.
@@ -61,7 +61,7 @@ impl Head {
     }
 
     /// One number, once. RFC 9110 section 8.6 lets us refuse also those that are equal.
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Fault> {
+    fn content_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
         // Nineteen digits fit into 64 bits, and nobody sends so much.
         let is_number = (1..=19).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
         let length = std::str::from_utf8(value).ok().filter(|_| is_number).and_then(|digits| digits.parse().ok());
@@ -72,7 +72,7 @@ impl Head {
     }
 
     /// `chunked`, once, and in HTTP/1.1 (Pingora CVE-2026-2835).
-    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), FramingError> {
         if self.is_http10 {
             return Err(fault("Transfer-Encoding in HTTP/1.0"));
         }
@@ -84,7 +84,7 @@ impl Head {
 }
 
 /// The first line, without its CRLF; `None` if it has no end yet.
-pub(super) fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, Fault> {
+pub(super) fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, FramingError> {
     match memchr(b'\n', bytes) {
         None => Ok(None),
         Some(end) => bytes[..end].strip_suffix(b"\r").map(Some).ok_or(BARE_LF),
@@ -92,7 +92,7 @@ pub(super) fn whole_line(bytes: &[u8]) -> Result<Option<&[u8]>, Fault> {
 }
 
 /// A token, a colon at once, and a value without control characters: no folded line, no space before the colon.
-pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), FramingError> {
     let (name, rest) = line.split_at(token_len(line));
     let value = rest.strip_prefix(b":").filter(|_| !name.is_empty()).ok_or(fault("a field name that is none"))?;
     if has_control(value) {

@@ -27,26 +27,27 @@ pub struct Limits {
 
 /// Why nothing that follows is read any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct FramingError {
     pub reason: Reason,
     pub what: &'static str,
 }
 
-const fn fault(what: &'static str) -> Fault {
-    Fault { reason: Reason::BadFraming, what }
+const fn fault(what: &'static str) -> FramingError {
+    FramingError { reason: Reason::BadFraming, what }
 }
 
-const TOO_LARGE: Fault = Fault { reason: Reason::HeadTooLarge, what: "the head is larger than limits.head_size" };
-const TOO_MANY: Fault = Fault { reason: Reason::HeadTooLarge, what: "more fields than limits.headers" };
+const TOO_LARGE: FramingError =
+    FramingError { reason: Reason::HeadTooLarge, what: "the head is larger than limits.head_size" };
+const TOO_MANY: FramingError = FramingError { reason: Reason::HeadTooLarge, what: "more fields than limits.headers" };
 
 /// What became of some bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct Consumed {
     /// So many of them, from the front, may go on. What is left is the beginning of a head or of a chunk's line: it is to
     /// be shown again, with what comes after it.
     pub len: usize,
     /// What is left is none: the connection has to end.
-    pub fault: Option<Fault>,
+    pub fault: Option<FramingError>,
 }
 
 /// Follows one connection from head to head.
@@ -105,20 +106,20 @@ impl Framing {
     }
 
     /// Looks at bytes as they came, with what was left over the last time in front of them.
-    pub fn pass(&mut self, bytes: &[u8]) -> Passed {
+    pub fn pass(&mut self, bytes: &[u8]) -> Consumed {
         let mut len = 0;
         while len < bytes.len() {
             match self.step(&bytes[len..]) {
                 Ok(Some(taken)) => len += taken,
                 Ok(None) => break,
-                Err(fault) => return Passed { len, fault: Some(fault) },
+                Err(fault) => return Consumed { len, fault: Some(fault) },
             }
         }
-        Passed { len, fault: None }
+        Consumed { len, fault: None }
     }
 
     /// One head, one line or a part of a body; `None` if it is not all there.
-    fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         match self.state {
             State::Head => self.head(bytes),
             State::Length(left) => {
@@ -151,7 +152,7 @@ impl Framing {
         }
     }
 
-    fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         loop {
             let rest = &bytes[self.head.read..];
             let Some(line) = whole_line(rest)? else {
@@ -202,7 +203,7 @@ impl Framing {
     }
 
     /// RFC 9112 section 7.1. White space around the size is allowed to nobody: it has been read as an end.
-    fn chunk_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    fn chunk_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         let line = whole_line(bytes)?;
         if line.map_or(bytes.len(), <[u8]>::len) > LONGEST_CHUNK_LINE {
             return Err(fault("a chunk's line that does not end"));
@@ -220,7 +221,7 @@ impl Framing {
         Ok(Some(line.len() + 2))
     }
 
-    fn trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    fn trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         let line = whole_line(bytes)?;
         if self.trailers_size + line.map_or(bytes.len(), <[u8]>::len) >= self.limits.head_size {
             return Err(fault("trailers larger than limits.head_size"));

@@ -6,18 +6,18 @@ use super::*;
 const LIMITS: Limits = Limits { head_size: 512, headers: 8 };
 
 /// How much goes on of `bytes`, and why no more; the same whether it comes at once or byte by byte.
-fn passed(bytes: &[u8]) -> Passed {
+fn passed(bytes: &[u8]) -> Consumed {
     let at_once = Framing::new(LIMITS).pass(bytes);
     let (mut framing, mut start) = (Framing::new(LIMITS), 0);
     for end in 1..=bytes.len() {
         let step = framing.pass(&bytes[start..end]);
         start += step.len;
         if step.fault.is_some() {
-            assert_eq!(at_once, Passed { len: start, fault: step.fault }, "{:?}", bytes.escape_ascii().to_string());
+            assert_eq!(at_once, Consumed { len: start, fault: step.fault }, "{:?}", bytes.escape_ascii().to_string());
             return at_once;
         }
     }
-    assert_eq!(at_once, Passed { len: start, fault: None }, "{:?}", bytes.escape_ascii().to_string());
+    assert_eq!(at_once, Consumed { len: start, fault: None }, "{:?}", bytes.escape_ascii().to_string());
     at_once
 }
 
@@ -39,8 +39,8 @@ fn what_has_one_reading_goes_on() {
         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0a;x=y;z=\"1 2\"\r\n0123456789\r\n000\r\nX: 1\r\nY: 2\r\n\r\n",
     ] {
         let twice = request.repeat(2);
-        assert_eq!(passed(request.as_bytes()), Passed { len: request.len(), fault: None }, "{request:?}");
-        assert_eq!(passed(twice.as_bytes()), Passed { len: twice.len(), fault: None }, "{request:?}");
+        assert_eq!(passed(request.as_bytes()), Consumed { len: request.len(), fault: None }, "{request:?}");
+        assert_eq!(passed(twice.as_bytes()), Consumed { len: twice.len(), fault: None }, "{request:?}");
     }
 }
 
@@ -54,7 +54,7 @@ fn what_is_not_whole_stays_and_what_is_before_it_goes_on() {
         ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n5", 55),
     ] {
         let bytes = [get, begun].concat();
-        assert_eq!(passed(bytes.as_bytes()), Passed { len: get.len() + goes_on, fault: None }, "{begun:?}");
+        assert_eq!(passed(bytes.as_bytes()), Consumed { len: get.len() + goes_on, fault: None }, "{begun:?}");
     }
 }
 
@@ -147,7 +147,7 @@ fn what_follows_a_wish_for_another_protocol_waits_for_the_answer() {
     let ask = "GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n";
     let mut framing = Framing::new(LIMITS);
     let bytes = [ask.as_bytes(), b"\x81\x05hello"].concat();
-    assert_eq!(framing.pass(&bytes), Passed { len: ask.len(), fault: None });
+    assert_eq!(framing.pass(&bytes), Consumed { len: ask.len(), fault: None });
     assert!(framing.is_switching());
     framing.stays_http();
     assert!(framing.pass(b"\x81\x05hello").fault.is_some());

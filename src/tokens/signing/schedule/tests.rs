@@ -7,7 +7,7 @@ const T0: UnixTime = UnixTime::from_secs(1_700_000_000);
 const MILLI: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_hours(24);
 
-const TERMS: Terms = Terms {
+const TERMS: KeyLifetimes = KeyLifetimes {
     algorithm: Algorithm::ES256,
     lifetime: Duration::from_hours(24 * 90),
     ahead: DAY,
@@ -120,7 +120,7 @@ fn a_rotation_by_hand_is_published_ahead_unless_it_is_for_now() {
 #[test]
 fn another_algorithm_takes_over_after_it_was_published() {
     let first = advanced(&[], "a", T0);
-    let edwards = Terms { algorithm: Algorithm::EdDSA, ..TERMS };
+    let edwards = KeyLifetimes { algorithm: Algorithm::EdDSA, ..TERMS };
     let new = StoredKey { algorithm: "EdDSA".into(), ..made("b", T0) };
     let both = advance(first, &edwards, Some(&new), T0);
     assert_eq!(shown(&both), ["b pending", "a active"]);
@@ -158,7 +158,7 @@ fn a_revoked_key_is_good_for_nothing_and_another_signs() {
 
 #[test]
 fn tokens_from_before_a_lower_access_lifetime_live_to_their_end() {
-    let long = Terms { access: Duration::from_hours(1), ..TERMS };
+    let long = KeyLifetimes { access: Duration::from_hours(1), ..TERMS };
     let keys = advance(Vec::new(), &long, Some(&made("a", T0)), T0);
     let keys = rotate(keys, &TERMS, &made("b", T0), true, T0 + DAY);
     assert_eq!(keys[1].token_life, Duration::from_hours(1));
@@ -170,5 +170,5 @@ fn tokens_from_before_a_lower_access_lifetime_live_to_their_end() {
 #[test]
 fn what_is_published_may_be_kept_for_less_than_the_time_ahead() {
     assert_eq!(TERMS.max_age(), Duration::from_mins(10));
-    assert_eq!(Terms { ahead: Duration::from_mins(1), ..TERMS }.max_age(), Duration::from_secs(30));
+    assert_eq!(KeyLifetimes { ahead: Duration::from_mins(1), ..TERMS }.max_age(), Duration::from_secs(30));
 }

@@ -11,13 +11,13 @@ use http_body::Body as HttpBody;
 use tokio::time::{Sleep, sleep};
 
 use super::grpc::{self as messages, Messages};
-use super::{Live, Parting, Streams};
-use crate::auth::token_cache::Known;
+use super::{DrainBehavior, OpenStream, Streams};
+use crate::auth::token_cache::CachedToken;
 use crate::protocols::boundaries::Boundaries;
 use crate::protocols::grpc;
-use crate::protocols::http::body::Ending;
+use crate::protocols::http::body::BodyEnd;
 use crate::protocols::http::media_type;
-use crate::types::close_reason::Ended;
+use crate::types::close_reason::CloseReason;
 use crate::types::reject::Reason;
 
 /// For the rest of a message: what is ended has ended within a second.
@@ -25,7 +25,7 @@ const LAST_MESSAGE: Duration = Duration::from_millis(500);
 
 /// What ends it in a way that its reader understands.
 #[derive(Default)]
-pub enum Manner {
+pub enum Termination {
     /// Nothing does: it breaks off, so that nobody takes a part for the whole.
     #[default]
     Abort,
@@ -34,58 +34,58 @@ pub enum Manner {
     EventStream {
         asked_by_get: bool,
     },
-    Grpc(Box<Following>),
-    GrpcWeb(Box<Following>),
+    Grpc(Box<MessageTracker>),
+    GrpcWeb(Box<MessageTracker>),
 }
 
 /// The messages of a body, and how long the last one may take.
 #[derive(Default)]
-pub struct Following {
+pub struct MessageTracker {
     messages: Messages,
     /// Runs once it has to end.
     last: Option<Pin<Box<Sleep>>>,
 }
 
-impl Manner {
+impl Termination {
     /// That of an answer to this method. One whose length was told has no end before its end.
     pub fn of<B: HttpBody>(method: &Method, response: &Response<B>) -> Self {
         if response.body().size_hint().exact().is_some() {
-            return Manner::Abort;
+            return Termination::Abort;
         }
         let headers = response.headers();
         match media_type::of(headers) {
             Some(_) if media_type::is_event_stream(headers) => {
-                Manner::EventStream { asked_by_get: *method == Method::GET }
+                Termination::EventStream { asked_by_get: *method == Method::GET }
             }
-            Some(_) if grpc::is_grpc(headers) => Manner::Grpc(Box::default()),
-            Some(_) if grpc::is_grpc_web(headers) => Manner::GrpcWeb(Box::default()),
-            _ => Manner::Abort,
+            Some(_) if grpc::is_grpc(headers) => Termination::Grpc(Box::default()),
+            Some(_) if grpc::is_grpc_web(headers) => Termination::GrpcWeb(Box::default()),
+            _ => Termination::Abort,
         }
     }
 
-    fn following(&mut self) -> Option<&mut Following> {
+    fn following(&mut self) -> Option<&mut MessageTracker> {
         match self {
-            Manner::Grpc(following) | Manner::GrpcWeb(following) => Some(following),
-            Manner::Abort | Manner::EventStream { .. } => None,
+            Termination::Grpc(following) | Termination::GrpcWeb(following) => Some(following),
+            Termination::Abort | Termination::EventStream { .. } => None,
         }
     }
 
-    fn parting(&self) -> Parting {
+    fn parting(&self) -> DrainBehavior {
         match self {
-            Manner::Abort => Parting::Unsaid,
-            Manner::EventStream { asked_by_get: true } => Parting::AtOnce,
+            Termination::Abort => DrainBehavior::Unsaid,
+            Termination::EventStream { asked_by_get: true } => DrainBehavior::AtOnce,
             // A call that is nearly done is worth waiting for; that its connection ends, its client knows from GOAWAY.
-            Manner::EventStream { .. } | Manner::Grpc(_) | Manner::GrpcWeb(_) => Parting::AtLast,
+            Termination::EventStream { .. } | Termination::Grpc(_) | Termination::GrpcWeb(_) => DrainBehavior::AtLast,
         }
     }
 
     /// `is_whole`: no message is under way. `None` if nothing can be said, and it need not break off now.
-    fn ending(&self, ended: Ended, is_whole: bool) -> Option<Ending> {
+    fn ending(&self, ended: CloseReason, is_whole: bool) -> Option<BodyEnd> {
         match (self, ended) {
-            (Manner::EventStream { .. }, _) => Some(Ending::Quiet),
-            (Manner::Grpc(_), _) if is_whole => Some(Ending::Trailers(Box::new(grpc::trailers(ended)))),
-            (Manner::GrpcWeb(_), _) if is_whole => Some(Ending::Data(messages::in_body(&grpc::trailers(ended)))),
-            (_, Ended::Token(reason)) => Some(Ending::Abort(reason)),
+            (Termination::EventStream { .. }, _) => Some(BodyEnd::Quiet),
+            (Termination::Grpc(_), _) if is_whole => Some(BodyEnd::Trailers(Box::new(grpc::trailers(ended)))),
+            (Termination::GrpcWeb(_), _) if is_whole => Some(BodyEnd::Data(messages::in_body(&grpc::trailers(ended)))),
+            (_, CloseReason::Token(reason)) => Some(BodyEnd::Abort(reason)),
             // It is cut off with the process.
             _ => None,
         }
@@ -93,26 +93,26 @@ impl Manner {
 }
 
 /// Not entered before it lasts.
-pub struct Held {
+pub struct TokenBound {
     streams: Arc<Streams>,
     /// `None`: nobody's, as on a public route.
-    known: Option<Arc<Known>>,
-    manner: Manner,
-    live: Option<Live>,
-    ended: Option<Ended>,
+    known: Option<Arc<CachedToken>>,
+    manner: Termination,
+    live: Option<OpenStream>,
+    ended: Option<CloseReason>,
 }
 
-impl Held {
-    pub fn by(known: Option<Arc<Known>>, streams: &Arc<Streams>) -> Self {
-        Held { streams: streams.clone(), known, manner: Manner::default(), live: None, ended: None }
+impl TokenBound {
+    pub fn by(known: Option<Arc<CachedToken>>, streams: &Arc<Streams>) -> Self {
+        TokenBound { streams: streams.clone(), known, manner: Termination::default(), live: None, ended: None }
     }
 
     /// The same token, holding something else.
     pub fn another(&self) -> Self {
-        Held::by(self.known.clone(), &self.streams)
+        TokenBound::by(self.known.clone(), &self.streams)
     }
 
-    pub fn ending_as(&mut self, manner: Manner) {
+    pub fn set_termination(&mut self, manner: Termination) {
         let parting = manner.parting();
         self.manner = manner;
         if let Some(live) = &self.live {
@@ -121,11 +121,11 @@ impl Held {
     }
 
     /// Is silence a part of what it is? A stream says nothing while nothing happens.
-    pub fn may_be_quiet(&self) -> bool {
-        !matches!(self.manner, Manner::Abort)
+    pub fn may_be_idle(&self) -> bool {
+        !matches!(self.manner, Termination::Abort)
     }
 
-    pub fn known(&self) -> Option<&Arc<Known>> {
+    pub fn known(&self) -> Option<&Arc<CachedToken>> {
         self.known.as_ref()
     }
 
@@ -137,21 +137,21 @@ impl Held {
     }
 
     /// Why it was ended, if it was.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<CloseReason> {
         self.ended
     }
 
     /// Returns when its token has ended.
     pub async fn end(&mut self) -> Reason {
         std::future::poll_fn(|context| match ready!(self.poll_ended(context)) {
-            Ended::Token(reason) => Poll::Ready(reason),
+            CloseReason::Token(reason) => Poll::Ready(reason),
             // Where there is no answer yet, nothing is told.
-            Ended::Draining | Ended::OutOfTime => Poll::Pending,
+            CloseReason::Draining | CloseReason::OutOfTime => Poll::Pending,
         })
         .await
     }
 
-    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
         if let Some(ended) = self.ended {
             return Poll::Ready(ended);
         }
@@ -164,7 +164,7 @@ impl Held {
     /// Data goes by. Once it has to end, nothing does beyond the message under way.
     pub fn follow(&mut self, data: &mut Bytes) {
         let has_ended = self.ended.is_some();
-        let Some(Following { messages, .. }) = self.manner.following() else { return };
+        let Some(MessageTracker { messages, .. }) = self.manner.following() else { return };
         if has_ended {
             let rest = messages.rest_of_unit(data);
             data.truncate(rest);
@@ -174,10 +174,10 @@ impl Held {
     }
 
     /// Ready when it has to end, and where it can: between two messages, or after the time for the last one.
-    pub fn poll_ending(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+    pub fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<BodyEnd> {
         let ended = ready!(self.poll_ended(context));
         let mut is_whole = true;
-        if let Some(Following { messages, last }) = self.manner.following()
+        if let Some(MessageTracker { messages, last }) = self.manner.following()
             && !messages.is_between()
         {
             let last = last.get_or_insert_with(|| Box::pin(sleep(LAST_MESSAGE)));
@@ -188,8 +188,8 @@ impl Held {
     }
 
     /// Its source broke off: because of the same token's end?
-    pub fn ending_of_broken(&mut self) -> Option<Ending> {
-        let verdict = || self.streams.verdict(self.known.as_ref()?).err().map(Ended::Token);
+    pub fn end_of_broken(&mut self) -> Option<BodyEnd> {
+        let verdict = || self.streams.verdict(self.known.as_ref()?).err().map(CloseReason::Token);
         let ended = self.ended.or_else(verdict)?;
         self.ended = Some(ended);
         let is_whole = self.manner.following().is_none_or(|following| following.messages.is_between());
