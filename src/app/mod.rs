@@ -181,7 +181,7 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         crowd: Arc::new(Crowd::of_at_most(settings.connections_per_address)),
-        paused: Paused::for_a(settings.pause),
+        paused: Paused::for_a(settings.penalty),
         held_back: HeldBack::new(&config.connections),
         settings,
         draining,
@@ -205,7 +205,11 @@ fn start_workers(
             failures: failures.clone(),
             turns: Turns::new(),
             log: log.map(|log| log.buffer(number)),
-            share: Share::of(config.connections.requests, config.connections.requests_reserve, config.workers),
+            share: Share::of(
+                config.connections.concurrent_requests,
+                config.connections.reserve_percent,
+                config.workers,
+            ),
         };
         let spawned = server::spawn(Arc::new(worker), listeners, shared.clone());
         spawned.map_err(|error| format!("worker {number} cannot start: {error}"))

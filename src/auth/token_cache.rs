@@ -131,7 +131,7 @@ pub struct VerifiedTokens {
 }
 
 impl VerifiedTokens {
-    /// `capacity`: bytes for known tokens (`limits.token_cache`). Bad ones get a sixteenth of it on top.
+    /// `capacity`: bytes for known tokens (`limits.token_cache_size`). Bad ones get a sixteenth of it on top.
     pub fn new(capacity: usize) -> Self {
         VerifiedTokens::with_replacements(capacity, 0)
     }

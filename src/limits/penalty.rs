@@ -18,17 +18,17 @@ const ROOM: usize = 65_536;
 /// So many handshakes, requests or bodies of an address may come to nothing within this.
 const FAILURES_WITHIN: Duration = Duration::from_secs(10);
 
-/// `limits.flood_pause`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
+/// `limits.penalty_duration`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PauseSettings {
+pub struct PenaltySettings {
     /// How long; zero: never.
-    pub time: Duration,
+    pub duration: Duration,
     /// `limits.failed_handshakes`
     pub failed_handshakes: u32,
-    /// `limits.unreadable_requests`
-    pub unreadable_requests: u32,
-    /// `limits.unread_bodies`
-    pub unread_bodies: u32,
+    /// `limits.malformed_requests`
+    pub malformed_requests: u32,
+    /// `limits.rejected_bodies`
+    pub rejected_bodies: u32,
 }
 
 pub struct Paused {
@@ -47,16 +47,16 @@ pub struct Paused {
 }
 
 impl Paused {
-    pub fn for_a(settings: PauseSettings) -> Self {
-        let PauseSettings { time, failed_handshakes, unreadable_requests, unread_bodies } = settings;
+    pub fn for_a(settings: PenaltySettings) -> Self {
+        let PenaltySettings { duration, failed_handshakes, malformed_requests, rejected_bodies } = settings;
         let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, every: FAILURES_WITHIN / burst }));
         Paused {
-            time,
+            time: duration,
             until: AtomicU64::new(0),
-            floods: Limiter::with_room(Rate { burst: 1, every: time }, ROOM),
+            floods: Limiter::with_room(Rate { burst: 1, every: duration }, ROOM),
             handshakes: limiter(failed_handshakes),
-            requests: limiter(unreadable_requests),
-            bodies: limiter(unread_bodies),
+            requests: limiter(malformed_requests),
+            bodies: limiter(rejected_bodies),
         }
     }
 
@@ -101,8 +101,8 @@ mod tests {
 
     const NOW: UnixTime = UnixTime::from_secs(1_000);
     const PAUSE: Duration = Duration::from_secs(10);
-    const ANY: PauseSettings =
-        PauseSettings { time: PAUSE, failed_handshakes: 0, unreadable_requests: 0, unread_bodies: 0 };
+    const ANY: PenaltySettings =
+        PenaltySettings { duration: PAUSE, failed_handshakes: 0, malformed_requests: 0, rejected_bodies: 0 };
 
     #[test]
     fn a_pause_is_of_one_address_and_ends() {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn no_time_is_no_pause() {
-        let paused = Paused::for_a(PauseSettings { time: Duration::ZERO, failed_handshakes: 1, ..ANY });
+        let paused = Paused::for_a(PenaltySettings { duration: Duration::ZERO, failed_handshakes: 1, ..ANY });
         paused.pause([192, 0, 2, 1].into(), NOW);
         (0..10).for_each(|_| paused.failed_to_shake_hands([192, 0, 2, 1].into(), NOW));
         assert!(!paused.has([192, 0, 2, 1].into(), NOW));
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn so_many_handshakes_may_fail_within_ten_seconds_and_no_more() {
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let paused = Paused::for_a(PauseSettings { failed_handshakes: 100, ..ANY });
+        let paused = Paused::for_a(PenaltySettings { failed_handshakes: 100, ..ANY });
         (0..100).for_each(|_| paused.failed_to_shake_hands(attacker, NOW));
         assert!(!paused.has(attacker, NOW));
         paused.failed_to_shake_hands(attacker, NOW);

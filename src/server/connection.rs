@@ -54,7 +54,7 @@ pub(super) async fn serve(
 ) {
     // Over the limit a connection is closed at once: waiting in the queue would make honest clients pay for the crowd.
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
-        return worker.metrics.connections_refused.one();
+        return worker.metrics.connections_rejected.one();
     };
     let client = match proxy_protocol {
         false => Client::from(address),
@@ -68,13 +68,13 @@ pub(super) async fn serve(
     };
     let Client { address, speaks_for_others } = client;
     if shared.paused.has(address.ip(), shared.gateway.load().clock.now()) {
-        worker.metrics.paused_connections_refused.one();
+        worker.metrics.penalized_connections_rejected.one();
         return socket::reset(stream);
     }
     // A proxy that is trusted brings the connections of many.
     let member = shared.crowd.join(address.ip());
     if member.is_none() && !(speaks_for_others && shared.gateway.load().forwarding.trusts(address.ip())) {
-        return worker.metrics.address_connections_refused.one();
+        return worker.metrics.address_connections_rejected.one();
     }
     worker.metrics.connections_opened.one();
     let _closed = Closed(worker.metrics.clone());
@@ -140,7 +140,7 @@ async fn serve_cleartext(
 ) -> io::Result<()> {
     let http2 = tokio::select! {
         seen = begins_with_preface(&stream) => seen?,
-        () = tokio::time::sleep(shared.settings.head) => return Err(io::ErrorKind::TimedOut.into()),
+        () = tokio::time::sleep(shared.settings.request_header) => return Err(io::ErrorKind::TimedOut.into()),
         () = shared.has_drained_for(serve::FIRST_REQUEST) => return Ok(()),
     };
     serve_http(stream, http2, peer, shared, worker).await
@@ -172,9 +172,12 @@ async fn serve_http<S>(
 where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
-    let limits = Limits { head_size: shared.settings.head_size, headers: shared.settings.headers };
+    let limits = Limits {
+        request_header_size: shared.settings.request_header_size,
+        request_header_count: shared.settings.request_header_count,
+    };
     let mut stream =
-        ClientStream::new(stream, shared.settings.write, shared.settings.download, (!http2).then_some(limits));
+        ClientStream::new(stream, shared.settings.write, shared.settings.min_download_rate, (!http2).then_some(limits));
     let (asking, by, serving) = (peer.clone(), worker.clone(), Arc::new((shared.clone(), stream.exchange())));
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.0.gateway.load_full(), asking.clone(), by.clone());
@@ -226,7 +229,7 @@ where
         let by_h2 = || Cut::by_h2(&error).inspect(|_| unless_it_brings_many(&shared, &peer, Paused::pause));
         match verdict.get().copied().or_else(by_h2) {
             Some(Cut::Flood) => shared.gateway.load().note_flood(&peer, worker, &error),
-            Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_readers.one(),
+            Some(Cut::Silent | Cut::Slow) => worker.metrics.slow_clients_disconnected.one(),
             None => {}
         }
         io::Error::other(error)

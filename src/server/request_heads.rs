@@ -105,7 +105,7 @@ enum Over {
 
 impl Heads {
     pub(super) fn new(limits: Limits) -> Self {
-        Heads { framing: Framing::new(limits), held: Vec::new(), most_held: limits.head_size, over: None }
+        Heads { framing: Framing::new(limits), held: Vec::new(), most_held: limits.request_header_size, over: None }
     }
 
     /// Tells where the client stands, whenever it has been looked at.
