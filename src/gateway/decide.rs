@@ -27,7 +27,7 @@ use crate::types::trace::Step;
 pub struct Decider {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
-    /// `limits.headers`
+    /// `limits.request_header_count`
     pub headers: usize,
     /// `limits.uri_size`
     pub uri_size: usize,
@@ -72,10 +72,10 @@ impl Decider {
     ) -> Result<Decision, Reject> {
         // Before anything else is believed: one framing, one host and one path, or none.
         if !headers::is_framed_plainly(request.headers()) {
-            return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
+            return Err(Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked"));
         }
         if headers::are_too_many(request.headers(), self.headers) {
-            return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.headers"));
+            return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.request_header_count"));
         }
         let host = target::host(request, self.uri_size)?;
         record.host = Some(host.clone());

@@ -38,7 +38,7 @@ pub struct Forwarder {
     pub login: Option<LoginHeaders>,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
-    /// `limits.upload_rate`
+    /// `limits.min_upload_rate`
     pub upload: MinRate,
     /// `limits.body_size`
     pub body_size: u64,
@@ -74,7 +74,7 @@ impl Forwarder {
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => websocket::asked_for(request),
             Protocol::Http2 if record.method == Method::CONNECT || websocket::is_asked_for(request) => {
-                return Err(Reject::new(Reason::ProtocolRefused, "a WebSocket, and its upstream speaks HTTP/2"));
+                return Err(Reject::new(Reason::ProtocolNotSupported, "a WebSocket, and its upstream speaks HTTP/2"));
             }
             Protocol::Http2 => None,
         };

@@ -67,13 +67,13 @@ pub struct Gateway {
     pub forwarder: Forwarder,
     /// `[[rate]]` and `[[route.rate]]`
     pub rates: Rates,
-    /// `login.answer_size`
-    pub login_answer_size: u64,
+    /// `login.max_response_size`
+    pub login_max_response_size: u64,
     /// `timeouts.request`
     pub request_time: Option<Duration>,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
-    /// `limits.upload_rate`
+    /// `limits.min_upload_rate`
     pub upload: MinRate,
 }
 
@@ -96,7 +96,7 @@ impl Gateway {
             }
         };
         if answered.as_ref().is_ok_and(|forwarded| is_plain_response_to_connect(forwarded, &delivery.record)) {
-            answered = Err(Reject::new(Reason::ProtocolRefused, "an answer, but no WebSocket"));
+            answered = Err(Reject::new(Reason::ProtocolNotSupported, "an answer, but no WebSocket"));
         }
         if answered.is_err() {
             // A refusal waits for nobody, so hyper would answer a row of them at one go. Who is refused lets the others go first.
@@ -111,7 +111,7 @@ impl Gateway {
                 }
             }
             // Over HTTP/1, its answer says so.
-            if matches!(refusal.reason, Reason::BadHost | Reason::BadFraming) {
+            if matches!(refusal.reason, Reason::BadHost | Reason::MalformedFraming) {
                 peer.ends();
             }
             delivery.record.refused = Some(refusal);
@@ -152,7 +152,7 @@ impl Gateway {
 
     /// Records a request whose head hyper could not read. It has answered by itself, without a word.
     pub fn record_malformed(&self, peer: &Peer, worker: &Worker, error: &hyper::Error) {
-        let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
+        let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::MalformedFraming };
         let request_id = worker.request_ids.next();
         self.record_connection_end(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0);
     }
@@ -229,7 +229,7 @@ impl Gateway {
                     None => Ok(forwarded),
                     Some(captured) => {
                         let known = self.decider.authenticator.revocations.sequence();
-                        let limits = (self.login_answer_size, known);
+                        let limits = (self.login_max_response_size, known);
                         Box::pin(captured.finish(forwarded, &self.broker, limits, record, now)).await
                     }
                 }

@@ -61,13 +61,13 @@ pub fn begin<B>(
 }
 
 impl Captured {
-    /// `answer_size`: the longest answer that a login may have. `known`: the newest revocation that was enforced when the answer
+    /// `max_response_size`: the longest answer that a login may have. `known`: the newest revocation that was enforced when the answer
     /// began. What the backend says, it says as of then: it may end all old logins of somebody before it begins a new one.
     pub async fn finish(
         self,
         forwarded: Forwarded,
         broker: &Broker,
-        (answer_size, known): (u64, u64),
+        (max_response_size, known): (u64, u64),
         record: &mut Record,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
@@ -78,7 +78,7 @@ impl Captured {
                 if forwarded.response.status().is_client_error() {
                     broker.throttle.failed(self.address, now);
                 }
-                login(forwarded, broker, (answer_size, known), record, occasion).await
+                login(forwarded, broker, (max_response_size, known), record, occasion).await
             }
             (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, occasion).await,
             // A preflight: nobody's.
@@ -90,7 +90,7 @@ impl Captured {
 async fn login(
     mut forwarded: Forwarded,
     broker: &Broker,
-    (answer_size, known): (u64, u64),
+    (max_response_size, known): (u64, u64),
     record: &mut Record,
     occasion: EventContext,
 ) -> Result<Forwarded, Reject> {
@@ -99,7 +99,7 @@ async fn login(
     let (head, body) = forwarded.response.into_parts();
     check_head(&head)?;
     let login = Login { address: occasion.client, ..said.login().map_err(refused)? };
-    let content = body::read(body, answer_size).await.map_err(|broken| refused(broken.detail))?;
+    let content = body::read(body, max_response_size).await.map_err(|broken| refused(broken.detail))?;
     let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
     // It was read to its end: the connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
