@@ -101,11 +101,11 @@ impl Explainer {
         let outcome = match decision {
             Err(refusal) => Outcome::Refused(refusal),
             Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
-            Ok(Decision::Refresh) => Outcome::Own("the token pair is refreshed here"),
-            Ok(Decision::Revoke { .. }) => Outcome::Own("a login is ended here"),
+            Ok(Decision::Refresh) => Outcome::Own("refreshes the token pair"),
+            Ok(Decision::Revoke { .. }) => Outcome::Own("revokes a session"),
             Ok(Decision::Endpoint(endpoint)) => Outcome::Own(endpoint.purpose()),
-            Ok(Decision::Metadata) => Outcome::Own("what the gateway offers as an issuer is here, for everybody"),
-            Ok(Decision::Keys) => Outcome::Own("the gateway's public keys are here, for everybody"),
+            Ok(Decision::Metadata) => Outcome::Own("publishes the metadata of this issuer"),
+            Ok(Decision::Keys) => Outcome::Own("publishes the gateway's public keys"),
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
     }

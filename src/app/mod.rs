@@ -201,7 +201,7 @@ fn start_workers(
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
-            streams: Streams::new(state.grounds(), metrics.worker(number)),
+            streams: Streams::new(state.token_checks(), metrics.worker(number)),
             bad_signatures: bad_signatures.clone(),
             signature_queue: SignatureQueue::new(),
             log: log.map(|log| log.buffer(number)),

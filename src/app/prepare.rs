@@ -21,7 +21,8 @@ use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::gateway::decide::Decider;
 use crate::gateway::forward::Forwarder;
-use crate::gateway::route::{Capture, Route, RouteTable, TokenForwarding};
+use crate::gateway::route::{Capture, Route, TokenForwarding};
+use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
 use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::Rates;
@@ -93,7 +94,7 @@ impl SharedState {
     }
 
     /// What streams are ended on.
-    pub(super) fn grounds(&self) -> TokenChecks {
+    pub(super) fn token_checks(&self) -> TokenChecks {
         TokenChecks {
             clock: self.clock.clone(),
             revocations: self.revocations.clone(),
