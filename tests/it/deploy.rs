@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::source;
+use crate::house::source;
 use crate::support::certificates::Authority;
 use crate::support::program::{Program, Served};
 

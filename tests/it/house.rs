@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::source;
+mod floors;
+mod imports;
+pub mod source;
 
 /// A file that grows past this holds two subjects.
 const LONGEST_FILE: usize = 400;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
 
-use crate::source;
+use crate::house::source;
 use crate::support::tokens::Mint;
 use crate::support::{Answer, Client, Gateway, Upstream};
 

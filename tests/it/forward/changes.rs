@@ -88,7 +88,7 @@ async fn what_is_removed_is_what_is_listed_and_nothing_else() {
 /// The operators' page has the same list.
 #[test]
 fn every_change_is_documented() {
-    let page = crate::source::read("deploy/README.md");
+    let page = crate::house::source::read("deploy/README.md");
     let section = page.split("\n## ").find(|section| section.starts_with("What the gateway changes\n"));
     let rows = section.expect("a section of that name").lines().filter(|line| line.starts_with("| `"));
     let first_columns = rows.filter_map(|row| row.split('|').nth(1));

@@ -1,6 +1,6 @@
-//! The gateway's own source as the rules of the house see it: files, words of code, tables in the doc comments.
+//! Reads the gateway's own source for the tests beside this file: files, words of code, tables in doc comments.
 //!
-//! This reads just enough Rust to tell code from comments, strings and tests. Names that a macro makes up escape it.
+//! It reads just enough Rust to tell code from comments, strings and tests. It does not see names that a macro makes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,18 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// The unit that has a floor, as the tables spell it: `token/` for a folder, `clock` for a file.
-    pub fn unit(&self) -> String {
-        match self.path.split_once('/') {
-            Some((folder, _)) => format!("{folder}/"),
-            None => self.path.trim_end_matches(".rs").to_owned(),
+    /// The module path: `["tokens", "jwt", "verify"]` for `tokens/jwt/verify.rs`, `["tokens"]` for `tokens/mod.rs`.
+    pub fn module(&self) -> Vec<String> {
+        let mut path: Vec<String> = self.path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+        if path.last().is_some_and(|last| last == "mod") {
+            path.pop();
         }
+        path
+    }
+
+    /// The folder of `src` that the file belongs to. `main` and `lib` stand for themselves.
+    pub fn folder(&self) -> String {
+        self.module().swap_remove(0)
     }
 }
 
