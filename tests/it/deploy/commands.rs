@@ -126,7 +126,6 @@ impl Machine {
     fn run(&self, script: &str) -> Output {
         let root = self.root.path();
         let path = format!("{0}/bin:{0}/usr/local/bin:{1}", root.display(), std::env::var("PATH").unwrap_or_default());
-        // What runs on in the background has no part in the output, or its end would be waited for.
         let mut command = Command::new("bash");
         command.args(["-c", &format!("set -euxo pipefail\n{script}")]).current_dir(root.join("source"));
         command.env("PATH", path).env("ROOT", root).env("PROGRAM", env!("CARGO_BIN_EXE_bearward"));
@@ -169,30 +168,34 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// The pages are run one after the other on fresh machines: installed as install.md says, and after a request that was rejected.
+/// Each page runs on a machine of its own: installed as install.md says, and after a request that was rejected.
 #[test]
 fn every_command_of_the_pages_works() {
     let install = commands(&source::read("deploy/install.md"));
-    let [install, more] = {
-        let installed = install.iter().position(|command| command.contains("enable --now")).expect("the last step") + 1;
-        [&install[..installed], &install[installed..]].map(<[String]>::to_vec)
-    };
-    let mut count = 0;
-    for (path, text) in pages().iter().filter(|(path, _)| path != "README.md") {
-        let own = if path == "deploy/install.md" { more.clone() } else { commands(text) };
-        if own.is_empty() {
-            continue;
+    let installed = install.iter().position(|command| command.contains("enable --now")).expect("the last step") + 1;
+    let (install, after_install) = install.split_at(installed);
+    let pages = pages().into_iter().filter(|(path, _)| path != "README.md").map(|(path, text)| {
+        let own = if path == "deploy/install.md" { after_install.to_vec() } else { commands(&text) };
+        (path, own)
+    });
+    let pages: Vec<_> = pages.filter(|(_, own)| !own.is_empty()).collect();
+    let count: usize = pages.iter().map(|(_, own)| own.len()).sum();
+    assert!(pages.len() >= 10 && count >= 30, "only {count} commands were found, in {} pages", pages.len());
+    std::thread::scope(|scope| {
+        for (path, own) in &pages {
+            scope.spawn(move || run_page(path, install, own));
         }
-        count += own.len();
-        let machine = Machine::new();
-        let rejected = "curl --insecure --silent https://127.0.0.1:8443/ || true\n\
-                        until grep --quiet '\"reason\"' \"$ROOT/journal\"; do sleep 0.02; done";
-        let script = [install.join("\n"), rejected.to_owned(), own.join("\n"), "systemctl stop bearward".to_owned()];
-        let output = machine.run(&machine.on_this_machine(&script.join("\n")));
-        let journal = fs::read_to_string(machine.root.path().join("journal")).unwrap_or_default();
-        assert!(output.status.success(), "{path}:\n{}\n{journal}", super::text(&output));
-    }
-    assert!(count >= 25, "only {count} commands were found");
+    });
+}
+
+fn run_page(path: &str, install: &[String], own: &[String]) {
+    let machine = Machine::new();
+    let rejected = "curl --insecure --silent https://127.0.0.1:8443/ || true\n\
+                    until grep --quiet '\"reason\"' \"$ROOT/journal\"; do sleep 0.02; done";
+    let script = [&install.join("\n"), rejected, &own.join("\n")].join("\n");
+    let output = machine.run(&machine.on_this_machine(&script));
+    let journal = fs::read_to_string(machine.root.path().join("journal")).unwrap_or_default();
+    assert!(output.status.success(), "{path}:\n{}\n{journal}", super::text(&output));
 }
 
 /// The three steps of "Put it in front of your service": a service, a configuration of ten lines, two requests.
