@@ -98,7 +98,9 @@ impl Machine {
             admin_port: super::free_port(),
         };
         let root = machine.root.path();
-        for folder in ["bin", "source/target/release", "usr/local/bin", "etc/systemd/system", "var/lib/bearward", "backup"] {
+        for folder in
+            ["bin", "source/target/release", "usr/local/bin", "etc/systemd/system", "var/lib/bearward", "backup"]
+        {
             fs::create_dir_all(root.join(folder)).expect("created");
         }
         for (name, script) in REPLACEMENTS {

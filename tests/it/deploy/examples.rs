@@ -68,7 +68,8 @@ impl Example {
     }
 
     async fn issue(&self, scope: &str) -> String {
-        let answer = self.served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice", "scope": scope })).await;
+        let answer =
+            self.served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice", "scope": scope })).await;
         Pair::of(&answer.json()).access
     }
 }
@@ -84,7 +85,8 @@ async fn the_example_behind_a_balancer_sees_the_clients_address() {
     let upstream = Upstream::start();
     let example = start("behind-a-balancer.toml", upstream.address, &[("10.0.0.0/24", "127.0.0.0/8")]).await;
     let token = example.issue("").await;
-    let balancer = example.served.client().header("x-forwarded-for", "198.51.100.7").header("x-forwarded-proto", "https");
+    let balancer =
+        example.served.client().header("x-forwarded-for", "198.51.100.7").header("x-forwarded-proto", "https");
     assert_eq!(balancer.clone().bearer(&token).get("/orders/1").await.status, 200);
     let seen = upstream.seen().into_iter().find(|seen| seen.uri == "/orders/1").expect("the request arrived");
     assert_eq!(seen.header("x-forwarded-for"), Some("198.51.100.7"));
@@ -99,7 +101,8 @@ async fn the_example_for_a_browser_app_logs_in_and_out() {
     let backend = Scripted::start(|mut wire, _| async move {
         while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
             let subject = if head.starts_with("POST /login ") { "X-Bearward-Subject: alice\r\n" } else { "" };
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{subject}Content-Length: 16\r\n\r\n");
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{subject}Content-Length: 16\r\n\r\n");
             wire.say(format!("{head}{}", r#"{"name":"Alice"}"#).as_bytes()).await;
         }
     });

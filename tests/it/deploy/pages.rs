@@ -60,7 +60,10 @@ fn every_link_leads_to_a_file_and_a_heading() {
             assert!(file.is_empty() || target.exists(), "{path}: {link} leads nowhere");
             let headed = if file.is_empty() { text.clone() } else { fs::read_to_string(&target).unwrap_or_default() };
             let mut headings = headed.lines().filter(|line| line.starts_with('#'));
-            assert!(heading.is_empty() || headings.any(|line| anchor(line) == heading), "{path}: {link}: no such heading");
+            assert!(
+                heading.is_empty() || headings.any(|line| anchor(line) == heading),
+                "{path}: {link}: no such heading"
+            );
             links += 1;
         }
     }
@@ -88,8 +91,10 @@ fn every_configuration_in_the_pages_is_valid() {
     let mut checked = 0;
     for (path, text) in pages() {
         for block in blocks(&text, "toml") {
-            let upstream = if block.contains("[[upstream]]") { "" } else { "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n" };
-            let config = block.replace("/etc/bearward", folder.path().to_str().expect("UTF-8"));
+            let upstream =
+                if block.contains("[[upstream]]") { "" } else { "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n" };
+            let here = folder.path().to_str().expect("UTF-8");
+            let config = block.replace("/etc/bearward", here).replace("/var/lib/bearward", here);
             fs::write(folder.path().join("gateway.toml"), format!("{config}\n{upstream}")).expect("written");
             let output = bearward(folder.path(), &["check"]);
             assert!(output.status.success(), "{path}:\n{block}\n{}", super::text(&output));
