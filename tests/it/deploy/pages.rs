@@ -129,10 +129,38 @@ fn every_reason_that_a_page_names_exists() {
     let mut named = 0;
     for (path, text) in pages() {
         for label in text.split("{reason=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
-            // `expired` and `request_timeout` are reasons too.
             assert!(known.contains(label), "{path}: {label}");
             named += 1;
         }
     }
     assert!(named > 10, "only {named} reasons were found");
+}
+
+/// In code spans such as `tokens.issuer`, against the tables and keys of gateway.toml.
+#[test]
+fn every_key_that_a_page_names_exists() {
+    /// Files and audit events that look like keys.
+    const OTHERS: [&str; 4] = ["admin.token", "audit.jsonl", "issuer.revoked", "store.rollback_suspected"];
+    let reference = source::read("gateway.toml");
+    let (mut tables, mut keys, mut table) = (BTreeSet::new(), BTreeSet::new(), "");
+    for line in reference.lines().map(|line| line.trim_start_matches(['#', ' '])) {
+        if line.starts_with('[') {
+            table = line.trim_matches(['[', ']']);
+            tables.insert(table);
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            keys.insert(format!("{table}.{key}"));
+        }
+    }
+    let mut named = 0;
+    for (path, text) in pages() {
+        let spans = text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2));
+        let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || b"_.".contains(&byte));
+        for span in spans.filter(|span| is_word(span) && !OTHERS.contains(span)) {
+            if span.split_once('.').is_some_and(|(table, _)| tables.contains(table)) {
+                assert!(keys.contains(span) || tables.contains(span), "{path}: {span}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 30, "only {named} keys were found");
 }
