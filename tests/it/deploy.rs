@@ -1,4 +1,4 @@
-//! The files in `deploy/` and the README: units, pages and examples, as far as they can run without systemd or a container.
+//! The files in `deploy/` and the README: units, pages and examples, as far as they run without systemd or Docker.
 
 mod commands;
 mod examples;
@@ -90,8 +90,8 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A port below those that the system gives to connections, so that it stays free until a child process listens on it. The
-/// ports in the pages are no part of it: tests replace them by their digits.
+/// A port below those that the system gives to connections, so that it stays free until a child process listens on it.
+/// It does not contain the ports of the pages, because tests replace those by their digits.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = u16::try_from(std::process::id() % 10_000).expect("below 10,000");

@@ -55,7 +55,8 @@ esac"#,
     (
         "systemctl",
         r#"
-command_of() { sed -n "s#^$1=##p" "$ROOT/etc/systemd/system/bearward.service" | sed "s#/usr/local\|/etc/bearward#$ROOT&#g"; }
+unit=$ROOT/etc/systemd/system/bearward.service
+command_of() { sed -n "s#^$1=##p" "$unit" | sed "s#/usr/local\|/etc/bearward#$ROOT&#g"; }
 start() { [[ -e $ROOT/pid ]] || $(command_of ExecStart); }
 stop() {
     [[ -e $ROOT/pid ]] || return 0
@@ -64,8 +65,8 @@ stop() {
 }
 verb=$1; shift
 [[ $verb == daemon-reload ]] && exit
-for unit in "$@"; do
-    [[ $unit == --now ]] || [[ -f $ROOT/etc/systemd/system/${unit%.service}.service || -f $ROOT/etc/systemd/system/$unit ]]
+for name in "$@"; do
+    [[ $name == --now ]] || ls "$ROOT/etc/systemd/system/" | grep --quiet --line-regexp "$name\(.service\)\?"
 done
 case $verb in
     enable | start) start ;;

@@ -19,8 +19,8 @@ struct Example {
     folder: TempDir,
 }
 
-/// Starts an example on free ports, in a folder of its own, with `backend` as its only server. `replace`: more parts that only
-/// exist where the example is used.
+/// Starts an example on free ports, in a folder of its own, with `backend` as its only server. `replace`: more parts
+/// that exist only where the example is used.
 async fn start(name: &str, backend: SocketAddr, replace: &[(&str, &str)]) -> Example {
     start_with(name, backend, replace, |_| {}).await
 }
