@@ -1,20 +1,26 @@
-//! The files in `deploy/`, as far as they can be tried without systemd or a container.
+//! The files in `deploy/` and the README: units, pages and examples, as far as they run without systemd or Docker.
+
+mod commands;
+mod examples;
+pub mod pages;
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::house::source;
 use crate::support::certificates::Authority;
 use crate::support::program::{Program, Served};
 
-/// systemd 252 gives the unit 1.4 of 10. Later versions weigh and ask differently, so the bound is the next whole number.
-const MOST_EXPOSURE: f64 = 2.0;
+/// systemd 252 rates the unit at 1.4 of 10. Later versions rate differently, so the bound is the next whole number.
+const MAX_EXPOSURE: f64 = 2.0;
 
 #[test]
-fn systemd_accepts_the_units_without_a_word() {
+fn systemd_accepts_the_units() {
     let unit = source::read("deploy/bearward.service");
-    // verify asks whether the program is there; the one of this build stands in for the installed one.
+    // `verify` looks for the program. The one of this build replaces the installed one.
     let installed = "=/usr/local/bin/bearward ";
     for command in ["ExecStart", "ExecReload"] {
         assert!(unit.contains(&format!("{command}{installed}")), "{command} is no longer /usr/local/bin/bearward");
@@ -25,55 +31,74 @@ fn systemd_accepts_the_units_without_a_word() {
     fs::write(&service, unit.replace(installed, &built)).expect("the unit can be written");
     fs::write(&socket, source::read("deploy/bearward.socket")).expect("the unit can be written");
 
-    // What other units of this machine get wrong is not ours.
+    // Faults of other units on this machine do not count.
     let [service, socket] = [&service, &socket].map(|path| path.to_str().expect("a UTF-8 path"));
     let output = systemd_analyze(&["verify", "--man=no", "--recursive-errors=no", service, socket]);
-    let said = text(&output);
-    assert!(output.status.success() && !said.contains("bearward"), "systemd-analyze verify: {said}");
+    let printed = text(&output);
+    assert!(output.status.success() && !printed.contains("bearward"), "systemd-analyze verify: {printed}");
 }
 
 #[test]
-fn the_unit_exposes_little() {
+fn the_exposure_of_the_unit_is_low() {
     let path = source::root().join("deploy/bearward.service");
     let output = systemd_analyze(&["security", "--offline=true", "--no-pager", path.to_str().expect("a UTF-8 path")]);
-    let said = text(&output);
-    let exposure = said
+    let printed = text(&output);
+    let exposure = printed
         .lines()
         .find_map(|line| line.split_once("Overall exposure level for bearward.service: "))
         .and_then(|(_, level)| level.split(' ').next()?.parse::<f64>().ok());
-    let exposure = exposure.unwrap_or_else(|| panic!("systemd-analyze security says no exposure:\n{said}"));
-    assert!(exposure < MOST_EXPOSURE, "exposure {exposure}:\n{said}");
+    let exposure = exposure.unwrap_or_else(|| panic!("systemd-analyze security prints no exposure:\n{printed}"));
+    assert!(exposure < MAX_EXPOSURE, "exposure {exposure}:\n{printed}");
 }
 
-/// Where the service may not write, nothing is.
+/// The unit allows writes only to the state and log folders.
 #[test]
-fn the_configuration_of_the_operators_page_starts_and_leaves_its_folder_alone() {
-    let page = source::read("deploy/README.md");
-    let on_a_host = page.split_once("## On a host").expect("the heading").1;
-    let block = on_a_host.split("```").find_map(|block| block.strip_prefix("toml\n")).expect("a configuration");
+fn the_configuration_of_install_md_writes_only_to_its_state_folder() {
+    let page = source::read("deploy/install.md");
+    let block = pages::blocks(&page, "toml").remove(0);
     let [etc, state] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let state_path = state.path().to_str().expect("a UTF-8 path");
     let text = block.replace("/var/lib/bearward", state_path).replace("0.0.0.0:8443", "127.0.0.1:0");
     let text = text.replace("[admin]", "[admin]\naddress = \"127.0.0.1:0\"");
     fs::write(etc.path().join("gateway.toml"), text).expect("written");
     let tls = etc.path().join("tls");
-    fs::create_dir(&tls).expect("made");
-    Authority::new().sign("gateway.example").write(&tls, "a");
-    for (made, named) in [("a.pem", "fullchain.pem"), ("a.key", "key.pem")] {
-        fs::rename(tls.join(made), tls.join(named)).expect("renamed");
-    }
+    write_certificates(&Authority::new(), &tls);
+    let before = names(&tls);
     let served = Served::of(Program::start(etc.path(), &["serve"]), state.path());
     assert_eq!(served.addresses.len(), 1);
     drop(served);
-    let names = |folder: &Path| {
-        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
-        let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
-        names.sort();
-        names
-    };
     assert_eq!(names(etc.path()), ["gateway.toml", "tls"]);
-    assert_eq!(names(&tls), ["fullchain.pem", "key.pem"]);
+    assert_eq!(names(&tls), before);
     assert!(names(state.path()).contains(&"bearward.secret".to_owned()));
+}
+
+/// The certificates that the pages and examples name: the gateway's own, a client certificate, and the CA of both.
+fn write_certificates(authority: &Authority, folder: &Path) {
+    fs::create_dir_all(folder).expect("created");
+    authority.sign("gateway.example").write(folder, "own");
+    for (made, named) in [("own.pem", "fullchain.pem"), ("own.key", "key.pem")] {
+        fs::rename(folder.join(made), folder.join(named)).expect("renamed");
+    }
+    authority.sign("client.example").write(folder, "client");
+    fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
+}
+
+/// A port below those that the system gives to connections, so that it stays free until a child process listens on it.
+/// It does not contain the ports of the pages, because tests replace those by their digits.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 10_000).expect("below 10,000");
+    let ports = std::iter::repeat_with(|| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000);
+    let is_plain = |port: &u16| !["3000", "8443", "9443"].iter().any(|named| port.to_string().contains(named));
+    let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
+    ports.take(1000).filter(is_plain).find(is_free).expect("a free port")
 }
 
 fn systemd_analyze(arguments: &[&str]) -> Output {

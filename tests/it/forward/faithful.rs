@@ -1,5 +1,5 @@
 //! Nobody can tell that a gateway stands between: whatever is sent arrives byte for byte, both ways, in all four combinations
-//! of HTTP/1.1 and HTTP/2, but for the changes that `deploy/README.md` lists.
+//! of HTTP/1.1 and HTTP/2, but for the changes that `deploy/messages.md` lists.
 
 use std::sync::{Arc, Mutex};
 

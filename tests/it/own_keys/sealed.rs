@@ -168,7 +168,7 @@ async fn a_key_that_was_changed_in_the_database_is_refused() {
     drop(Served::start(folder.path()));
 }
 
-/// The steps of `deploy/README.md`, to their end.
+/// The steps of `deploy/keys.md`, to their end.
 #[tokio::test]
 async fn the_root_secret_is_rotated_without_logging_anybody_out() {
     let upstream = Upstream::start();
