@@ -6,6 +6,7 @@ mod grpc;
 mod http2;
 mod many;
 mod renewed;
+mod websocket_frames;
 mod websockets;
 
 use std::time::{Duration, Instant};

@@ -1,8 +1,11 @@
 //! The program as an operator runs it: what it prints, how it ends, and what it leaves in its folder.
 
 mod arguments;
+mod demo;
+mod explain;
 mod serve;
 mod token;
+mod verify;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

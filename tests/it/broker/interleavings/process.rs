@@ -34,7 +34,7 @@ use http::{HeaderMap, header};
 use serde_json::json;
 
 use super::gate::Gate;
-use crate::cache_races::setup::settled;
+use crate::auth::token_cache::setup::settled;
 use crate::store::given::{ISSUER, LIFETIMES, roots};
 use crate::support::gateway::AUDIENCE;
 

@@ -1,7 +1,7 @@
 //! The verified-token cache under threads: what it remembers never outlives a revocation, a key or an expiry that was
 //! complete when a request came, and a token that many bring at once is checked once by each worker at most.
 
-#[path = "../../benches/setup/mod.rs"]
+#[path = "../../../benches/setup/mod.rs"]
 pub(crate) mod setup;
 
 use std::sync::Arc;

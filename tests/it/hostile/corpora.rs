@@ -1,6 +1,6 @@
 //! What fuzzing found worth keeping, asked again: the properties hold, and nothing panics.
 
-#[path = "../fuzz/properties.rs"]
+#[path = "../../fuzz/properties.rs"]
 mod properties;
 
 use std::fs;

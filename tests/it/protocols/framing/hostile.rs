@@ -2,7 +2,7 @@
 
 use bearward::types::reject::Reason::{self, *};
 
-use super::{Attack, all_are_refused};
+use crate::hostile::{Attack, all_are_refused};
 use crate::support::{Gateway, Upstream};
 
 /// Stands behind each attack. It would reach the backend as a request of its own if what is before it were framed in another

@@ -10,6 +10,7 @@ mod rates;
 mod silence;
 mod sizes;
 mod slow_uploads;
+mod throttle;
 
 /// Whole, and served by every upstream.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";

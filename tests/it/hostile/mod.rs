@@ -4,7 +4,7 @@
 //! The tables are data; a new attack is a new row. Two rows that send the same bytes are one attack, and fail.
 
 mod behind;
-mod framings;
+mod corpora;
 mod headers;
 mod http2;
 mod paths;
@@ -22,13 +22,13 @@ use serde_json::Value;
 use crate::support::{Gateway, Upstream, Wire};
 
 /// Something that must not get through.
-struct Attack {
-    name: String,
+pub struct Attack {
+    pub name: String,
     /// The whole request, as it is sent.
-    sent: Vec<u8>,
+    pub sent: Vec<u8>,
     /// The same for `explain`, if a program could put it as a question at all.
-    asked: Option<Request<()>>,
-    reason: Reason,
+    pub asked: Option<Request<()>>,
+    pub reason: Reason,
 }
 
 /// What the client is told for a reason: typed in here, so that the table in `reject.rs` is checked and not repeated.
@@ -60,7 +60,7 @@ fn answer_to(reason: Reason) -> (u16, &'static str) {
 
 /// Tries all of them, and asserts for each: its status and public code, its reason in the access log, the end of its
 /// connection, the same decision by `explain`, and that the backend saw nothing.
-async fn all_are_refused(gateway: &Gateway, upstream: &Upstream, attacks: &[Attack]) {
+pub async fn all_are_refused(gateway: &Gateway, upstream: &Upstream, attacks: &[Attack]) {
     let mut faults = Vec::new();
     let mut tried = HashSet::new();
     for (number, attack) in attacks.iter().enumerate() {

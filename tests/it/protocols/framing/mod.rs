@@ -1,6 +1,7 @@
 //! Where one request ends and the next begins has one answer. What has two is refused: `hostile/framings.rs` has the table.
 
 mod agreement;
+mod hostile;
 
 use serde_json::{Value, json};
 
