@@ -54,7 +54,7 @@ async fn everything_else_needs_the_admin_token_and_no_other_will_do() {
             (Method::GET, "/".into()),
         ] {
             let answer = refused.send(method, &path, Bytes::from_static(br#"{"sub":"alice"}"#)).await;
-            answer.refused(401, "unauthorized");
+            answer.assert_rejected(401, "unauthorized");
             assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
         }
     }
@@ -95,8 +95,8 @@ async fn nothing_of_it_is_reachable_through_the_public_listener() {
     let pair = gateway.issue("alice", "").await;
     let admin_token = gateway.file("admin.token").trim().to_owned();
     for path in OPEN.into_iter().chain(["/admin/v1/subjects/alice/tokens"]) {
-        gateway.client().get(path).await.refused(401, "unauthorized");
-        gateway.client().bearer(&admin_token).get(path).await.refused(401, "invalid_token");
+        gateway.client().get(path).await.assert_rejected(401, "unauthorized");
+        gateway.client().bearer(&admin_token).get(path).await.assert_rejected(401, "invalid_token");
         let answer = gateway.client().bearer(&pair.access).get(path).await;
         assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"), "it is the upstream's own path");
     }

@@ -23,7 +23,7 @@ async fn the_logins_of_a_subject_are_listed_newest_first_with_what_became_of_the
         "sub": "alice", "label": "kiosk", "scope": "a b", "idle": 60, "address": "::ffff:198.51.100.7",
         "clientId": "shop",
     });
-    assert_eq!(gateway.ask_for_tokens(&kiosk).await.status, 201);
+    assert_eq!(gateway.request_tokens(&kiosk).await.status, 201);
     gateway.advance(Duration::from_secs(60));
     let phone = gateway.issue("alice", "").await;
     gateway.advance(Duration::from_secs(60));
@@ -60,7 +60,7 @@ async fn a_subject_is_named_in_the_path_whatever_it_is_called() {
         assert_eq!(gateway.status_of(&pair.access).await, 200);
     }
     assert!(listed(&gateway, "nobody").await.is_empty());
-    gateway.admin_client().get("/admin/v1/subjects/%ff/tokens").await.refused(400, "invalid_request");
+    gateway.admin_client().get("/admin/v1/subjects/%ff/tokens").await.assert_rejected(400, "invalid_request");
 }
 
 #[tokio::test]
@@ -78,6 +78,6 @@ async fn an_operator_ends_any_login_by_its_name_or_by_a_refresh_token() {
     }
     assert_eq!(listed(&gateway, "bob").await[0]["reason"], "admin");
     for named in [&TokenId::random().to_string(), "x", &bob.access] {
-        end(named).await.refused(404, "token_not_found");
+        end(named).await.assert_rejected(404, "token_not_found");
     }
 }

@@ -8,10 +8,10 @@ use bearward::tokens::jwt::Algorithm;
 use crate::deploy::pages::pages;
 use crate::house::source;
 use crate::support::tokens::Mint;
-use crate::support::{Answer, Client, Gateway, Upstream};
+use crate::support::{Client, Gateway, TestResponse, Upstream};
 
 /// Every sample by its name and labels, as written. Panics at the first line that is not OpenMetrics.
-fn samples(answer: &Answer) -> HashMap<String, f64> {
+fn samples(answer: &TestResponse) -> HashMap<String, f64> {
     let kind = answer.header("content-type").expect("a media type");
     assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{kind}");
     let page = answer.text();
@@ -87,8 +87,8 @@ async fn every_request_and_every_refusal_is_counted() {
         assert_eq!(gateway.status_of(&pair.access).await, 200);
     }
     assert_eq!(gateway.client().bearer(&pair.access).get("/status/503").await.status, 503);
-    gateway.client().get("/").await.refused(401, "unauthorized");
-    gateway.refresh(&pair.access, "x").await.refused(400, "invalid_grant");
+    gateway.client().get("/").await.assert_rejected(401, "unauthorized");
+    gateway.refresh(&pair.access, "x").await.assert_rejected(400, "invalid_grant");
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     assert_eq!(gateway.status_of(&pair.access).await, 401);
     until_counted(
@@ -119,7 +119,7 @@ async fn the_histogram_is_cumulative_and_ends_with_everything() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for _ in 0..20 {
-        gateway.client().get("/").await.refused(401, "unauthorized");
+        gateway.client().get("/").await.assert_rejected(401, "unauthorized");
     }
     until_counted(&gateway, &[("request_duration_seconds_count", 20.0)]).await;
     let samples = scrape(&gateway).await;
@@ -145,7 +145,7 @@ fn code(text: &str) -> impl Iterator<Item = String> {
 /// Every metric with its labels, of a gateway that has one of everything.
 async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let upstream = Upstream::start();
-    let gateway = Gateway::trusting(&upstream, &Mint::new(Algorithm::ES256), "");
+    let gateway = Gateway::with_issuer(&upstream, &Mint::new(Algorithm::ES256), "");
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for sample in scrape(&gateway).await.into_keys() {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));

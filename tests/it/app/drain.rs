@@ -15,15 +15,16 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::support::client::tls_connect;
+use crate::support::connection::{self, HttpConnection};
 use crate::support::frames::{self, DATA, GOAWAY, HEADERS, PING, RST_STREAM};
-use crate::support::program::Served;
-use crate::support::session::{self, Session, eventually};
-use crate::support::wire::PATIENCE;
+use crate::support::program::GatewayProcess;
+use crate::support::wait::eventually;
+use crate::support::wire::TIMEOUT;
 use crate::support::{Backend, Client, Gateway, Upstream, Wire};
 
 /// Waits for the end without standing in its way: this thread's clients have their part in it.
 async fn ended(draining: JoinHandle<()>) {
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(TIMEOUT, async {
         while !draining.is_finished() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -39,20 +40,20 @@ async fn refuses_connections(address: SocketAddr) {
     }
 }
 
-fn request(path: &str) -> Request<session::Body> {
-    Request::get(path).body(session::empty()).expect("a request")
+fn request(path: &str) -> Request<connection::Body> {
+    Request::get(path).body(connection::empty()).expect("a request")
 }
 
 #[tokio::test]
 async fn requests_under_way_are_finished_and_their_connections_closed_after() {
     let upstream = Upstream::start();
-    let mut gateway = Gateway::open(upstream.address, "");
+    let mut gateway = Gateway::public(upstream.address, "");
     let (address, tls_address, admin) = (gateway.address(), gateway.tls_address(), gateway.admin_address());
     let mut slow = Wire::connect(address).await;
-    slow.say("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
     let mut half = Wire::connect(address).await;
-    half.say("POST /half HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf").await;
-    let many = Session::http2(address).await;
+    half.send("POST /half HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf").await;
+    let many = HttpConnection::http2(address).await;
     let asked: Vec<_> = (0..5).map(|_| tokio::spawn(many.sender().send(request("/slow")))).collect();
     eventually("all were asked", || upstream.in_flight() == 7).await;
 
@@ -63,17 +64,17 @@ async fn requests_under_way_are_finished_and_their_connections_closed_after() {
     assert_eq!((ready.status.as_u16(), ready.json()["reason"].as_str()), (503, Some("starting or draining")));
     assert_eq!(Client::http1(admin).get("/healthz").await.status, 200, "alive, and not to be killed");
 
-    half.say("half").await;
+    half.send("half").await;
     for mut client in [slow, half] {
-        let answer = client.answer().await;
+        let answer = client.read_response().await;
         assert_eq!((answer.status, answer.header("connection")), (200, Some("close")), "{answer:?}");
-        client.is_closed().await;
+        client.assert_closed().await;
     }
     for answer in asked {
         let answer = answer.await.expect("no panic").expect("an answer");
-        assert_eq!(session::text(answer.into_body()).await, "hello");
+        assert_eq!(connection::text(answer.into_body()).await, "hello");
     }
-    many.ends().await;
+    many.assert_closed().await;
     ended(draining).await;
     let log = gateway.file("access.log");
     assert_eq!(log.lines().filter(|line| line.contains("\"status\":200")).count(), 7, "{log}");
@@ -89,22 +90,22 @@ async fn an_http2_client_is_told_by_goaway_and_all_it_asked_is_answered_before_t
         counts.fetch_add(1, Ordering::SeqCst);
         async move {
             held.notified().await;
-            http::Response::new(session::full("hello"))
+            http::Response::new(connection::full("hello"))
         }
     })
     .await;
-    let mut gateway = Gateway::open(backend.address, "");
-    let mut client = frames::connect(gateway.address(), &[frames::hello(), frames::get(1, "/")]).await;
+    let mut gateway = Gateway::public(backend.address, "");
+    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), frames::get(1, "/")]).await;
     eventually("it was asked", || asked.load(Ordering::SeqCst) == 1).await;
 
     let draining = gateway.begin_drain();
     let told = frames::next(&mut client, &[GOAWAY, HEADERS]).await;
     assert_eq!((told.kind, &told.payload[..8]), (GOAWAY, &goaway_after(i32::MAX)[..]), "no more, and no error");
-    client.say(frames::get(3, "/")).await;
+    client.send(frames::get(3, "/")).await;
     eventually("so was the one that came late", || asked.load(Ordering::SeqCst) == 2).await;
     let ping = frames::next(&mut client, &[PING, HEADERS]).await;
     assert_eq!(ping.kind, PING, "asks for a sign that the client knows");
-    client.say(frames::frame(PING, PING_ACK, 0, &ping.payload)).await;
+    client.send(frames::frame(PING, PING_ACK, 0, &ping.payload)).await;
     let told = frames::next(&mut client, &[GOAWAY, HEADERS]).await;
     assert_eq!((told.kind, &told.payload[..8]), (GOAWAY, &goaway_after(3)[..]), "which was the last");
 
@@ -119,7 +120,7 @@ async fn an_http2_client_is_told_by_goaway_and_all_it_asked_is_answered_before_t
     }
     answered.sort_unstable();
     assert_eq!(answered, [1, 3]);
-    client.hear_to_the_end().await;
+    client.read_to_end().await;
     ended(draining).await;
 }
 
@@ -134,18 +135,18 @@ fn goaway_after(stream: i32) -> Vec<u8> {
 #[tokio::test]
 async fn idle_connections_are_closed_at_once() {
     let upstream = Upstream::start();
-    let mut gateway = Gateway::open(upstream.address, "");
+    let mut gateway = Gateway::public(upstream.address, "");
     let mut sessions = Vec::new();
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let mut session = Session::of(version, gateway.address()).await;
-        session::text(session.send(request("/")).await.into_body()).await;
-        sessions.push(session);
+        let mut connection = HttpConnection::of(version, gateway.address()).await;
+        connection::text(connection.send(request("/")).await.into_body()).await;
+        sessions.push(connection);
     }
     let silent = [Wire::connect(gateway.address()).await, Wire::connect(gateway.tls_address()).await];
     let began = Instant::now();
     let draining = gateway.begin_drain();
-    for session in sessions {
-        session.ends().await;
+    for connection in sessions {
+        connection.assert_closed().await;
     }
     drop(silent);
     ended(draining).await;
@@ -156,22 +157,22 @@ async fn idle_connections_are_closed_at_once() {
 #[tokio::test]
 async fn a_connection_that_is_busy_is_closed_with_an_answer_that_says_so() {
     let upstream = Upstream::start();
-    let mut gateway = Gateway::open(upstream.address, "[[route]]\npath = \"/private\"");
+    let mut gateway = Gateway::public(upstream.address, "[[route]]\npath = \"/private\"");
     let mut clients = Vec::new();
     // What a backend answers, and what the gateway answers itself, at once.
     for (path, status) in [("/", 200), ("/private", 401)] {
         for _ in 0..4 {
             let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
             let mut client = Wire::connect(gateway.address()).await;
-            client.say(&request).await;
-            assert_eq!(client.answer().await.header("connection"), None);
+            client.send(&request).await;
+            assert_eq!(client.read_response().await.header("connection"), None);
             clients.push(tokio::spawn(async move {
                 loop {
-                    client.say(&request).await;
-                    let answer = client.answer().await;
+                    client.send(&request).await;
+                    let answer = client.read_response().await;
                     assert_eq!(answer.status, status, "{answer:?}");
                     if answer.header("connection") == Some("close") {
-                        return client.is_closed().await;
+                        return client.assert_closed().await;
                     }
                 }
             }));
@@ -188,8 +189,8 @@ async fn a_connection_that_is_busy_is_closed_with_an_answer_that_says_so() {
 #[tokio::test]
 async fn a_client_that_does_not_take_part_holds_nobody_up() {
     let upstream = Upstream::start();
-    let mut gateway = Gateway::open(upstream.address, "");
-    let asleep = frames::connect(gateway.address(), &[frames::hello()]).await;
+    let mut gateway = Gateway::public(upstream.address, "");
+    let asleep = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
     let began = Instant::now();
     ended(gateway.begin_drain()).await;
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
@@ -199,14 +200,14 @@ async fn a_client_that_does_not_take_part_holds_nobody_up() {
 #[tokio::test]
 async fn what_hangs_is_cut_when_the_time_is_up() {
     let upstream = Upstream::start();
-    let mut gateway = Gateway::open(upstream.address, "[timeouts]\ndrain = \"300ms\"");
+    let mut gateway = Gateway::public(upstream.address, "[timeouts]\ndrain = \"300ms\"");
     let mut hanging = Wire::connect(gateway.address()).await;
-    hanging.say("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    hanging.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await;
     eventually("it was asked", || upstream.in_flight() == 1).await;
     let began = Instant::now();
     ended(gateway.begin_drain()).await;
     assert!((300..3000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
-    assert_eq!(hanging.hear_to_the_end().await, "");
+    assert_eq!(hanging.read_to_end().await, "");
     let log = gateway.file("access.log");
     assert!(log.contains("\"path\":\"/hang\"") && log.contains("\"complete\":false"), "{log}");
     eventually("the backend is told", || upstream.in_flight() == 0).await;
@@ -217,16 +218,16 @@ async fn what_hangs_is_cut_when_the_time_is_up() {
 async fn whoever_was_let_in_may_still_ask() {
     let upstream = Upstream::start();
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let mut gateway = Gateway::open(upstream.address, "");
+        let mut gateway = Gateway::public(upstream.address, "");
         let address = gateway.address();
         let newcomer = Newcomer::arrive(version, address).await.expect("let in");
-        gateway.counts("connections_opened_total", 1).await;
+        gateway.wait_for_metric("connections_opened_total", 1).await;
         let draining = gateway.begin_drain();
         refuses_connections(address).await;
         newcomer.served().await;
         ended(draining).await;
     }
-    let mut gateway = Gateway::open(upstream.address, "");
+    let mut gateway = Gateway::public(upstream.address, "");
     let address = gateway.tls_address();
     let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
     let stream = TcpStream::connect(address).await.expect("let in");
@@ -246,7 +247,7 @@ async fn whoever_was_let_in_may_still_ask() {
 async fn under_load_no_accepted_request_is_lost() {
     let upstream = Upstream::start();
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let mut gateway = Gateway::open(upstream.address, "");
+        let mut gateway = Gateway::public(upstream.address, "");
         let address = gateway.address();
         let answered = Arc::new(AtomicUsize::new(0));
         let looping: Vec<_> = (0..8)
@@ -284,13 +285,13 @@ impl Newcomer {
         let mut wire = Wire::of(self.0);
         match self.1 {
             Version::HTTP_2 => {
-                wire.say([frames::hello(), frames::get(1, "/")].concat()).await;
+                wire.send([frames::connection_preface(), frames::get(1, "/")].concat()).await;
                 let answer = frames::next(&mut wire, &[DATA, RST_STREAM]).await;
                 assert_eq!((answer.kind, answer.payload.as_slice()), (DATA, b"hello".as_slice()));
             }
             _ => {
-                wire.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
-                assert_eq!(wire.answer().await.body, "hello");
+                wire.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+                assert_eq!(wire.read_response().await.body, "hello");
             }
         }
     }
@@ -300,9 +301,9 @@ impl Newcomer {
 async fn the_program_drains_on_sigterm_and_ends_well() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a temporary folder");
-    std::fs::write(folder.path().join("gateway.toml"), Gateway::open_text(upstream.address, "")).expect("written");
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::public_config(upstream.address, "")).expect("written");
     for signal in ["TERM", "INT"] {
-        let served = Served::start(folder.path());
+        let served = GatewayProcess::start(folder.path());
         let address = served.addresses[0];
         let client = Client::http1(address);
         let slow = tokio::spawn(async move { client.get("/slow").await });

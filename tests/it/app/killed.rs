@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::support::program::Served;
-use crate::support::rounds::rounds;
-use crate::support::session::{Body, Session, empty, full};
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::connection::{Body, HttpConnection, empty, full};
+use crate::support::program::GatewayProcess;
+use crate::support::repetitions::repetitions;
+use crate::support::{Gateway, TokenPair, Upstream};
 
 const ROUNDS: usize = 8;
 const CLIENTS: usize = 8;
@@ -31,7 +31,7 @@ const CLIENTS: usize = 8;
 /// One login, as its client remembers it.
 struct Login {
     /// Every pair that was answered, the oldest first.
-    pairs: Vec<Pair>,
+    pairs: Vec<TokenPair>,
     /// What was asked and not answered.
     open: Option<Call>,
     revoked: bool,
@@ -62,13 +62,13 @@ async fn nothing_answered_is_lost_and_no_token_works_twice_however_often_it_is_k
     let mut checked = Checked::default();
     let mut dead = Vec::new();
     let mut told = HashSet::new();
-    let rounds = rounds(ROUNDS);
+    let rounds = repetitions(ROUNDS);
 
-    let mut served = Served::start(folder.path());
+    let mut served = GatewayProcess::start(folder.path());
     for round in 1..=rounds {
         let logins = storm(served, folder.path()).await;
         collect_events(folder.path(), &mut told);
-        served = Served::start(folder.path());
+        served = GatewayProcess::start(folder.path());
         let door = Door::to(&served, folder.path());
         eprintln!("round {round}: {} logins", logins.len());
         let mut checks: JoinSet<_> = logins.into_iter().map(|login| check(login, door.clone())).collect();
@@ -100,7 +100,7 @@ async fn nothing_answered_is_lost_and_no_token_works_twice_however_often_it_is_k
 
 /// A grace and a lifetime that no round outlasts: the machine's own clock runs in here.
 fn configuration(upstream: &Upstream) -> String {
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     let text = text.replace("file = \"access.log\"", "file = \"off\"");
     text.replace("[tokens]\n", "[tokens]\naccess_lifetime = \"24h\"\nrefresh_grace = \"60s\"\n")
 }
@@ -114,22 +114,22 @@ struct Door {
 }
 
 impl Door {
-    fn to(served: &Served, folder: &Path) -> Door {
+    fn to(served: &GatewayProcess, folder: &Path) -> Door {
         let token = std::fs::read_to_string(folder.join("admin.token")).expect("made at the start");
         Door { public: served.addresses[0], admin: served.admin, admin_token: token.trim().to_owned() }
     }
 
-    async fn public(&self) -> Session {
-        Session::http1(self.public).await
+    async fn public(&self) -> HttpConnection {
+        HttpConnection::http1(self.public).await
     }
 }
 
 /// Everybody works until the program is killed.
-async fn storm(served: Served, folder: &Path) -> Vec<Login> {
+async fn storm(served: GatewayProcess, folder: &Path) -> Vec<Login> {
     let door = Door::to(&served, folder);
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
-        clients.spawn(work(door.public().await, Session::http1(door.admin).await, door.admin_token.clone()));
+        clients.spawn(work(door.public().await, HttpConnection::http1(door.admin).await, door.admin_token.clone()));
     }
     let calm = Duration::from_millis(150 + u64::from(secret::random::<1>()[0]));
     tokio::time::sleep(calm).await;
@@ -138,7 +138,7 @@ async fn storm(served: Served, folder: &Path) -> Vec<Login> {
 }
 
 /// Logs in, refreshes, and logs out every other time; and again, until there is no answer.
-async fn work(mut public: Session, mut admin: Session, admin_token: String) -> Vec<Login> {
+async fn work(mut public: HttpConnection, mut admin: HttpConnection, admin_token: String) -> Vec<Login> {
     let mut logins: Vec<Login> = Vec::new();
     while let Some(pair) = log_in(&mut admin, &admin_token).await {
         let logs_out = logins.len().is_multiple_of(2);
@@ -152,17 +152,17 @@ async fn work(mut public: Session, mut admin: Session, admin_token: String) -> V
 }
 
 impl Login {
-    fn newest(&self) -> &Pair {
+    fn newest(&self) -> &TokenPair {
         self.pairs.last().expect("it began with one")
     }
 
     /// `None` when an answer did not come.
-    async fn live(&mut self, public: &mut Session, logs_out: bool) -> Option<()> {
+    async fn live(&mut self, public: &mut HttpConnection, logs_out: bool) -> Option<()> {
         for _ in 0..3 {
             self.open = Some(Call::Refresh);
             let (status, answer) = refresh(public, self.newest(), self.newest()).await?;
             assert_eq!(status, 200, "{answer}");
-            self.pairs.push(Pair::of(&answer));
+            self.pairs.push(TokenPair::from_json(&answer));
             self.open = None;
         }
         if logs_out {
@@ -176,26 +176,26 @@ impl Login {
     }
 }
 
-async fn log_in(admin: &mut Session, token: &str) -> Option<Pair> {
+async fn log_in(admin: &mut HttpConnection, token: &str) -> Option<TokenPair> {
     let login = json!({ "sub": TokenId::random() });
     let (status, answer) = ask(admin, Method::POST, "/admin/v1/tokens", token, Some(login)).await?;
     assert_eq!(status, 201, "{answer}");
-    Some(Pair::of(&answer))
+    Some(TokenPair::from_json(&answer))
 }
 
 /// Presents the refresh token of one pair with the access token of another.
-async fn refresh(public: &mut Session, presented: &Pair, bearer: &Pair) -> Option<(u16, Value)> {
+async fn refresh(public: &mut HttpConnection, presented: &TokenPair, bearer: &TokenPair) -> Option<(u16, Value)> {
     let body = json!({ "refreshToken": presented.refresh });
     ask(public, Method::POST, "/user/refresh", &bearer.access, Some(body)).await
 }
 
-async fn revoke(public: &mut Session, pair: &Pair) -> Option<(u16, Value)> {
+async fn revoke(public: &mut HttpConnection, pair: &TokenPair) -> Option<(u16, Value)> {
     ask(public, Method::DELETE, &format!("/token/{}", pair.token_id), &pair.access, None).await
 }
 
 /// `None` if the whole answer did not come.
 async fn ask(
-    session: &mut Session,
+    connection: &mut HttpConnection,
     method: Method,
     path: &str,
     bearer: &str,
@@ -204,7 +204,7 @@ async fn ask(
     let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {bearer}"));
     let request = request.header("content-type", "application/json");
     let body: Body = body.map_or_else(empty, |body| full(body.to_string()));
-    let response = session.try_send(request.body(body).expect("a request")).await.ok()?;
+    let response = connection.try_send(request.body(body).expect("a request")).await.ok()?;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.ok()?.to_bytes();
     // What the backend answers is not JSON, and nobody looks at it.
@@ -232,32 +232,32 @@ async fn check(mut login: Login, door: Door) -> (Login, Checked) {
 
 /// The newest token that was answered leads to one child, whether it was asked for before the kill or not, and however
 /// often; those before it lead nowhere.
-async fn goes_on_once(public: &mut Session, login: &mut Login) {
+async fn goes_on_once(public: &mut HttpConnection, login: &mut Login) {
     let newest = login.newest().clone();
     let spent = login.pairs.iter().rev().nth(1).cloned();
     let (status, answer) = expect(refresh(public, &newest, &newest).await);
     assert_eq!(status, 200, "an answered rotation is lost: {answer}");
-    let child = Pair::of(&answer);
+    let child = TokenPair::from_json(&answer);
     let (status, answer) = expect(refresh(public, &newest, &newest).await);
-    assert_eq!((status, Pair::of(&answer).refresh), (200, child.refresh.clone()), "the same child again");
+    assert_eq!((status, TokenPair::from_json(&answer).refresh), (200, child.refresh.clone()), "the same child again");
     if let Some(spent) = spent {
         is_spent(public, &spent, &child).await;
     }
     let (status, answer) = expect(refresh(public, &child, &child).await);
     assert_eq!(status, 200, "{answer}");
-    let grandchild = Pair::of(&answer);
+    let grandchild = TokenPair::from_json(&answer);
     is_spent(public, &newest, &grandchild).await;
     assert_eq!(status_of(public, &grandchild).await, 200);
     login.pairs.extend([child, grandchild]);
 }
 
-async fn is_spent(public: &mut Session, spent: &Pair, bearer: &Pair) {
+async fn is_spent(public: &mut HttpConnection, spent: &TokenPair, bearer: &TokenPair) {
     let (status, answer) = expect(refresh(public, spent, bearer).await);
     assert_eq!((status, &answer["error"]), (409, &json!("refresh_conflict")));
 }
 
 /// No token of it is good for anything.
-async fn is_dead(public: &mut Session, login: &Login) {
+async fn is_dead(public: &mut HttpConnection, login: &Login) {
     for pair in &login.pairs {
         assert_eq!(status_of(public, pair).await, 401, "{} lives again", pair.token_id);
     }
@@ -265,7 +265,7 @@ async fn is_dead(public: &mut Session, login: &Login) {
     assert_eq!((status, &answer["error"]), (400, &json!("invalid_grant")), "{} lives again", login.newest().token_id);
 }
 
-async fn status_of(public: &mut Session, pair: &Pair) -> u16 {
+async fn status_of(public: &mut HttpConnection, pair: &TokenPair) -> u16 {
     expect(ask(public, Method::GET, "/", &pair.access, None).await).0
 }
 

@@ -7,7 +7,7 @@ use bearward::tokens::jwt::Algorithm;
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Client, Gateway, Upstream};
 
 /// Reloads with other text; answers what takes a restart.
@@ -22,12 +22,12 @@ async fn routes_and_upstreams_change_for_the_next_request() {
     let gateway = Gateway::start(&old);
     let pair = gateway.issue("alice", "").await;
     assert_eq!(gateway.client().bearer(&pair.access).get("/a").await.status, 200);
-    gateway.client().get("/public").await.refused(401, "unauthorized");
-    let text = Gateway::text(&new.address.to_string(), "[[route]]\npath = \"/public\"\npublic = true\n");
+    gateway.client().get("/public").await.assert_rejected(401, "unauthorized");
+    let text = Gateway::config_text(&new.address.to_string(), "[[route]]\npath = \"/public\"\npublic = true\n");
     assert!(reload(&gateway, &text).is_empty());
     assert_eq!(gateway.client().get("/public").await.status, 200);
-    gateway.client().bearer(&pair.access).get("/a").await.refused(404, "not_found");
-    assert_eq!((old.only().uri.as_str(), new.only().uri.as_str()), ("/a", "/public"));
+    gateway.client().bearer(&pair.access).get("/a").await.assert_rejected(404, "not_found");
+    assert_eq!((old.only_request().uri.as_str(), new.only_request().uri.as_str()), ("/a", "/public"));
 }
 
 #[tokio::test]
@@ -56,19 +56,19 @@ async fn logins_and_endpoints_come_and_go_and_a_throttle_takes_a_restart() {
     let client = gateway.client().bearer(&pair.access);
     let more = "[[route]]\npath = \"/status/\"\nlogout = true\n[[route]]\npath = \"/in\"\npublic = true\nlogin = true\n\
                 [oauth]\nrevocation_endpoint = \"/revoke\"\nresource = \"https://api.example\"\n";
-    let text = Gateway::text(&upstream.address.to_string(), more);
+    let text = Gateway::config_text(&upstream.address.to_string(), more);
     assert!(reload(&gateway, &text).is_empty());
-    client.post("/revoke", &serde_json::json!({})).await.refused(400, "invalid_request");
+    client.post("/revoke", &serde_json::json!({})).await.assert_rejected(400, "invalid_request");
     let challenge = gateway.client().get("/status/200").await;
     assert!(challenge.header("www-authenticate").is_some_and(|text| text.contains("resource_metadata=")));
     client.clone().header("x-bearward-subject", "mallory").get("/in").await;
-    assert_eq!(upstream.only().header("x-bearward-subject"), None);
+    assert_eq!(upstream.only_request().header("x-bearward-subject"), None);
     assert_eq!(client.get("/status/200").await.status, 200);
-    client.get("/status/200").await.refused(401, "invalid_token");
+    client.get("/status/200").await.assert_rejected(401, "invalid_token");
 
     assert_eq!(reload(&gateway, &text.replace("calls = 0", "calls = 1")), ["throttle"]);
     assert!(reload(&gateway, gateway.configuration()).is_empty());
-    client.post("/revoke", &serde_json::json!({})).await.refused(401, "invalid_token");
+    client.post("/revoke", &serde_json::json!({})).await.assert_rejected(401, "invalid_token");
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_request_under_way_ends_as_it_began() {
     while old.seen().is_empty() {
         tokio::task::yield_now().await;
     }
-    reload(&gateway, &Gateway::text(&new.address.to_string(), "[[route]]\npath = \"/other\"\n"));
+    reload(&gateway, &Gateway::config_text(&new.address.to_string(), "[[route]]\npath = \"/other\"\n"));
     assert_eq!(slow.await.expect("no panic").status, 200);
 }
 
@@ -93,13 +93,13 @@ async fn a_key_that_is_gone_takes_its_known_tokens_with_it() {
     let write = |mint: &Mint| std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
     write(&first);
     let issuer = format!(
-        "[[issuer]]\nissuer = \"{FOREIGN}\"\naudience = [\"https://api.example\"]\njwks_file = \"login.json\"\n\
+        "[[issuer]]\nissuer = \"{EXTERNAL_ISSUER}\"\naudience = [\"https://api.example\"]\njwks_file = \"login.json\"\n\
          algorithms = [\"ES256\"]\n"
     );
-    let text = Gateway::text(&upstream.address.to_string(), &issuer);
+    let text = Gateway::config_text(&upstream.address.to_string(), &issuer);
     let gateway = Gateway::in_folder(text.clone(), folder.clone(), Arc::new(ManualClock::new()));
     let own = gateway.issue("alice", "").await.access;
-    let (old, new) = (first.good(gateway.now_secs()), second.good(gateway.now_secs()));
+    let (old, new) = (first.valid_token(gateway.now_secs()), second.valid_token(gateway.now_secs()));
     let status = async |token: &str| gateway.client().bearer(token).get("/").await.status.as_u16();
     assert_eq!((status(&old).await, status(&new).await, status(&own).await), (200, 401, 200));
     write(&second);
@@ -131,7 +131,7 @@ async fn certificates_change_for_the_next_connection() {
     assert_eq!(get(&gateway.certificate()).await, 200);
     let tls = gateway.path().join("tls");
     std::fs::remove_dir_all(&tls).expect("it is there");
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     reload(&gateway, &text);
     // Made anew, and trusted by its new file.
     assert_eq!(get(&gateway.certificate()).await, 200);
@@ -141,7 +141,7 @@ async fn certificates_change_for_the_next_connection() {
 async fn what_takes_a_restart_is_said_and_left_alone() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let text = Gateway::text(
+    let text = Gateway::config_text(
         &upstream.address.to_string(),
         "[limits]\nsessions_per_subject = 7\nrequest_header_count = 50\n[audit]\nfile = \"off\"\n",
     );
@@ -149,7 +149,7 @@ async fn what_takes_a_restart_is_said_and_left_alone() {
         .replace("workers = 2", "workers = 3")
         .replace("127.0.0.1:0\"\ntls = \"off\"", "127.0.0.1:1\"\ntls = \"off\"");
     assert_eq!(reload(&gateway, &text), ["workers", "listener", "tokens", "audit", "timeouts and limits"]);
-    gateway.client().get("/").await.refused(401, "unauthorized");
+    gateway.client().get("/").await.assert_rejected(401, "unauthorized");
 }
 
 /// Whoever may make the gateway reload, as a program that renews certificates, must not give everybody another burst by it.
@@ -161,7 +161,7 @@ async fn what_was_taken_of_a_rate_stays_taken_until_the_rate_is_another() {
         let of_route = format!("[[route.rate]]\nper = \"route\"\nrequests = 1\n{window}\n");
         let everywhere = format!("[[rate]]\nper = \"address\"\nrequests = {requests}\n{window}\n");
         let routes = format!("{more}[[route]]\npath = \"/once\"\n{of_route}[[route]]\npath = \"/\"\npublic = true\n");
-        Gateway::text(&upstream.address.to_string(), &format!("{routes}{everywhere}"))
+        Gateway::config_text(&upstream.address.to_string(), &format!("{routes}{everywhere}"))
     };
     let gateway = Gateway::from_text(text(3, ""));
     let alice = gateway.issue("alice", "").await.access;

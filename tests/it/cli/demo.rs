@@ -25,7 +25,7 @@ fn try_the_demo(signal: &str) {
     // A name that a shell must quote.
     let temporary = TempDir::with_prefix("it's a demo ").expect("a folder");
     let demo = Program::start_with(("TMPDIR", temporary.path().as_os_str()), Path::new("/"), &["demo"]);
-    let page = demo.stdout_with("Ctrl-C ends it");
+    let page = demo.wait_for_stdout("Ctrl-C ends it");
     assert_eq!(page.lines().filter(|line| line.starts_with("# ")).count(), 5, "each line says what it shows: {page}");
     let lines: Vec<String> = page.lines().filter(|line| line.starts_with("curl ")).map(str::to_owned).collect();
     let outcomes: Vec<(u16, String)> = lines.iter().map(|line| paste(line)).collect();

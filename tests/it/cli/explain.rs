@@ -5,7 +5,7 @@ use bearward::tokens::jwt::Algorithm;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use crate::support::program::{bearward, bearward_reading};
+use crate::support::program::{bearward, bearward_with_stdin};
 use crate::support::tokens::Mint;
 use crate::support::{Client, Gateway, Upstream};
 
@@ -70,7 +70,7 @@ impl Asked {
 }
 
 fn tokens(mint: &Mint, now: u64, own: String) -> Vec<String> {
-    let good = mint.good(now);
+    let good = mint.valid_token(now);
     vec![
         good.clone(),
         own,
@@ -136,7 +136,7 @@ fn requests(tokens: &[String]) -> Vec<Asked> {
 async fn it_decides_as_the_server_does() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let own = gateway.issue("alice", "a b").await.access;
     let requests = requests(&tokens(&mint, gateway.now_secs(), own));
     assert!(requests.len() >= 60, "{}", requests.len());
@@ -192,7 +192,7 @@ async fn explained(gateway: &Gateway, arguments: &[&str], token: &str) -> (Optio
     if !arguments.contains(&"--at") {
         all.extend(["--at", &now]);
     }
-    let output = bearward_reading(gateway.path(), &all, token);
+    let output = bearward_with_stdin(gateway.path(), &all, token);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(!text(&output.stderr).contains("panicked"), "{output:?}");
     (output.status.code(), text(&output.stdout) + &text(&output.stderr))
@@ -202,7 +202,7 @@ async fn explained(gateway: &Gateway, arguments: &[&str], token: &str) -> (Optio
 async fn each_step_is_told_and_the_exit_status_says_how_it_ended() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let pair = gateway.issue("alice", "a b").await;
     let scoped = ["--path", "/scoped/1?x=y", "--token-stdin"];
     let (status, told) = explained(&gateway, &scoped, &pair.access).await;
@@ -299,7 +299,7 @@ async fn what_was_revoked_is_for_the_running_gateway_to_know() {
     assert_eq!(status, Some(0));
     assert!(told.contains("not looked up"), "{told}");
     // The gateway has lost nothing by being read beside.
-    gateway.client().bearer(&pair.access).get("/").await.refused(401, "invalid_token");
+    gateway.client().bearer(&pair.access).get("/").await.assert_rejected(401, "invalid_token");
     assert_eq!(
         Client::http1(gateway.address()).bearer(&gateway.issue("bob", "").await.access).get("/").await.status,
         200
@@ -311,7 +311,7 @@ fn before_the_first_start_it_makes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("gateway.toml"), "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n")
         .expect("written");
-    let output = bearward_reading(folder.path(), &["explain", "--token-stdin"], "a.b.c");
+    let output = bearward_with_stdin(folder.path(), &["explain", "--token-stdin"], "a.b.c");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let names: Vec<_> =
         std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|file| file.file_name()).collect();

@@ -8,8 +8,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{complaint, folder_with, mode_of, names_in};
-use crate::support::program::{Program, Served, bearward};
-use crate::support::{Client, Gateway, Pair, Secrets, Upstream};
+use crate::support::program::{GatewayProcess, Program, bearward};
+use crate::support::{Client, Gateway, Secrets, TokenPair, Upstream};
 
 /// The shipped file, with free ports.
 fn shipped() -> String {
@@ -28,8 +28,8 @@ fn shipped() -> String {
 #[tokio::test]
 async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
     let folder = folder_with(&shipped());
-    let served = Served::start(folder.path());
-    let announced = served.program.stderr_with("admin listening");
+    let served = GatewayProcess::start(folder.path());
+    let announced = served.program.wait_for_stderr("admin listening");
     let line = announced.lines().find(|line| line.contains("made a self-signed certificate")).expect("it is said");
     assert!(line.contains("tls/self-signed.pem") && line.contains("have to be told to trust it"), "{line}");
     for (file, mode) in [
@@ -44,7 +44,7 @@ async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
     let certificate = folder.path().join("tls/self-signed.pem");
     let public = ([127, 0, 0, 1], served.addresses[0].port()).into();
     let answer = Client::http2(public).over_tls(&certificate).get("/").await;
-    answer.refused(401, "unauthorized");
+    answer.assert_rejected(401, "unauthorized");
     assert_eq!(served.admin_client().get("/readyz").await.status, 200);
     served.program.signal("TERM");
     let (status, stdout, stderr) = served.program.wait();
@@ -55,8 +55,8 @@ async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
 
     let made = |name: &str| fs::read(folder.path().join(name)).expect("made");
     let before = [made("admin.token"), made("bearward.secret"), made("tls/self-signed.pem")];
-    let again = Served::start(folder.path());
-    assert!(!again.program.stderr_with("admin listening").contains("made a"), "nothing is made twice");
+    let again = GatewayProcess::start(folder.path());
+    assert!(!again.program.wait_for_stderr("admin listening").contains("made a"), "nothing is made twice");
     assert_eq!([made("admin.token"), made("bearward.secret"), made("tls/self-signed.pem")], before);
     again.program.signal("INT");
     assert_eq!(again.program.wait().0.code(), Some(0));
@@ -67,7 +67,7 @@ fn a_signal_during_the_start_ends_it_in_order() {
     let folder = folder_with(&shipped());
     let program = Program::start(folder.path(), &["serve"]);
     // The first thing it does, long before it listens.
-    program.stderr_with("made a secret");
+    program.wait_for_stderr("made a secret");
     program.signal("TERM");
     let (status, _, stderr) = program.wait();
     assert_eq!(status.code(), Some(0), "{status:?}\n{stderr}");
@@ -103,8 +103,8 @@ fn an_address_in_use_is_a_fault_at_its_place_and_starts_nothing() {
 #[test]
 fn a_second_gateway_on_the_same_database_does_not_start() {
     let upstream = Upstream::start();
-    let folder = folder_with(&Gateway::text(&upstream.address.to_string(), ""));
-    let first = Served::start(folder.path());
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
+    let first = GatewayProcess::start(folder.path());
     let output = bearward(folder.path(), &["serve"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -114,7 +114,7 @@ fn a_second_gateway_on_the_same_database_does_not_start() {
 #[test]
 fn a_secret_that_cannot_serve_starts_nothing() {
     let upstream = Upstream::start();
-    let folder = folder_with(&Gateway::text(&upstream.address.to_string(), ""));
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
     for (file, content) in [("admin.token", "hunter2hunter2hunter2"), ("bearward.secret", "1 hunter2hunter2hunter2")] {
         fs::write(folder.path().join(file), content).expect("written");
         let output = bearward(folder.path(), &["serve"]);
@@ -130,14 +130,14 @@ fn a_secret_that_cannot_serve_starts_nothing() {
 #[tokio::test]
 async fn no_token_is_ever_written_anywhere() {
     let upstream = Upstream::start();
-    let folder = folder_with(&Gateway::text(&upstream.address.to_string(), ""));
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
     let program = Program::start_with(("BEARWARD_LOG", "trace".as_ref()), folder.path(), &["serve"]);
-    let served = Served::of(program, folder.path());
+    let served = GatewayProcess::wait_for(program, folder.path());
     let secrets = Secrets::default();
     let wanted = json!({ "sub": "alice", "scope": "a" });
     let issued = served.admin_client().post("/admin/v1/tokens", &wanted).await;
     secrets.note(&issued);
-    let pair = Pair::of(&issued.json());
+    let pair = TokenPair::from_json(&issued.json());
     let certificate = folder.path().join("tls/self-signed.pem");
     for client in [served.client(), Client::http2(served.addresses[1]).over_tls(&certificate)] {
         assert_eq!(client.clone().bearer(&pair.access).get("/").await.status, 200);
@@ -145,9 +145,9 @@ async fn no_token_is_ever_written_anywhere() {
         let refreshed = client.clone().bearer(&pair.access).post("/user/refresh", &body).await;
         assert_eq!(refreshed.status, 200);
         secrets.note(&refreshed);
-        client.clone().bearer(&pair.refresh).get("/").await.refused(401, "invalid_token");
-        client.clone().bearer("x").post("/user/refresh", &body).await.refused(401, "invalid_token");
-        client.get(&format!("/by/mistake?token={}", pair.access)).await.refused(401, "unauthorized");
+        client.clone().bearer(&pair.refresh).get("/").await.assert_rejected(401, "invalid_token");
+        client.clone().bearer("x").post("/user/refresh", &body).await.assert_rejected(401, "invalid_token");
+        client.get(&format!("/by/mistake?token={}", pair.access)).await.assert_rejected(401, "unauthorized");
     }
     let path = format!("/token/{}", pair.refresh);
     assert_eq!(served.client().bearer(&pair.access).delete(&path).await.status, 200);
@@ -178,12 +178,13 @@ async fn no_token_is_ever_written_anywhere() {
 async fn no_token_is_in_the_database() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), "")).expect("written");
-    let served = Served::start(folder.path());
+    fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
+        .expect("written");
+    let served = GatewayProcess::start(folder.path());
     let secrets = Secrets::default();
     let issued = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
     secrets.note(&issued);
-    let pair = Pair::of(&issued.json());
+    let pair = TokenPair::from_json(&issued.json());
     let body = json!({ "refreshToken": pair.refresh });
     secrets.note(&served.client().bearer(&pair.access).post("/user/refresh", &body).await);
     served.program.kill();

@@ -10,15 +10,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{complaint, folder_with, printed};
-use crate::support::program::{Program, Served, bearward};
+use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::tokens::claims_of;
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 /// A gateway, and a `gateway.toml` in which its admin address has become the real one: that is where the commands look.
-fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (Served, TempDir) {
-    let text = edit(Gateway::text(&upstream.address.to_string(), ""));
+fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (GatewayProcess, TempDir) {
+    let text = edit(Gateway::config_text(&upstream.address.to_string(), ""));
     let folder = folder_with(&text);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     name_admin_address(folder.path(), &text, &served.admin.to_string());
     (served, folder)
 }
@@ -70,7 +70,7 @@ async fn programs_get_json() {
     let run = |arguments: &[&str]| json(&printed(&bearward(folder.path(), arguments)));
     let subject = "a/b?c é";
     let issued = run(&["token", "issue", "--subject", subject, "--client-id", "shop", "--json"]);
-    let pair = Pair::of(&issued);
+    let pair = TokenPair::from_json(&issued);
     assert_eq!(issued["tokenId"], pair.token_id.as_str());
     assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200);
 
@@ -85,8 +85,10 @@ async fn an_operator_revokes_by_subject_by_time_by_jti_and_all() {
     let upstream = Upstream::start();
     let (served, folder) = served(&upstream, |text| text);
     let run = |arguments: &[&str]| bearward(folder.path(), arguments);
-    let issue = |subject: &str| Pair::of(&json(&printed(&run(&["token", "issue", "--subject", subject, "--json"]))));
-    let status = async |pair: &Pair| served.client().bearer(&pair.access).get("/").await.status.as_u16();
+    let issue = |subject: &str| {
+        TokenPair::from_json(&json(&printed(&run(&["token", "issue", "--subject", subject, "--json"]))))
+    };
+    let status = async |pair: &TokenPair| served.client().bearer(&pair.access).get("/").await.status.as_u16();
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(issue);
     let long_ago = ["token", "revoke", "--all", "--before", "2020-01-01T00:00:00Z"];
     for (revoke, left) in [
@@ -139,14 +141,14 @@ fn what_goes_wrong_is_said_with_status_1() {
 async fn a_gateway_that_is_just_starting_is_waited_for() {
     let upstream = Upstream::start();
     let free = || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     let folder = folder_with(&text);
     name_admin_address(folder.path(), &text, &free().to_string());
     let asking = Program::start(folder.path(), &["token", "issue", "--subject", "alice", "--json"]);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let (status, issued, said) = asking.wait();
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
-    assert_eq!(served.client().bearer(&Pair::of(&json(&issued)).access).get("/").await.status, 200);
+    assert_eq!(served.client().bearer(&TokenPair::from_json(&json(&issued)).access).get("/").await.status, 200);
 }
 
 /// A certificate that an authority gave for a name, and an address that the commands know by number.
@@ -158,12 +160,13 @@ async fn the_admin_listener_may_have_a_certificate_for_any_name() {
     fs::write(folder.path().join("admin.pem"), cert.pem()).expect("written");
     fs::write(folder.path().join("admin.key"), signing_key.serialize_pem()).expect("written");
     let admin = "[admin]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"admin.pem\", key = \"admin.key\" }";
-    let text = Gateway::text(&upstream.address.to_string(), "").replace("[admin]\naddress = \"127.0.0.1:0\"", admin);
+    let text =
+        Gateway::config_text(&upstream.address.to_string(), "").replace("[admin]\naddress = \"127.0.0.1:0\"", admin);
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     name_admin_address(folder.path(), &text, &served.admin.to_string());
     let issued = printed(&bearward(folder.path(), &["token", "issue", "--subject", "alice", "--json"]));
-    let access = Pair::of(&json(&issued)).access;
+    let access = TokenPair::from_json(&json(&issued)).access;
     assert_eq!(served.client().bearer(&access).get("/").await.status, 200);
 
     let another = generate_simple_self_signed(["gateway.example".to_owned()]).expect("made");

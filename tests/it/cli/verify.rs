@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use wycheproof_ng_kdf_jose::json_web::{TestName, TestSet};
 
-use crate::support::program::bearward_reading;
-use crate::support::tokens::{FOREIGN, Mint, segment};
+use crate::support::program::bearward_with_stdin;
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint, segment};
 
 /// Vectors whose verdict is another one here, and why. All of them are stricter, but for two that are wrong in the file.
 const DEVIATIONS: &[(usize, &str, &str)] = &[
@@ -76,7 +76,7 @@ fn folder(mint: &Mint) -> TempDir {
     nameless.as_object_mut().expect("an object").remove("alg");
     write("nameless.json", json!({ "keys": [nameless] }).to_string());
     write("empty.json", json!({ "keys": [] }).to_string());
-    let issuer = format!("[[issuer]]\nissuer = \"{FOREIGN}\"\naudience = [\"https://api.example\"]\n");
+    let issuer = format!("[[issuer]]\nissuer = \"{EXTERNAL_ISSUER}\"\naudience = [\"https://api.example\"]\n");
     let keys = "jwks_file = \"keys.json\"\nalgorithms = [\"RS256\"]\n";
     write("gateway.toml", format!("[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n{issuer}{keys}"));
     folder
@@ -87,7 +87,7 @@ fn the_exit_status_says_whether_a_signature_holds() {
     let mint = Mint::new(Algorithm::RS256);
     let folder = folder(&mint);
     let now = 1_800_000_000;
-    let good = mint.good(now);
+    let good = mint.valid_token(now);
     let (message, signature) = good.rsplit_once('.').expect("three segments");
     let forged = format!("{message}.{}{}", if signature.starts_with('A') { 'B' } else { 'A' }, &signature[1..]);
     let foo = mint.sign_message(&format!("{}.{}", segment(r#"{"alg":"RS256"}"#), segment("no claims at all")));
@@ -120,13 +120,13 @@ fn the_exit_status_says_whether_a_signature_holds() {
         (&[], good.clone(), 2, "--jwks"),
     ];
     for (arguments, token, status, says) in rows {
-        let output = bearward_reading(folder.path(), &[&["verify"], arguments].concat(), &token);
+        let output = bearward_with_stdin(folder.path(), &[&["verify"], arguments].concat(), &token);
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         assert_eq!(output.status.code(), Some(status), "{arguments:?} {token}: {text}");
         assert!(text.contains(says), "{arguments:?} {token}: {text}");
         assert!(token.len() < 40 || !text.contains(&token.trim()[..40]), "a token was printed: {text}");
     }
-    let output = bearward_reading(folder.path(), &["verify", "--jwks", "keys.json", "--json"], "x");
+    let output = bearward_with_stdin(folder.path(), &["verify", "--jwks", "keys.json", "--json"], "x");
     let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&told["decision"], &told["reason"]), (&json!("refused"), &json!("malformed_token")));
 }

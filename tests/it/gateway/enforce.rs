@@ -32,7 +32,7 @@ enforce = false
 async fn a_request_that_would_be_refused_for_its_token_goes_on_and_is_reported() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let acme = |changes: serde_json::Value| {
         let mut claims = json!({ "tenant": "acme" });
@@ -52,7 +52,7 @@ async fn a_request_that_would_be_refused_for_its_token_goes_on_and_is_reported()
         (client().bearer(&acme(json!({ "exp": now - 30, "iat": now - 60 }))), "expired"),
         (client().bearer(&acme(json!({ "aud": "x" }))), "wrong_audience"),
         (client().bearer(&acme(json!({ "scope": "b" }))), "insufficient_scope"),
-        (client().bearer(&mint.good(now)), "claim_rejected"),
+        (client().bearer(&mint.valid_token(now)), "claim_rejected"),
     ];
     for (row, (client, reason)) in rows.iter().enumerate() {
         let answer = client.get(&format!("/{row}")).await;
@@ -83,20 +83,20 @@ async fn a_request_that_would_be_refused_for_its_token_goes_on_and_is_reported()
 #[tokio::test]
 async fn what_is_no_matter_of_the_token_is_refused_all_the_same() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
-    gateway.client().get("/a/../b").await.refused(400, "invalid_request");
-    gateway.client().get("/a%2fb").await.refused(400, "invalid_request");
-    gateway.client().header("host", "a, b").get("/").await.refused(400, "invalid_request");
-    gateway.client().get("/post").await.refused(405, "invalid_request");
-    gateway.client().get("/enforced").await.refused(401, "unauthorized");
-    gateway.client().delete("/token/x").await.refused(401, "unauthorized");
+    let gateway = Gateway::with_config(&upstream, ROUTES);
+    gateway.client().get("/a/../b").await.assert_rejected(400, "invalid_request");
+    gateway.client().get("/a%2fb").await.assert_rejected(400, "invalid_request");
+    gateway.client().header("host", "a, b").get("/").await.assert_rejected(400, "invalid_request");
+    gateway.client().get("/post").await.assert_rejected(405, "invalid_request");
+    gateway.client().get("/enforced").await.assert_rejected(401, "unauthorized");
+    gateway.client().delete("/token/x").await.assert_rejected(401, "unauthorized");
     assert!(upstream.seen().is_empty());
 }
 
 #[tokio::test]
 async fn a_cross_site_request_and_a_revoked_login_are_reported_too() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let pair = gateway.issue("alice", "a").await;
     let observed = async |client: Client, method: http::Method, path: &str| {
         let answer = client.send(method, path, Default::default()).await;

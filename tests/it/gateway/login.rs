@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::support::tokens::claims_of;
-use crate::support::{Answer, Gateway, Pair, Scripted, Upstream};
+use crate::support::{Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 
 const ROUTES: &str = r#"
 [[route]]
@@ -23,19 +23,19 @@ path = "/"
 "#;
 
 fn gateway(backend: SocketAddr, more: &str) -> Gateway {
-    Gateway::from_text(Gateway::text(&backend.to_string(), &format!("{ROUTES}\n{more}")))
+    Gateway::from_text(Gateway::config_text(&backend.to_string(), &format!("{ROUTES}\n{more}")))
 }
 
 /// Answers every request with the same bytes, and remembers the heads of the requests.
-fn backend(answer: impl Into<Vec<u8>>) -> (Scripted, Arc<Mutex<Vec<String>>>) {
+fn backend(answer: impl Into<Vec<u8>>) -> (ScriptedBackend, Arc<Mutex<Vec<String>>>) {
     let (answer, heads): (Arc<[u8]>, Arc<Mutex<Vec<String>>>) = (answer.into().into(), Arc::default());
     let remembered = heads.clone();
-    let scripted = Scripted::start(move |mut wire, _| {
+    let scripted = ScriptedBackend::start(move |mut wire, _| {
         let (answer, remembered) = (answer.clone(), remembered.clone());
         async move {
-            while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
+            while let Some(head) = wire.try_read_until("\r\n\r\n").await {
                 remembered.lock().expect("unpoisoned").push(head.to_lowercase());
-                wire.say(&answer).await;
+                wire.send(&answer).await;
             }
         }
     });
@@ -50,7 +50,7 @@ fn told(status: &str, head: &str, body: &str) -> String {
 const JSON: &str = "content-type: application/json\r\n";
 const ALICE: &str = "x-bearward-subject: alice\r\n";
 
-async fn log_in(gateway: &Gateway) -> Answer {
+async fn log_in(gateway: &Gateway) -> TestResponse {
     gateway.client().post("/login", &json!({ "password": "right" })).await
 }
 
@@ -95,20 +95,20 @@ async fn a_login_becomes_a_token_pair_and_its_own_fields_stay() {
             "the rest of the head stays"
         );
 
-        let pair = Pair::of(&body);
+        let pair = TokenPair::from_json(&body);
         let claims = claims_of(&pair.access);
         assert_eq!(claims["exp"], body["expiresAt"]);
         assert_eq!((&claims["sub"], &claims["scope"]), (&json!("alice"), &json!("orders:read b")));
         assert_eq!((&claims["tenant"], &claims["roles"]), (&json!("acme"), &json!(["x"])));
         assert_eq!(gateway.status_of(&pair.access).await, 201, "the token is good");
-        let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+        let next = TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json());
         assert_eq!(gateway.revoke(&next.access, &next.token_id).await.status, 200);
         assert_eq!(gateway.status_of(&next.access).await, 401, "and ends as any other");
     }
     let lines = gateway.log_lines(1).await;
     let line = lines.iter().find(|line| line["path"] == "/login").expect("the login is logged");
     assert!(line["token_id"].as_str().is_some_and(|id| id.len() == 22), "{line}");
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 /// A mass revocation finds no login that is on its way, and must not spare it. What a backend ended before it answers is past.
@@ -116,19 +116,19 @@ async fn a_login_becomes_a_token_pair_and_its_own_fields_stay() {
 async fn a_login_that_a_mass_revocation_overtakes_gets_no_tokens() {
     let (began, released) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
     let (telling, waiting) = (began.clone(), released.clone());
-    let upstream = Scripted::start(move |mut wire, _| {
+    let upstream = ScriptedBackend::start(move |mut wire, _| {
         let (telling, waiting) = (telling.clone(), waiting.clone());
         async move {
-            while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
+            while let Some(head) = wire.try_read_until("\r\n\r\n").await {
                 // Behind the body of the one before.
                 if !head.contains("POST /login ") {
-                    wire.say(told("200 OK", "", "")).await;
+                    wire.send(told("200 OK", "", "")).await;
                     continue;
                 }
-                wire.say(format!("HTTP/1.1 200 OK\r\n{JSON}{ALICE}content-length: 7\r\n\r\n{{\"a\"")).await;
+                wire.send(format!("HTTP/1.1 200 OK\r\n{JSON}{ALICE}content-length: 7\r\n\r\n{{\"a\"")).await;
                 telling.add_permits(1);
                 waiting.acquire().await.expect("open").forget();
-                wire.say(":1}").await;
+                wire.send(":1}").await;
             }
         }
     });
@@ -155,12 +155,15 @@ async fn a_login_that_a_mass_revocation_overtakes_gets_no_tokens() {
         let answer = login.await.expect("no panic");
         let made = families(&gateway, "alice").await - before;
         if overtaken {
-            answer.refused(503, "temporarily_unavailable");
+            answer.assert_rejected(503, "temporarily_unavailable");
             assert_eq!(made, 0, "{what}");
         } else {
             assert_eq!(answer.status, 200, "{what}: {answer:?}");
             gateway.advance(std::time::Duration::from_secs(2));
-            assert_eq!(gateway.client().bearer(&Pair::of(&answer.json()).access).get("/public/").await.status, 200);
+            assert_eq!(
+                gateway.client().bearer(&TokenPair::from_json(&answer.json()).access).get("/public/").await.status,
+                200
+            );
         }
     }
 }
@@ -182,7 +185,7 @@ async fn a_json_object_of_any_kind_can_carry_tokens() {
         let gateway = gateway(upstream.address, "");
         let answer = log_in(&gateway).await;
         eprintln!("{body}: {answer:?}");
-        assert_eq!(gateway.status_of(&Pair::of(&answer.json()).access).await, answer.status.as_u16());
+        assert_eq!(gateway.status_of(&TokenPair::from_json(&answer.json()).access).await, answer.status.as_u16());
         assert_eq!(answer.text().matches("\"success\"").count(), 1, "no member twice");
     }
     // Of a length that is not told: the client is told one.
@@ -200,15 +203,15 @@ async fn a_json_object_of_any_kind_can_carry_tokens() {
 async fn the_extra_fields_come_along_where_they_are_switched_on() {
     let start = |body: &str| {
         let (upstream, _) = backend(told("200 OK", &format!("{JSON}{ALICE}"), body));
-        let text = Gateway::text(&upstream.address.to_string(), ROUTES);
+        let text = Gateway::config_text(&upstream.address.to_string(), ROUTES);
         (Gateway::from_text(text.replace("[tokens]\n", "[tokens]\nextra_fields = true\n")), upstream)
     };
     let (gateway, _upstream) = start("{}");
     let body = log_in(&gateway).await.json();
-    assert_eq!(body["tokenId"], Pair::of(&body).token_id.as_str());
+    assert_eq!(body["tokenId"], TokenPair::from_json(&body).token_id.as_str());
     assert!(body["expiresIn"].as_u64().is_some_and(|seconds| seconds <= 900));
     let (gateway, _upstream) = start(r#"{"tokenId":"theirs"}"#);
-    log_in(&gateway).await.refused(503, "temporarily_unavailable");
+    log_in(&gateway).await.assert_rejected(503, "temporarily_unavailable");
 }
 
 #[tokio::test]
@@ -320,7 +323,7 @@ async fn an_answer_that_cannot_carry_tokens_is_503_and_never_goes_out_bare() {
         let gateway = gateway(upstream.address, "");
         let answer = log_in(&gateway).await;
         eprintln!("{what}: {answer:?}");
-        answer.refused(503, "temporarily_unavailable");
+        answer.assert_rejected(503, "temporarily_unavailable");
         assert!(answer.header("retry-after").is_some());
         let shown = format!("{answer:?}");
         assert!(!shown.contains("bare") && !shown.contains("alice"), "{shown}");
@@ -341,11 +344,11 @@ async fn what_is_not_utf_8_is_not_captured() {
     ];
     for answer in answers {
         let (upstream, _) = backend(answer);
-        log_in(&gateway(upstream.address, "")).await.refused(503, "temporarily_unavailable");
+        log_in(&gateway(upstream.address, "")).await.assert_rejected(503, "temporarily_unavailable");
     }
     let (upstream, _) = backend(told("200 OK", &format!("{JSON}x-bearward-subject: Ali\u{e7}e\r\n"), "{}"));
     let answer = log_in(&gateway(upstream.address, "")).await;
-    assert_eq!(claims_of(&Pair::of(&answer.json()).access)["sub"], "Ali\u{e7}e");
+    assert_eq!(claims_of(&TokenPair::from_json(&answer.json()).access)["sub"], "Ali\u{e7}e");
 }
 
 #[tokio::test]
@@ -364,11 +367,11 @@ async fn while_the_store_fails_nobody_logs_in() {
     let shell = Connection::open(gateway.path().join("bearward.db")).expect("opened");
     shell.execute_batch("begin immediate").expect("locked");
     let answer = log_in(&gateway).await;
-    answer.refused(503, "temporarily_unavailable");
+    answer.assert_rejected(503, "temporarily_unavailable");
     assert!(!answer.text().contains("bare"));
     assert_eq!(gateway.log_lines(1).await[0]["reason"], "store_unavailable");
     shell.execute_batch("rollback").expect("let go");
-    let pair = Pair::of(&log_in(&gateway).await.json());
+    let pair = TokenPair::from_json(&log_in(&gateway).await.json());
     assert_eq!(gateway.status_of(&pair.access).await, 200);
     assert_eq!(families(&gateway, "alice").await, 1);
 }
@@ -402,7 +405,7 @@ async fn the_headers_are_removed_both_ways_on_every_route() {
 async fn a_backend_may_say_that_the_headers_are_for_one_hop() {
     let (upstream, _) = backend(told("200 OK", &format!("{JSON}{ALICE}connection: x-bearward-subject\r\n"), "{}"));
     let gateway = gateway(upstream.address, "");
-    assert_eq!(gateway.status_of(&Pair::of(&log_in(&gateway).await.json()).access).await, 200);
+    assert_eq!(gateway.status_of(&TokenPair::from_json(&log_in(&gateway).await.json()).access).await, 200);
 }
 
 #[tokio::test]
@@ -429,7 +432,7 @@ async fn names_and_size_are_the_operators_to_choose() {
         "[login]\nsubject = \"Who-Is\"\nscope = \"\"\nclaims = \"\"\nmax_response_size = \"101KiB\"",
     );
     let answer = log_in(&gateway).await;
-    let claims = claims_of(&Pair::of(&answer.json()).access);
+    let claims = claims_of(&TokenPair::from_json(&answer.json()).access);
     assert_eq!((&claims["sub"], claims.get("scope")), (&json!("alice"), None));
     assert_eq!((answer.header("who-is"), answer.header("x-other-scope")), (None, Some("kept")));
     gateway.client().header("who_is", "mallory").get("/public/").await;
@@ -439,7 +442,7 @@ async fn names_and_size_are_the_operators_to_choose() {
 #[tokio::test]
 async fn without_a_login_route_the_headers_mean_nothing() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     gateway.client().header("x-bearward-subject", "1").get("/").await;
-    assert_eq!(upstream.only().header("x-bearward-subject"), Some("1"));
+    assert_eq!(upstream.only_request().header("x-bearward-subject"), Some("1"));
 }

@@ -19,7 +19,7 @@ preflight = true
 #[tokio::test]
 async fn a_2xx_ends_the_callers_login_and_no_other() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     for status in [200, 201, 204] {
         for client in gateway.clients() {
             let (phone, laptop) = (gateway.issue("alice", "").await, gateway.issue("alice", "").await);
@@ -27,7 +27,7 @@ async fn a_2xx_ends_the_callers_login_and_no_other() {
                 client.bearer(&phone.access).send(Method::POST, &format!("/status/{status}"), "bye".into()).await;
             assert_eq!(answer.status, status);
             assert_eq!(gateway.status_of(&phone.access).await, 401, "at once");
-            gateway.refresh(&phone.access, &phone.refresh).await.refused(400, "invalid_grant");
+            gateway.refresh(&phone.access, &phone.refresh).await.assert_rejected(400, "invalid_grant");
             assert_eq!(gateway.status_of(&laptop.access).await, 200);
             assert_eq!(gateway.refresh(&laptop.access, &laptop.refresh).await.status, 200);
         }
@@ -41,7 +41,7 @@ async fn a_2xx_ends_the_callers_login_and_no_other() {
 #[tokio::test]
 async fn a_backend_that_does_not_log_out_ends_nothing() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let pair = gateway.issue("alice", "").await;
     for status in [302, 304, 400, 401, 404, 500] {
         let answer = gateway.client().bearer(&pair.access).get(&format!("/status/{status}")).await;
@@ -57,7 +57,7 @@ async fn a_backend_that_does_not_log_out_ends_nothing() {
 async fn a_page_of_somebody_else_logs_nobody_out() {
     let upstream = Upstream::start();
     let in_cookie = "token_from = [\"cookie:session\"]\norigins = [\"https://friend.example\"]";
-    let gateway = Gateway::with(&upstream, &format!("{ROUTES}{in_cookie}"));
+    let gateway = Gateway::with_config(&upstream, &format!("{ROUTES}{in_cookie}"));
     for client in gateway.clients() {
         let pair = gateway.issue("alice", "").await;
         let client = client.header("cookie", &format!("session={}", pair.access));
@@ -86,12 +86,12 @@ async fn a_page_of_somebody_else_logs_nobody_out() {
 #[tokio::test]
 async fn nobody_is_told_that_they_are_logged_out_before_it_is_durable() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let pair = gateway.issue("alice", "").await;
     let shell = Connection::open(gateway.path().join("bearward.db")).expect("opened");
     shell.execute_batch("begin immediate").expect("locked");
     let client = gateway.client().bearer(&pair.access);
-    client.get("/status/200").await.refused(503, "temporarily_unavailable");
+    client.get("/status/200").await.assert_rejected(503, "temporarily_unavailable");
     shell.execute_batch("rollback").expect("let go");
     assert_eq!(gateway.status_of(&pair.access).await, 200, "what was answered with 503 has not happened");
     assert_eq!(client.get("/status/200").await.status, 200);
@@ -102,21 +102,21 @@ async fn nobody_is_told_that_they_are_logged_out_before_it_is_durable() {
 #[tokio::test]
 async fn a_login_that_the_store_has_lost_is_not_reported_ended() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let pair = gateway.issue("alice", "").await;
     let shell = Connection::open(gateway.path().join("bearward.db")).expect("opened");
     shell.execute_batch("delete from families").expect("lost");
-    gateway.client().bearer(&pair.access).get("/status/200").await.refused(503, "temporarily_unavailable");
+    gateway.client().bearer(&pair.access).get("/status/200").await.assert_rejected(503, "temporarily_unavailable");
 }
 
 #[tokio::test]
 async fn whoever_has_no_login_here_cannot_log_out() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
-    gateway.client().get("/status/200").await.refused(401, "unauthorized");
-    let foreign = mint.good(gateway.now_secs());
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
+    gateway.client().get("/status/200").await.assert_rejected(401, "unauthorized");
+    let foreign = mint.valid_token(gateway.now_secs());
     assert_eq!(gateway.status_of(&foreign).await, 200);
-    gateway.client().bearer(&foreign).get("/status/200").await.refused(401, "invalid_token");
+    gateway.client().bearer(&foreign).get("/status/200").await.assert_rejected(401, "invalid_token");
     assert_eq!(upstream.seen().len(), 1, "it was not bothered with it");
 }

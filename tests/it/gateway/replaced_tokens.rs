@@ -9,7 +9,7 @@ use bearward::types::clock::UnixTime;
 use bearward::types::trace::Trace;
 use serde_json::{Value, json};
 
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Gateway, Upstream};
 
 const ROUTES: &str = r#"
@@ -44,7 +44,7 @@ async fn seen(gateway: &Gateway, upstream: &Upstream) -> (String, Value) {
 #[tokio::test]
 async fn it_says_what_the_clients_token_says_for_another_audience() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let pair = gateway.issue("alice", "orders:read").await;
     let own = crate::support::tokens::claims_of(&pair.access);
     assert_eq!(gateway.client().bearer(&pair.access).get("/orders").await.status, 200);
@@ -61,7 +61,7 @@ async fn it_says_what_the_clients_token_says_for_another_audience() {
     assert_eq!(upstream.seen().pop().expect("a request").header("x-auth-subject"), Some("alice"));
 
     // Not good for coming back.
-    gateway.client().bearer(&token).get("/").await.refused(401, "invalid_token");
+    gateway.client().bearer(&token).get("/").await.assert_rejected(401, "invalid_token");
     // Another audience has its own; both are kept.
     assert_eq!(gateway.client().bearer(&pair.access).get("/stock").await.status, 200);
     assert_eq!(seen(&gateway, &upstream).await.1["aud"], json!(["https://stock.internal", "https://both.internal"]));
@@ -75,11 +75,11 @@ async fn it_says_what_the_clients_token_says_for_another_audience() {
 #[tokio::test]
 async fn wherever_the_token_was_the_upstream_sees_only_ours() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let pair = gateway.issue("alice", "").await;
     let answer = gateway.client().header("cookie", &format!("a=1; session={}", pair.access)).get("/orders").await;
     assert_eq!(answer.status, 200);
-    assert_eq!(upstream.only().header("cookie"), Some("a=1"));
+    assert_eq!(upstream.only_request().header("cookie"), Some("a=1"));
     assert_eq!(seen(&gateway, &upstream).await.1["sub"], "alice");
     // Nobody's token is replaced by nobody's.
     assert_eq!(gateway.client().bearer("x").get("/observed").await.status, 200);
@@ -91,7 +91,7 @@ async fn wherever_the_token_was_the_upstream_sees_only_ours() {
 async fn another_issuers_families_and_keys_are_not_taken_for_ours() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::RS256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let extra = json!({ "sid": "s", "rgn": 1, "cnf": { "jkt": "x" }, "idp": "forged", "tenant": "t", "nbf": now });
     let token = mint.with_claims(now, extra);
@@ -100,7 +100,10 @@ async fn another_issuers_families_and_keys_are_not_taken_for_ours() {
     for name in ["sid", "rgn", "cnf", "nbf"] {
         assert!(claims.get(name).is_none(), "{name}: {claims}");
     }
-    assert_eq!((&claims["idp"], &claims["tenant"], &claims["sub"]), (&json!(FOREIGN), &json!("t"), &json!("bob")));
+    assert_eq!(
+        (&claims["idp"], &claims["tenant"], &claims["sub"]),
+        (&json!(EXTERNAL_ISSUER), &json!("t"), &json!("bob"))
+    );
 }
 
 /// The gateway's tokens live for 15 minutes, this client's for one hour: the upstream's is renewed after half of its life,
@@ -109,7 +112,7 @@ async fn another_issuers_families_and_keys_are_not_taken_for_ours() {
 async fn it_never_outlives_the_clients_and_is_renewed_before_it_ends() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let start = gateway.now_secs();
     let token = mint.with_claims(start, json!({ "exp": start + 3600 }));
     let end = UnixTime::from_secs(start + 3600 + 30).as_secs();
@@ -139,7 +142,7 @@ async fn it_never_outlives_the_clients_and_is_renewed_before_it_ends() {
 async fn what_replaces_known_tokens_counts_as_memory_for_them() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, &format!("[limits]\ntoken_cache_size = \"1MiB\"\n{ROUTES}"));
+    let gateway = Gateway::with_issuer(&upstream, &mint, &format!("[limits]\ntoken_cache_size = \"1MiB\"\n{ROUTES}"));
     let mut in_memory = 0;
     for number in 0..150 {
         let claims = json!({ "jti": number.to_string(), "note": "n".repeat(2000) });

@@ -44,7 +44,7 @@ path = "/"
 async fn a_token_has_to_keep_every_rule_of_its_route() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let admin = json!({
         "realm_access": { "roles": ["user", "admin"] }, "plan": "team", "email": "b@example", "tenant": { "name": "acme" }
@@ -97,8 +97,8 @@ async fn a_token_has_to_keep_every_rule_of_its_route() {
         let answer = gateway.client().bearer(&token).get(&at(path, row)).await;
         match *reason {
             "" => assert_eq!(answer.status, 200, "{path} {changes}: {answer:?}"),
-            "claim_rejected" => answer.refused(403, "forbidden"),
-            reason => answer.refused(403, reason),
+            "claim_rejected" => answer.assert_rejected(403, "forbidden"),
+            reason => answer.assert_rejected(403, reason),
         }
     }
     let lines = gateway.log_lines(rows.len()).await;
@@ -114,7 +114,7 @@ async fn a_token_has_to_keep_every_rule_of_its_route() {
 async fn a_refused_client_learns_the_scope_and_the_operator_the_claim() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let token = mint.with_claims(now, json!({ "scope": "c", "tenant": { "name": "initech" } }));
     for (path, scope) in [("/all", "a b"), ("/any", "x"), ("/both", "a x")] {
@@ -126,13 +126,13 @@ async fn a_refused_client_learns_the_scope_and_the_operator_the_claim() {
         assert!(challenge.ends_with(&expected), "{path}: {challenge}");
     }
     let answer = gateway.client().bearer(&token).get("/tenant").await;
-    answer.refused(403, "forbidden");
+    answer.assert_rejected(403, "forbidden");
     assert!(!answer.text().contains("tenant"), "a client is not told what would help: {answer:?}");
     let lines = gateway.log_lines(4).await;
     let line = lines.iter().find(|line| line["path"] == "/tenant").expect("a line");
     assert_eq!(line["detail"], "the claim /tenant/name is not what this route asks for");
     assert!(!line.to_string().contains("initech"), "the value stays out of the log: {line}");
-    gateway.client().bearer(&token).get("/write").await.refused(405, "invalid_request");
+    gateway.client().bearer(&token).get("/write").await.assert_rejected(405, "invalid_request");
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ path = "/"
 path = "/public"
 public = true
 "#;
-    let gateway = Gateway::trusting(&upstream, &mint, more);
+    let gateway = Gateway::with_issuer(&upstream, &mint, more);
     let now = gateway.now_secs();
     let token = mint.with_claims(now, json!({ "tenant": { "name": "Böse\r\nX-Roles: root" }, "roles": ["a", "b,c"] }));
     let other = mint.with_claims(now, json!({ "tenant": { "name": { "is": "an object" } } }));

@@ -35,7 +35,7 @@ async fn check(gateway: &Gateway, upstream: &Upstream, rows: &[Row]) {
 #[tokio::test]
 async fn nobody_is_believed_about_the_client_unless_it_is_said() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, PUBLIC);
+    let gateway = Gateway::with_config(&upstream, PUBLIC);
     let told = ("127.0.0.1", "for=127.0.0.1;proto=http", "http");
     let rows = [
         &[("x-forwarded-for", "198.51.100.1")][..],
@@ -49,7 +49,7 @@ async fn nobody_is_believed_about_the_client_unless_it_is_said() {
 #[tokio::test]
 async fn a_trusted_proxy_is_believed_as_far_as_it_is_known() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, &format!("{TRUSTED}{PUBLIC}"));
+    let gateway = Gateway::with_config(&upstream, &format!("{TRUSTED}{PUBLIC}"));
     check(
         &gateway,
         &upstream,
@@ -88,7 +88,7 @@ async fn a_trusted_proxy_is_believed_as_far_as_it_is_known() {
 #[tokio::test]
 async fn one_bad_client_behind_a_proxy_does_not_shut_out_the_others() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, &format!("{TRUSTED}[limits]\nbad_signatures = 1\n"));
+    let gateway = Gateway::with_config(&upstream, &format!("{TRUSTED}[limits]\nbad_signatures = 1\n"));
     let pair = gateway.issue("alice", "").await;
     let mut statuses = Vec::new();
     let (rest, end) = pair.access.split_at(pair.access.len() - 8);
@@ -107,7 +107,7 @@ async fn one_bad_client_behind_a_proxy_does_not_shut_out_the_others() {
 async fn a_cookie_from_an_encrypted_page_behind_a_balancer_counts() {
     let upstream = Upstream::start();
     let route = "[[route]]\npath = \"/\"\ntoken_from = [\"cookie:session\"]\n";
-    let gateway = Gateway::with(&upstream, &format!("{TRUSTED}{route}"));
+    let gateway = Gateway::with_config(&upstream, &format!("{TRUSTED}{route}"));
     let cookie = format!("session={}", gateway.issue("alice", "").await.access);
     for (proto, origin, status) in [
         ("https", "https://gateway.test", 200),
@@ -130,7 +130,7 @@ fn with_certificates(upstream: &Upstream, more: &str) -> Gateway {
         write(format!("{name}.key"), made.signing_key.serialize_pem());
     }
     let both = r#"[{ certificate = "a.pem", key = "a.key" }, { certificate = "b.pem", key = "b.key" }]"#;
-    let text = Gateway::text(&upstream.address.to_string(), more).replace("\"self-signed\"", both);
+    let text = Gateway::config_text(&upstream.address.to_string(), more).replace("\"self-signed\"", both);
     Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
 }
 
@@ -138,12 +138,12 @@ fn with_certificates(upstream: &Upstream, more: &str) -> Gateway {
 async fn asked(gateway: &Gateway, certificate: &str, name: &str, host: &str) -> u16 {
     let mut status = 0;
     for client in [Client::http1(gateway.tls_address()), Client::http2(gateway.tls_address())] {
-        let client = client.over_tls(&gateway.path().join(certificate)).asking_for(name).host(host);
+        let client = client.over_tls(&gateway.path().join(certificate)).server_name(name).host(host);
         let answer = client.get("/").await;
         assert!(status == 0 || status == answer.status.as_u16(), "both protocols agree: {answer:?}");
         status = answer.status.as_u16();
         if status == 421 {
-            answer.refused(421, "invalid_request");
+            answer.assert_rejected(421, "invalid_request");
         }
     }
     status
@@ -193,8 +193,8 @@ async fn a_connection_is_for_the_routes_that_its_handshake_asked_for() {
     }
     // The gateway's own paths are held to it too; cleartext says no name, and is not.
     let client = Client::http1(gateway.tls_address()).over_tls(&gateway.path().join("a.pem"));
-    let client = client.asking_for("a.example").host("www.a.example");
-    client.get("/.well-known/jwks.json").await.refused(421, "invalid_request");
+    let client = client.server_name("a.example").host("www.a.example");
+    client.get("/.well-known/jwks.json").await.assert_rejected(421, "invalid_request");
     assert_eq!(gateway.client().host("x.c.example").get("/").await.status, 200);
 }
 
@@ -202,11 +202,11 @@ async fn a_connection_is_for_the_routes_that_its_handshake_asked_for() {
 async fn without_a_name_in_the_handshake_and_for_a_trusted_proxy_the_host_decides() {
     let upstream = Upstream::start();
     let host = "[[route]]\npath = \"/\"\nhost = \"a.example\"\npublic = true\n";
-    let gateway = Gateway::with(&upstream, host);
+    let gateway = Gateway::with_config(&upstream, host);
     let client = Client::http1(gateway.tls_address()).over_tls(&gateway.certificate()).host("a.example");
-    client.get("/").await.refused(421, "invalid_request");
-    assert_eq!(client.asking_for("127.0.0.1").get("/").await.status, 200, "an address is no name");
-    let gateway = Gateway::with(&upstream, &format!("{TRUSTED}{host}"));
+    client.get("/").await.assert_rejected(421, "invalid_request");
+    assert_eq!(client.server_name("127.0.0.1").get("/").await.status, 200, "an address is no name");
+    let gateway = Gateway::with_config(&upstream, &format!("{TRUSTED}{host}"));
     let client = Client::http1(gateway.tls_address()).over_tls(&gateway.certificate()).host("a.example");
     assert_eq!(client.get("/").await.status, 200);
 }

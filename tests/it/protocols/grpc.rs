@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::support::session::eventually;
+use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream};
 
 /// For which Debian packages modules, whatever else is called python3 here.
@@ -77,7 +77,7 @@ async fn last_line(gateway: &Gateway) -> Value {
 }
 
 fn before(server: SocketAddr, more: &str) -> Gateway {
-    Gateway::from_text(Gateway::text(&server.to_string(), &format!("protocol = \"h2\"\n{more}")))
+    Gateway::from_text(Gateway::config_text(&server.to_string(), &format!("protocol = \"h2\"\n{more}")))
 }
 
 #[tokio::test]
@@ -156,8 +156,8 @@ async fn a_refused_call_is_told_its_status_and_why() {
         assert_eq!(refused["says"], format!("{says} (request {id})"));
     }
     assert_eq!(call(&gateway, &bob.access, "empty").await, "", "one with that scope passes");
-    gateway.counts("rejections_total{reason=\"revoked\"}", 1).await;
-    gateway.counts("requests_total{status=\"4xx\"}", 4).await;
+    gateway.wait_for_metric("rejections_total{reason=\"revoked\"}", 1).await;
+    gateway.wait_for_metric("requests_total{status=\"4xx\"}", 4).await;
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn a_call_to_a_backend_that_is_down_is_unavailable() {
 
     let line = last_line(&gateway).await;
     assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(502), Some("upstream_connect")), "{line}");
-    gateway.counts("requests_total{status=\"5xx\"}", 1).await;
+    gateway.wait_for_metric("requests_total{status=\"5xx\"}", 1).await;
 }
 
 /// What becomes of a call that has had an answer and waits for more, when this happens.
@@ -210,7 +210,7 @@ async fn a_call_whose_token_ends_is_told_in_the_middle_that_it_is_unauthenticate
         };
         let told = midway(&gateway, &pair.access, ending).await;
         assert_eq!((told["status"].as_str(), without_request(&told)), (Some("UNAUTHENTICATED"), says), "{told}");
-        gateway.counts(&format!("streams_ended_total{{reason=\"{reason}\"}}"), 1).await;
+        gateway.wait_for_metric(&format!("streams_ended_total{{reason=\"{reason}\"}}"), 1).await;
         let other = gateway.issue("bob", "").await;
         assert_eq!(call(&gateway, &other.access, "was_cancelled").await, "yes", "the server is told as well");
     }

@@ -3,9 +3,9 @@
 use http::Request;
 use serde_json::Value;
 
-use crate::support::session::{self, Session};
-use crate::support::upstream::Seen;
-use crate::support::{Client, Gateway, Scripted, Upstream, Wire};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::upstream::ReceivedRequest;
+use crate::support::{Client, Gateway, ScriptedBackend, Upstream, Wire};
 
 /// Names that a backend would take for what the gateway says, if it reads them as CGI does.
 fn spellings() -> Vec<String> {
@@ -40,7 +40,7 @@ fn spellings_of(name: &str) -> [String; 6] {
 }
 
 /// What the backend got under names that are the gateway's to say, and the names that it got them under.
-fn ours(seen: &Seen) -> Vec<(String, String)> {
+fn ours(seen: &ReceivedRequest) -> Vec<(String, String)> {
     let folded = |name: &str| name.replace(['_', '.'], "-");
     let is_ours = |name: &str| {
         let name = folded(name);
@@ -55,8 +55,10 @@ fn ours(seen: &Seen) -> Vec<(String, String)> {
 #[tokio::test]
 async fn nothing_that_a_client_says_about_itself_arrives_in_any_spelling() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway =
-            Gateway::with(&upstream, &format!("protocol = \"{protocol}\"\n[limits]\nrequest_header_count = 1000"));
+        let gateway = Gateway::with_config(
+            &upstream,
+            &format!("protocol = \"{protocol}\"\n[limits]\nrequest_header_count = 1000"),
+        );
         let pair = gateway.issue("alice", "orders:read").await;
         for client in gateway.clients() {
             let liar = |client: Client, name: &String| client.header(name, "forged").header(name, "forged again");
@@ -77,12 +79,12 @@ async fn nothing_that_a_client_says_about_itself_arrives_in_any_spelling() {
 #[tokio::test]
 async fn on_a_public_route_nobody_is_anybody() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let lies = spellings().iter().map(|name| format!("{name}: forged\r\n")).collect::<String>();
     let mut liar = Wire::connect(gateway.address()).await;
-    liar.say(format!("GET / HTTP/1.1\r\nHost: a\r\n{lies}\r\n")).await;
-    assert_eq!(liar.answer().await.status, 200);
-    let seen = upstream.only();
+    liar.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{lies}\r\n")).await;
+    assert_eq!(liar.read_response().await.status, 200);
+    let seen = upstream.only_request();
     let told = ours(&seen);
     assert!(told.iter().all(|(name, value)| !name.contains("auth") && value != "forged"), "{told:?}");
 }
@@ -92,7 +94,7 @@ async fn on_a_public_route_nobody_is_anybody() {
 #[tokio::test]
 async fn nobody_tells_a_backend_its_proxy() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for client in gateway.clients() {
         for name in ["Proxy", "proxy", "PROXY"] {
             assert_eq!(client.clone().header(name, "http://192.0.2.1").get("/").await.status, 200);
@@ -113,7 +115,7 @@ async fn where_a_route_decides_by_the_method_no_header_says_another() {
         ("", false),
     ] {
         let upstream = Upstream::start();
-        let gateway = Gateway::open(upstream.address, &format!("{deciding}[limits]\nrequest_header_count = 1000"));
+        let gateway = Gateway::public(upstream.address, &format!("{deciding}[limits]\nrequest_header_count = 1000"));
         for client in gateway.clients() {
             // Several spellings of one name are one over HTTP/2, and in lower case everywhere.
             let liar = names.iter().fold(client, |client, name| client.header(name, "DELETE"));
@@ -137,7 +139,7 @@ async fn connection_cannot_nominate_what_the_gateway_sets_or_what_carries_meanin
     let client = gateway.client().bearer(&pair.access).header("connection", nominated);
     let client = client.header("x-own", "1").header("cookie", "a=1").header("x-other", "2");
     assert_eq!(client.send(http::Method::POST, "/", "hello".into()).await.text(), "hello");
-    let seen = upstream.only();
+    let seen = upstream.only_request();
     assert_eq!(seen.header("x-auth-subject"), Some("alice"));
     assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"));
     assert!(seen.headers.contains_key("forwarded") && seen.headers.contains_key("x-request-id"));
@@ -148,17 +150,17 @@ async fn connection_cannot_nominate_what_the_gateway_sets_or_what_carries_meanin
 #[tokio::test]
 async fn hop_by_hop_fields_of_a_request_stay_on_their_hop() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         let mut client = Wire::connect(gateway.address()).await;
         client
-            .say(
+            .send(
                 "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Nominated\r\nKeep-Alive: timeout=5\r\n\
                  Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic YTpi\r\nTE: gzip, trailers;q=0.5\r\n\
                  X-Nominated: 1\r\nConnection: x-also\r\nX-Also: 1\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n\r\n",
             )
             .await;
-        assert_eq!(client.answer().await.status, 200);
-        let seen = upstream.only();
+        assert_eq!(client.read_response().await.status, 200);
+        let seen = upstream.only_request();
         for gone in [
             "connection",
             "keep-alive",
@@ -179,7 +181,7 @@ async fn hop_by_hop_fields_of_a_request_stay_on_their_hop() {
 #[tokio::test]
 async fn hop_by_hop_fields_of_an_answer_stay_on_their_hop() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for client in gateway.clients() {
         let answer = client.get("/headers").await;
         for gone in ["connection", "x-nominated", "keep-alive", "proxy-authenticate"] {
@@ -188,12 +190,13 @@ async fn hop_by_hop_fields_of_an_answer_stay_on_their_hop() {
         assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
     }
     // What a backend says about its own connection does not end the client's.
-    let backend = Scripted::answering("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
-    let gateway = Gateway::open(backend.address, "");
+    let backend =
+        ScriptedBackend::responding_with("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+    let gateway = Gateway::public(backend.address, "");
     let mut client = Wire::connect(gateway.address()).await;
     for _ in 0..2 {
-        client.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        let answer = client.answer().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let answer = client.read_response().await;
         assert_eq!((answer.status, answer.header("connection")), (200, None));
     }
 }
@@ -202,35 +205,35 @@ async fn hop_by_hop_fields_of_an_answer_stay_on_their_hop() {
 #[tokio::test]
 async fn trailers_cannot_say_what_headers_cannot() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         let names = ["x_auth_subject", "X-Forwarded-For", "forwarded", "authorization", "cookie", "host", "x-own"];
         let lines = names.map(|name| format!("{name}: forged\r\n")).concat();
         let mut liar = Wire::connect(gateway.address()).await;
-        liar.say(format!(
+        liar.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: {}\r\n\r\n1\r\nx\r\n0\r\n{lines}\r\n",
             names.join(", ")
         ))
         .await;
-        assert_eq!(liar.answer().await.status, 200);
-        let trailers = upstream.only().trailers.expect("trailers");
+        assert_eq!(liar.read_response().await.status, 200);
+        let trailers = upstream.only_request().trailers.expect("trailers");
         assert_eq!(trailers.keys().collect::<Vec<_>>(), ["x-own"], "to {protocol}");
     }
     let upstream = Upstream::start_http2();
-    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"");
-    let mut liar = Session::http2(gateway.address()).await;
-    let (pieces, body) = session::streamed();
+    let gateway = Gateway::public(upstream.address, "protocol = \"h2\"");
+    let mut liar = HttpConnection::http2(gateway.address()).await;
+    let (pieces, body) = connection::streamed();
     let sending = tokio::spawn(liar.sender().send(Request::post("/").body(body).expect("a request")));
     pieces.send("x").await;
     pieces.end_with("x-auth-subject", "root").await;
     assert_eq!(sending.await.expect("no panic").expect("an answer").status(), 200);
-    assert!(upstream.only().trailers.is_none_or(|trailers| trailers.is_empty()));
-    liar.send(Request::get("/").body(session::empty()).expect("a request")).await;
+    assert!(upstream.only_request().trailers.is_none_or(|trailers| trailers.is_empty()));
+    liar.send(Request::get("/").body(connection::empty()).expect("a request")).await;
 }
 
 #[tokio::test]
 async fn the_backend_learns_where_a_request_came_from() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(
+    let gateway = Gateway::public(
         upstream.address,
         "[[listener]]\naddress = \"[::1]:0\"\ntls = \"off\"\n[[listener]]\naddress = \"[::1]:0\"\ntls = \"self-signed\"",
     );
@@ -254,8 +257,8 @@ async fn the_backend_learns_where_a_request_came_from() {
 #[tokio::test]
 async fn the_request_id_is_the_same_in_the_log_and_at_the_backend() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     gateway.client().header("x-request-id", "mine").get("/").await;
-    let seen = upstream.only();
+    let seen = upstream.only_request();
     assert_eq!(gateway.log_lines(1).await[0]["request_id"], Value::from(seen.header("x-request-id")));
 }

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::support::clock::ManualClock;
-use crate::support::session::eventually;
-use crate::support::{Client, Gateway, Honest, Upstream, Wire};
+use crate::support::wait::eventually;
+use crate::support::{Client, Gateway, HonestClient, Upstream, Wire};
 
 /// Looks at certificates and takes any.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ const TLS12: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS12];
 #[tokio::test]
 async fn tls_1_3_and_1_2_with_the_protocol_that_both_prefer() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for (versions, version) in [(TLS13, ProtocolVersion::TLSv1_3), (TLS12, ProtocolVersion::TLSv1_2)] {
         for (offered, chosen) in [
             (&["h2", "http/1.1"][..], Some(b"h2".as_slice())),
@@ -86,8 +86,8 @@ async fn tls_1_3_and_1_2_with_the_protocol_that_both_prefer() {
             (&[], None),
         ] {
             let stream = handshake(&gateway, "localhost", versions, offered).await.expect("a handshake");
-            let session = stream.get_ref().1;
-            assert_eq!((session.protocol_version(), session.alpn_protocol()), (Some(version), chosen));
+            let connection = stream.get_ref().1;
+            assert_eq!((connection.protocol_version(), connection.alpn_protocol()), (Some(version), chosen));
         }
     }
     assert!(handshake(&gateway, "localhost", TLS13, &["spdy/3"]).await.is_err(), "no protocol in common");
@@ -96,7 +96,7 @@ async fn tls_1_3_and_1_2_with_the_protocol_that_both_prefer() {
 #[tokio::test]
 async fn keys_are_exchanged_so_that_a_quantum_computer_does_not_help() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let stream = handshake(&gateway, "localhost", TLS13, &["h2"]).await.expect("a handshake");
     let group = stream.get_ref().1.negotiated_key_exchange_group().expect("a group");
     assert_eq!(group.name(), NamedGroup::X25519MLKEM768);
@@ -122,7 +122,7 @@ async fn the_certificate_is_the_one_for_the_name_that_is_asked_for() {
     let pairs = made.iter().map(|(file, _)| format!("{{ certificate = \"{file}.pem\", key = \"{file}.key\" }}"));
     let tls = format!("tls = [{}]", pairs.collect::<Vec<_>>().join(", "));
     let upstream = Upstream::start();
-    let text = Gateway::open_text(upstream.address, "").replace("tls = \"self-signed\"", &tls);
+    let text = Gateway::public_config(upstream.address, "").replace("tls = \"self-signed\"", &tls);
     let gateway = Gateway::in_folder(text, folder, Arc::new(ManualClock::new()));
     for (name, expected) in [
         ("first.example", "first"),
@@ -164,7 +164,7 @@ async fn the_metrics_say_when_each_certificate_ends() {
     make("other", 2051);
     let pair = |file: &str| format!("{{ certificate = \"{file}.pem\", key = \"{file}.key\" }}");
     let upstream = Upstream::start();
-    let text = Gateway::open_text(upstream.address, "")
+    let text = Gateway::public_config(upstream.address, "")
         .replace("tls = \"self-signed\"", &format!("tls = [{}, {}]", pair("one"), pair("other")));
     let gateway = Gateway::in_folder(text, folder.clone(), Arc::new(ManualClock::new()));
     let ends = async |file: &str| {
@@ -182,7 +182,7 @@ async fn the_metrics_say_when_each_certificate_ends() {
 #[tokio::test]
 async fn whoever_does_not_shake_hands_is_closed() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[timeouts]\ntls_handshake = \"1s\"");
+    let gateway = Gateway::public_single_worker(upstream.address, "[timeouts]\ntls_handshake = \"1s\"");
     let garbage: &[&[u8]] = &[
         b"",
         // The beginning of a ClientHello, and no more of it.
@@ -196,52 +196,52 @@ async fn whoever_does_not_shake_hands_is_closed() {
         let mut attackers = Vec::new();
         for said in garbage.repeat(5) {
             let mut attacker = Wire::connect(gateway.tls_address()).await;
-            let _ = attacker.try_say(said).await;
+            let _ = attacker.try_send(said).await;
             attackers.push(attacker);
         }
         // Who comes now shakes hands beside them.
-        Honest::connect(&gateway).await.is_served().await;
+        HonestClient::connect(&gateway).await.assert_served().await;
         for attacker in &mut attackers {
-            let heard = attacker.hear_to_the_end().await;
+            let heard = attacker.read_to_end().await;
             assert!(!heard.contains("HTTP"), "{heard}");
             failed += 1;
         }
     };
-    Honest::connect(&gateway).await.beside(attack).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attack).await;
     assert!(upstream.seen().is_empty());
-    gateway.counts("tls_handshakes_failed_total", failed).await;
+    gateway.wait_for_metric("tls_handshakes_failed_total", failed).await;
 }
 
 /// A write of its own for the tickets would be a tenth of a handshake.
 #[tokio::test]
 async fn tickets_leave_with_the_first_answer() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let mut client = ByHand::shake_hands(&gateway).await;
-    client.say(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n1").await;
+    client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n1").await;
     eventually("the backend has the request", || upstream.in_flight() == 1).await;
     let nothing = client.stream.try_read(&mut [0]).expect_err("the backend waits for the rest of the body");
     assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
-    client.say(b"2").await;
+    client.send(b"2").await;
     assert!(client.hear().await.starts_with(b"HTTP/1.1 200 "));
-    assert!(client.session.tls13_tickets_received() > 0);
+    assert!(client.connection.tls13_tickets_received() > 0);
 }
 
 /// Who connects and asks later has them, also if it never asks.
 #[tokio::test]
 async fn tickets_wait_for_no_request() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let mut client = ByHand::shake_hands(&gateway).await;
-    client.say(b"").await;
-    while client.session.tls13_tickets_received() == 0 {
+    client.send(b"").await;
+    while client.connection.tls13_tickets_received() == 0 {
         client.read().await;
     }
 }
 
 /// A TLS client that says when what it has written leaves.
 struct ByHand {
-    session: ClientConnection,
+    connection: ClientConnection,
     stream: TcpStream,
 }
 
@@ -252,22 +252,22 @@ impl ByHand {
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(TLS13).expect("versions");
         let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(Curious)).with_no_client_auth();
         let name = ServerName::try_from("localhost").expect("a name");
-        let session = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
         let stream = TcpStream::connect(gateway.tls_address()).await.expect("the gateway listens");
-        let mut client = ByHand { session, stream };
-        while client.session.is_handshaking() {
-            client.say(b"").await;
+        let mut client = ByHand { connection, stream };
+        while client.connection.is_handshaking() {
+            client.send(b"").await;
             client.read().await;
         }
         client
     }
 
     /// With whatever else there is to be sent, at one go.
-    async fn say(&mut self, what: &[u8]) {
-        self.session.writer().write_all(what).expect("room");
+    async fn send(&mut self, what: &[u8]) {
+        self.connection.writer().write_all(what).expect("room");
         let mut records = Vec::new();
-        while self.session.wants_write() {
-            self.session.write_tls(&mut records).expect("room");
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut records).expect("room");
         }
         self.stream.write_all(&records).await.expect("the gateway reads");
     }
@@ -278,8 +278,8 @@ impl ByHand {
         assert!(read.await.expect("something in time").expect("no reset") > 0, "closed");
         let mut rest = records.as_slice();
         while !rest.is_empty() {
-            self.session.read_tls(&mut rest).expect("room");
-            self.session.process_new_packets().expect("TLS");
+            self.connection.read_tls(&mut rest).expect("room");
+            self.connection.process_new_packets().expect("TLS");
         }
     }
 
@@ -288,7 +288,7 @@ impl ByHand {
         let mut heard = vec![0; 1024];
         loop {
             self.read().await;
-            if let Ok(read) = self.session.reader().read(&mut heard) {
+            if let Ok(read) = self.connection.reader().read(&mut heard) {
                 heard.truncate(read);
                 return heard;
             }
@@ -299,7 +299,7 @@ impl ByHand {
 #[tokio::test]
 async fn a_cleartext_listener_speaks_both_protocols() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for client in [Client::http1(gateway.address()), Client::http2(gateway.address())] {
         let answer = client.get("/").await;
         assert_eq!((answer.status.as_u16(), answer.version), (200, client.version()));
@@ -307,21 +307,21 @@ async fn a_cleartext_listener_speaks_both_protocols() {
     // The preface may come in pieces.
     let mut client = Wire::connect(gateway.address()).await;
     for piece in ["P", "R", "I * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
-        client.say(piece).await;
+        client.send(piece).await;
         client.stream.flush().await.expect("flushed");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    assert_eq!(client.hear_bytes(9).await[3], 4, "SETTINGS");
+    assert_eq!(client.read_bytes(9).await[3], 4, "SETTINGS");
     // And TLS is no request.
     let mut client = Wire::connect(gateway.address()).await;
-    client.say(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").await;
-    assert!(client.hear_to_the_end().await.starts_with("HTTP/1.1 400"));
+    client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").await;
+    assert!(client.read_to_end().await.starts_with("HTTP/1.1 400"));
 }
 
 #[tokio::test]
 async fn listeners_of_ipv4_and_ipv6_stand_side_by_side() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(
+    let gateway = Gateway::public(
         upstream.address,
         "[[listener]]\naddress = \"[::1]:0\"\ntls = \"off\"\n[[listener]]\naddress = \"[::1]:0\"\ntls = \"self-signed\"",
     );

@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::client::tls_connect;
-use crate::support::{Gateway, Honest, Upstream};
+use crate::support::{Gateway, HonestClient, Upstream};
 
 /// Longer than it takes a connection to count as idle.
 const IDLE: Duration = Duration::from_millis(1300);
@@ -61,7 +61,7 @@ async fn a_client_may_pause_between_requests_and_within_one() {
 #[tokio::test]
 async fn an_idle_connection_is_closed_when_its_time_is_up() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nrequest_header = \"1s\"\n");
+    let gateway = Gateway::public_single_worker(upstream.address, "[timeouts]\nrequest_header = \"1s\"\n");
     let attack = async || {
         let mut idle = Vec::new();
         for _ in 0..20 {
@@ -75,5 +75,5 @@ async fn an_idle_connection_is_closed_when_its_time_is_up() {
             assert_eq!(closed.expect("it does not wait for ever").expect("an orderly end"), 0);
         }
     };
-    Honest::connect(&gateway).await.beside(attack).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attack).await;
 }

@@ -8,8 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::client::tls_connect;
-use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Scripted, Upstream, Wire};
+use crate::support::wire::TIMEOUT;
+use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
 /// Longer than it takes a connection to count as idle, and shorter than its farewell.
 const PAUSE: Duration = Duration::from_millis(350);
@@ -29,14 +29,14 @@ async fn goes_on_after_a_refusal(mut stream: impl AsyncRead + AsyncWrite + Unpin
     // It may be gone by now.
     let _ = stream.write_all(SMUGGLED.as_bytes()).await;
     let mut more = Vec::new();
-    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut more)).await.expect("it ends");
+    let _ = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut more)).await.expect("it ends");
     assert_eq!(more, b"", "one answer and no more");
 }
 
 #[tokio::test]
 async fn the_rest_of_a_refused_body_is_no_request() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[[route]]\npath = \"/private\"");
+    let gateway = Gateway::public(upstream.address, "[[route]]\npath = \"/private\"");
     goes_on_after_a_refusal(TcpStream::connect(gateway.address()).await.expect("connected")).await;
     let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
     let stream = TcpStream::connect(gateway.tls_address()).await.expect("connected");
@@ -47,19 +47,19 @@ async fn the_rest_of_a_refused_body_is_no_request() {
 /// It is answered before its end, and then its backend goes.
 #[tokio::test]
 async fn the_rest_of_a_body_that_nobody_wanted_is_no_request() {
-    let backend = Scripted::start(|mut wire, number| async move {
-        let head = wire.hear_until("\r\n\r\n").await;
+    let backend = ScriptedBackend::start(|mut wire, number| async move {
+        let head = wire.read_until("\r\n\r\n").await;
         assert!(number == 0 && head.starts_with("POST /upload"), "{head}");
-        wire.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        wire.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
         tokio::time::sleep(PAUSE).await;
     });
-    let gateway = Gateway::open(backend.address, "");
+    let gateway = Gateway::public(backend.address, "");
     let mut client = Wire::connect(gateway.address()).await;
-    client.say("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n0123456789").await;
-    assert_eq!(client.answer().await.status, 200);
+    client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n0123456789").await;
+    assert_eq!(client.read_response().await.status, 200);
     tokio::time::sleep(2 * PAUSE).await;
-    let _ = client.try_say(SMUGGLED).await;
-    assert_eq!(client.hear_to_the_end().await, "");
+    let _ = client.try_send(SMUGGLED).await;
+    assert_eq!(client.read_to_end().await, "");
     assert_eq!(backend.connections(), 1);
 }
 
@@ -68,7 +68,7 @@ async fn the_rest_of_a_body_that_nobody_wanted_is_no_request() {
 async fn a_slow_reader_of_http_1_0_sees_the_end() {
     const LARGE: usize = 8_000_000;
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(64 * 1024).expect("set");
     let mut stream = socket.connect(gateway.address()).await.expect("connected");
@@ -76,7 +76,7 @@ async fn a_slow_reader_of_http_1_0_sees_the_end() {
     let (mut taken, mut piece) = (0, vec![0; 256 * 1024]);
     let mut last = Instant::now();
     loop {
-        let read = tokio::time::timeout(PATIENCE, stream.read(&mut piece)).await.expect("it ends").expect("readable");
+        let read = tokio::time::timeout(TIMEOUT, stream.read(&mut piece)).await.expect("it ends").expect("readable");
         if read == 0 {
             break;
         }

@@ -9,12 +9,12 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::program::{Program, Served};
-use crate::support::{Answer, Gateway, Pair, Upstream, disk};
+use crate::support::program::{GatewayProcess, Program};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream, disk};
 
 #[track_caller]
-fn unavailable(answer: &Answer) {
-    answer.refused(503, "temporarily_unavailable");
+fn unavailable(answer: &TestResponse) {
+    answer.assert_rejected(503, "temporarily_unavailable");
     let wait: u64 = answer.header("retry-after").and_then(|wait| wait.parse().ok()).expect("seconds");
     assert!(wait >= 1, "{answer:?}");
 }
@@ -36,7 +36,7 @@ async fn while_the_database_is_locked_tokens_are_neither_given_nor_ended_and_all
         gateway.refresh(&alice.access, &alice.refresh),
         gateway.revoke(&alice.access, &alice.token_id),
         gateway.revoke(&alice.access, &unknown),
-        gateway.ask_for_tokens(&for_carol),
+        gateway.request_tokens(&for_carol),
         admin.get("/admin/v1/subjects/alice/tokens"),
         admin.delete(&end),
         admin.get("/readyz"),
@@ -54,14 +54,14 @@ async fn while_the_database_is_locked_tokens_are_neither_given_nor_ended_and_all
     assert_eq!(admin.get("/readyz").await.status, 200);
     assert_eq!(gateway.status_of(&alice.access).await, 200, "what was answered with 503 has not happened");
     assert!(admin.get("/admin/v1/subjects/carol/tokens").await.json()["tokens"].as_array().is_some_and(Vec::is_empty));
-    let next = Pair::of(&gateway.refresh(&alice.access, &alice.refresh).await.json());
+    let next = TokenPair::from_json(&gateway.refresh(&alice.access, &alice.refresh).await.json());
     assert_eq!(gateway.revoke(&next.access, &next.token_id).await.status, 200);
     assert_eq!(gateway.status_of(&alice.access).await, 401);
 
     let lines = gateway.log_lines(10).await;
     let line = lines.iter().find(|line| line["reason"] == "store_unavailable").expect("the log tells why");
     assert!(line["detail"].as_str().is_some_and(|detail| detail.contains("locked")), "{line}");
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 /// The kernel lets the process write no byte more to any file, as a full disk would.
@@ -69,12 +69,12 @@ async fn while_the_database_is_locked_tokens_are_neither_given_nor_ended_and_all
 async fn a_full_disk_is_a_503_until_there_is_room_again() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
         .expect("written");
-    let program = Program::start_by(folder.path(), "trap '' XFSZ; exec \"$0\" serve");
-    let served = Served::of(program, folder.path());
+    let program = Program::start_with_shell(folder.path(), "trap '' XFSZ; exec \"$0\" serve");
+    let served = GatewayProcess::wait_for(program, folder.path());
     let issued = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
-    let pair = Pair::of(&issued.json());
+    let pair = TokenPair::from_json(&issued.json());
     let client = served.client().bearer(&pair.access);
     let path = format!("/token/{}", pair.token_id);
     let refresh = json!({ "refreshToken": pair.refresh });
@@ -93,12 +93,12 @@ async fn a_full_disk_is_a_503_until_there_is_room_again() {
 
     limit_files("unlimited");
     assert_eq!(served.admin_client().get("/readyz").await.status, 200);
-    let next = Pair::of(&client.post("/user/refresh", &refresh).await.json());
+    let next = TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json());
     assert_eq!(client.delete(&path).await.status, 200);
     assert_eq!(client.get("/").await.status, 401);
     served.program.kill();
 
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     assert_eq!(served.client().bearer(&next.access).get("/").await.status, 401);
 }
 
@@ -107,11 +107,12 @@ async fn a_full_disk_is_a_503_until_there_is_room_again() {
 async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_is_lost() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
         .expect("written");
     let (served, disk) = disk::serve(folder.path());
     let (client, admin) = (served.client(), served.admin_client());
-    let log_in = async || Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": "alice" })).await.json());
+    let log_in =
+        async || TokenPair::from_json(&admin.post("/admin/v1/tokens", &json!({ "sub": "alice" })).await.json());
     let mut ended: Vec<String> = Vec::new();
     for (word, told) in [("full", "the disk of the database is full"), ("read-only", "disk"), ("broken", "failed")] {
         let pair = log_in().await;
@@ -119,7 +120,7 @@ async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_
         let path = format!("/token/{}", pair.token_id);
         let refresh = json!({ "refreshToken": pair.refresh });
 
-        disk.is(word);
+        disk.set_state(word);
         unavailable(&client.post("/user/refresh", &refresh).await);
         unavailable(&client.delete(&path).await);
         unavailable(&admin.post("/admin/v1/tokens", &json!({ "sub": "bob" })).await);
@@ -131,10 +132,10 @@ async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_
             assert_eq!(served.client().bearer(gone).get("/").await.status, 401, "what was revoked stays so");
         }
 
-        disk.is("well");
+        disk.set_state("well");
         assert_eq!(admin.get("/readyz").await.status, 200, "{word}");
-        let child = Pair::of(&client.post("/user/refresh", &refresh).await.json());
-        assert_eq!(Pair::of(&client.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
+        let child = TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json());
+        assert_eq!(TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
         assert_eq!(client.delete(&path).await.status, 200);
         assert_eq!(client.get("/").await.status, 401);
         ended.extend([pair.access, child.access]);
@@ -142,7 +143,7 @@ async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_
     let kept = log_in().await;
     served.program.kill();
 
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     for gone in &ended {
         assert_eq!(served.client().bearer(gone).get("/").await.status, 401);
     }
@@ -156,18 +157,19 @@ async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_
 async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_asked_for_again() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::text(&upstream.address.to_string(), "[timeouts]\nstore = \"300ms\"\n");
+    let text = Gateway::config_text(&upstream.address.to_string(), "[timeouts]\nstore = \"300ms\"\n");
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let (served, disk) = disk::serve(folder.path());
     let admin = served.admin_client();
-    let log_in =
-        async |subject: &str| Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": subject })).await.json());
+    let log_in = async |subject: &str| {
+        TokenPair::from_json(&admin.post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
+    };
     let (alice, bob) = (log_in("alice").await, log_in("bob").await);
     let (as_alice, as_bob) = (served.client().bearer(&alice.access), served.client().bearer(&bob.access));
     let refresh = json!({ "refreshToken": alice.refresh });
     let end_bob = format!("/token/{}", bob.token_id);
 
-    disk.is("stuck");
+    disk.set_state("stuck");
     let began = Instant::now();
     let carol = json!({ "sub": "carol" });
     let (refreshed, ended, issued, listed, ready) = tokio::join!(
@@ -187,13 +189,13 @@ async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_aske
     unavailable(&as_alice.post("/user/refresh", &refresh).await);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 
-    disk.is("well");
+    disk.set_state("well");
     while admin.get("/readyz").await.status != 200 {
         assert!(began.elapsed() < Duration::from_secs(30), "it never works again");
     }
     // The disk has done meanwhile what it was given; whoever heard nothing of it asks again.
-    let child = Pair::of(&as_alice.post("/user/refresh", &refresh).await.json());
-    assert_eq!(Pair::of(&as_alice.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
+    let child = TokenPair::from_json(&as_alice.post("/user/refresh", &refresh).await.json());
+    assert_eq!(TokenPair::from_json(&as_alice.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
     assert_eq!(as_bob.get("/").await.status, 401, "and enforced it");
     let log_out = served.client().bearer(&child.access).delete(&format!("/token/{}", child.token_id)).await;
     assert_eq!(log_out.status, 200);
@@ -205,7 +207,7 @@ async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_aske
 async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::text(&upstream.address.to_string(), "[timeouts]\nstore = \"400ms\"\n");
+    let text = Gateway::config_text(&upstream.address.to_string(), "[timeouts]\nstore = \"400ms\"\n");
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let (served, disk) = disk::serve(folder.path());
     let admin = served.admin_client();
@@ -216,7 +218,7 @@ async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
         states.collect::<Option<Vec<_>>>().expect("text")
     };
 
-    disk.is("stuck");
+    disk.set_state("stuck");
     let began = Instant::now();
     for _ in 0..3 {
         unavailable(&admin.post("/admin/v1/keys/rotate", &json!({})).await);
@@ -224,7 +226,7 @@ async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!((states().await, admin.get("/healthz").await.status.as_u16()), (vec!["active".to_owned()], 200));
 
-    disk.is("well");
+    disk.set_state("well");
     // The disk does what it was given; what nobody waited for any more is not asked of it.
     while states().await != ["pending", "active"] {
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", states().await);
@@ -233,7 +235,7 @@ async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(states().await, ["pending", "active"]);
 
-    disk.is("stuck");
+    disk.set_state("stuck");
     unavailable(&admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await);
     let began = Instant::now();
     served.program.signal("TERM");

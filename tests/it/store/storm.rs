@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 use super::embedded::{open, try_open};
 use super::given::*;
-use crate::support::rounds::rounds;
+use crate::support::repetitions::repetitions;
 
 const ROUNDS: usize = 10;
 /// Names the database to the child.
@@ -100,7 +100,7 @@ async fn nothing_acknowledged_is_lost_when_the_gateway_is_killed() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("bearward.db");
     let mut acknowledged = Acknowledged::default();
-    for _ in 0..rounds(ROUNDS) {
+    for _ in 0..repetitions(ROUNDS) {
         let mut child = start(&path);
         let mut lines = BufReader::new(child.stdout.take().expect("is piped"));
         read_answers(&mut lines, &mut acknowledged, Duration::ZERO);

@@ -20,7 +20,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
 use crate::support::gateway::AUDIENCE;
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 
 /// Seconds; any moment would do.
 const NOW: u64 = 1_800_000_000;
@@ -45,7 +45,7 @@ const STRICTER: &[Reason] = &[
 
 fn trusting(mint: &Mint) -> Vec<TrustedIssuer> {
     let policy = Issuer {
-        issuer: FOREIGN.into(),
+        issuer: EXTERNAL_ISSUER.into(),
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
         algorithms: vec![mint.algorithm],
         types: vec!["at+jwt".into()],
@@ -65,7 +65,7 @@ fn ours(token: &str, issuers: &[TrustedIssuer]) -> Result<VerifiedToken, Reason>
 fn theirs(token: &str, mint: &Mint) -> Result<Map<String, Value>, Error> {
     let mut terms = Validation::new(mint.algorithm);
     terms.validate_exp = false;
-    terms.set_issuer(&[FOREIGN]);
+    terms.set_issuer(&[EXTERNAL_ISSUER]);
     terms.set_audience(&[AUDIENCE]);
     let jwk = serde_json::from_value(mint.jwk()).expect("a JWK");
     let key = DecodingKey::from_jwk(&jwk).expect("a key");
@@ -109,7 +109,7 @@ fn change() -> impl Strategy<Value = (&'static str, Value)> {
             Just("aud"),
             prop_oneof![text(&[AUDIENCE, "x", ""]), Just(json!(["x", AUDIENCE])), Just(json!([])), anything()]
         ),
-        (Just("iss"), prop_oneof![text(&[FOREIGN, "https://login.example/", "x"]), anything()]),
+        (Just("iss"), prop_oneof![text(&[EXTERNAL_ISSUER, "https://login.example/", "x"]), anything()]),
         (Just("sub"), anything()),
         (select(&["scope", "scp", "jti", "other"][..]), anything()),
     ]
@@ -169,7 +169,7 @@ fn whatever_we_accept_the_library_accepts_and_reads_the_same() {
 fn no_edit_of_a_good_token_is_good() {
     for mint in mints() {
         let issuers = trusting(&mint);
-        let good = mint.good(NOW);
+        let good = mint.valid_token(NOW);
         assert!(ours(&good, &issuers).is_ok());
         let characters = "[A-Za-z0-9_.=+/ \\-\\n]";
         let edits = (0..good.len(), 0..3usize, characters);

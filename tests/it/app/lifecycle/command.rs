@@ -26,7 +26,7 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
     write(folder.path(), &text.replace("public = true", "public = false"));
     let out = "reloaded; in force: route\ntakes a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
-    served.client().get("/").await.refused(401, "unauthorized");
+    served.client().get("/").await.assert_rejected(401, "unauthorized");
     let out = "reloaded; nothing has changed that a reload can change\ntakes a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
     write(folder.path(), &text);
@@ -42,7 +42,7 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
     for says in ["nothing was reloaded", "route[1].path", "--> gateway.toml:", "did you mean `upstream`?", "2 faults"] {
         assert!(err.contains(says), "{says} is not in\n{err}");
     }
-    served.program.stderr_with("did you mean `upstream`?");
+    served.program.wait_for_stderr("did you mean `upstream`?");
     let (status, out, err) = run(&["reload", "--json"]);
     let out: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((status, err.as_str(), &out["success"]), (Some(2), "", &json!(false)));
@@ -75,8 +75,8 @@ async fn a_signal_with_a_file_that_cannot_be_used_changes_nothing_and_says_so() 
         served.program.signal("HUP");
         let done = async || metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await == failed;
         soon("it is counted", done).await;
-        served.program.stderr_with("nothing was reloaded");
-        served.program.stderr_with(says);
+        served.program.wait_for_stderr("nothing was reloaded");
+        served.program.wait_for_stderr(says);
         assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
         assert_eq!(served.client().get("/").await.status, 200, "nothing has changed");
     }

@@ -16,8 +16,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::support::client::tls_connect;
-use crate::support::session::{self, Session, eventually};
-use crate::support::wire::PATIENCE;
+use crate::support::connection::{self, HttpConnection};
+use crate::support::wait::eventually;
+use crate::support::wire::TIMEOUT;
 
 /// Where clients come in.
 #[derive(Clone)]
@@ -50,10 +51,10 @@ impl Way {
         }
     }
 
-    async fn session(&self, version: Version) -> Session {
+    async fn connection(&self, version: Version) -> HttpConnection {
         match self {
-            Way::Cleartext(address) => Session::of(version, *address).await,
-            Way::Tls(address, trusted) => Session::over_tls(version, *address, trusted.clone()).await,
+            Way::Cleartext(address) => HttpConnection::of(version, *address).await,
+            Way::Tls(address, trusted) => HttpConnection::over_tls(version, *address, trusted.clone()).await,
         }
     }
 }
@@ -111,7 +112,7 @@ impl Load {
             self.begin_client(|answered| async move {
                 while !stop.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    tokio::time::timeout(PATIENCE, arrive(&way)).await.expect("an answer in time");
+                    tokio::time::timeout(TIMEOUT, arrive(&way)).await.expect("an answer in time");
                     let waited = u64::try_from(began.elapsed().as_millis()).expect("not for ever");
                     longest.fetch_max(waited, Ordering::Relaxed);
                     answered.fetch_add(1, Ordering::Relaxed);
@@ -135,21 +136,21 @@ impl Load {
         for _ in 0..count {
             let (stop, way, token) = (self.stop.clone(), way.clone(), token.cloned());
             self.begin_client(|answered| async move {
-                let mut session = way.session(version).await;
+                let mut connection = way.connection(version).await;
                 while !stop.load(Ordering::Relaxed) {
                     // Held until the answer is here.
                     let token = token.as_ref().map(Current::token);
-                    match session.try_send(get(token.as_deref())).await {
+                    match connection.try_send(get(token.as_deref())).await {
                         Ok(answer) => {
                             assert_eq!(answer.status(), 200);
-                            assert_eq!(session::text(answer.into_body()).await, "hello");
+                            assert_eq!(connection::text(answer.into_body()).await, "hello");
                             answered.fetch_add(1, Ordering::Relaxed);
                             tokio::task::yield_now().await;
                         }
                         // The connection was closed in an orderly way before this was sent.
                         Err(error) if error.is_canceled() || error.is_closed() => {
-                            drop(session);
-                            session = way.session(version).await;
+                            drop(connection);
+                            connection = way.connection(version).await;
                         }
                         Err(error) => panic!("a request was lost: {error:?}"),
                     }
@@ -189,41 +190,41 @@ impl Load {
     /// Server-sent events that stand on a token, and of which nothing but heartbeats comes.
     pub async fn bearers_events(mut self, way: impl Into<Way>, version: Version, token: &str) -> Self {
         let request = Request::get("/private/events").header("authorization", format!("Bearer {token}"));
-        let mut session = way.into().session(version).await;
-        let answer = session.send(request.body(session::empty()).expect("a request")).await;
+        let mut connection = way.into().connection(version).await;
+        let answer = connection.send(request.body(connection::empty()).expect("a request")).await;
         assert_eq!(answer.status(), 200);
         let (mut events, stop) = (answer.into_body(), self.stop.clone());
         self.begin_client(|answered| async move {
             while !stop.load(Ordering::Relaxed) {
-                assert!(session::next_piece(&mut events).await.is_some(), "they go on");
+                assert!(connection::next_chunk(&mut events).await.is_some(), "they go on");
                 answered.fetch_add(1, Ordering::Relaxed);
             }
-            session.cut();
+            connection.abort();
         });
         self
     }
 
     /// A request whose answer goes on and on, both ways.
     pub async fn stream(mut self, way: impl Into<Way>, version: Version) -> Self {
-        let (pieces, body) = session::streamed();
+        let (pieces, body) = connection::streamed();
         let request = Request::builder().method(Method::POST).uri("/mirror").body(body).expect("a request");
-        let session = way.into().session(version).await;
-        let sending = session.sender().send(request);
+        let connection = way.into().connection(version).await;
+        let sending = connection.sender().send(request);
         let stop = self.stop.clone();
         self.begin_client(|answered| async move {
             let first = pieces.send("first");
             let (answer, ()) = tokio::join!(sending, first);
             let mut answer = answer.expect("an answer").into_body();
-            assert_eq!(session::next_piece(&mut answer).await.as_deref(), Some(&b"first"[..]));
+            assert_eq!(connection::next_chunk(&mut answer).await.as_deref(), Some(&b"first"[..]));
             while !stop.load(Ordering::Relaxed) {
                 pieces.send("more").await;
-                assert_eq!(session::next_piece(&mut answer).await.as_deref(), Some(&b"more"[..]));
+                assert_eq!(connection::next_chunk(&mut answer).await.as_deref(), Some(&b"more"[..]));
                 answered.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             drop(pieces);
-            assert!(session::next_piece(&mut answer).await.is_none(), "it ends in order");
-            drop(session);
+            assert!(connection::next_chunk(&mut answer).await.is_none(), "it ends in order");
+            drop(connection);
         });
         self
     }
@@ -259,12 +260,12 @@ impl Load {
     }
 }
 
-fn get(token: Option<&str>) -> Request<session::Body> {
+fn get(token: Option<&str>) -> Request<connection::Body> {
     let request = match token {
         None => Request::get("/"),
         Some(token) => Request::get("/private").header("authorization", format!("Bearer {token}")),
     };
-    request.body(session::empty()).expect("a request")
+    request.body(connection::empty()).expect("a request")
 }
 
 /// One request on a new connection, and the orderly end of that.

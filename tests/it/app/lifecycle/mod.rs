@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::support::program::Served;
+use crate::support::program::GatewayProcess;
 use crate::support::{Gateway, Upstream};
 
 /// A gateway that asks for no token, and a `gateway.toml` in which its admin address has become the real one.
-fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (Served, TempDir, String) {
+fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (GatewayProcess, TempDir, String) {
     let folder = TempDir::new().expect("a folder");
-    let text = edit(Gateway::open_text(upstream.address, ""));
+    let text = edit(Gateway::public_config(upstream.address, ""));
     write(folder.path(), &text);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let admin = format!("[admin]\naddress = \"{}\"", served.admin);
     let named = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &admin);
     (served, folder, named)
@@ -40,7 +40,7 @@ async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// One value of `/metrics`.
-async fn metric(served: &Served, name: &str) -> f64 {
+async fn metric(served: &GatewayProcess, name: &str) -> f64 {
     let page = served.admin_client().get("/metrics").await.text();
     let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{page}"));
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")

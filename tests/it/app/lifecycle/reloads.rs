@@ -6,15 +6,15 @@ use bearward::config::{self, Probe};
 use http::{Request, Version};
 
 use super::load::Load;
-use crate::support::rounds::rounds;
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::repetitions::repetitions;
 use crate::support::{Gateway, Upstream};
 
 #[tokio::test]
 async fn a_hundred_reloads_at_load_lose_no_request_and_no_stream() {
     let (one, other) = (Upstream::start(), Upstream::start());
     let open = |upstream: &Upstream, more| {
-        format!("{}\n[[route]]\npath = \"/private\"\n", Gateway::open_text(upstream.address, more))
+        format!("{}\n[[route]]\npath = \"/private\"\n", Gateway::public_config(upstream.address, more))
     };
     let gateway = Gateway::from_text(open(&one, ""));
     let address = gateway.address();
@@ -38,7 +38,7 @@ async fn a_hundred_reloads_at_load_lose_no_request_and_no_stream() {
     let gateway = Arc::new(gateway);
     let reloading = gateway.clone();
     let reloads = tokio::task::spawn_blocking(move || {
-        for round in 0..rounds(100) {
+        for round in 0..repetitions(100) {
             reloading.running().reload(configs[round % configs.len()].clone()).expect("it reloads");
         }
     });
@@ -51,22 +51,22 @@ async fn a_hundred_reloads_at_load_lose_no_request_and_no_stream() {
 #[tokio::test]
 async fn connections_to_an_upstream_outlive_a_reload_that_leaves_it_as_it_is() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let mut kept = Session::http1(gateway.address()).await;
+    let gateway = Gateway::public(upstream.address, "");
+    let mut kept = HttpConnection::http1(gateway.address()).await;
     let mut ask = async || {
-        let request = Request::get("/").body(session::empty()).expect("a request");
-        session::text(kept.send(request).await.into_body()).await;
+        let request = Request::get("/").body(connection::empty()).expect("a request");
+        connection::text(kept.send(request).await.into_body()).await;
     };
     ask().await;
     let reload = |text: &str| {
         let config = config::parse(text, gateway.path(), Probe::None).expect("good");
         gateway.running().reload(config).expect("it reloads").in_force
     };
-    let routed = Gateway::open_text(upstream.address, "[[route]]\npath = \"/more/\"");
+    let routed = Gateway::public_config(upstream.address, "[[route]]\npath = \"/more/\"");
     assert_eq!(reload(&routed), ["route"]);
     ask().await;
     assert_eq!(upstream.connections(), 1, "the pool is the same");
-    assert_eq!(reload(&Gateway::open_text(upstream.address, "connect_timeout = \"1s\"")), ["upstream", "route"]);
+    assert_eq!(reload(&Gateway::public_config(upstream.address, "connect_timeout = \"1s\"")), ["upstream", "route"]);
     ask().await;
     assert_eq!(upstream.connections(), 2, "another pool, by other rules");
 }

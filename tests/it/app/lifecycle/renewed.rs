@@ -17,18 +17,18 @@ use super::{metric, soon, write};
 use crate::support::certificates::Authority;
 use crate::support::client::tls_connect;
 use crate::support::gateway::AUDIENCE;
-use crate::support::program::{Program, Served};
-use crate::support::rounds::rounds;
-use crate::support::tokens::{FOREIGN, Mint};
-use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::program::{GatewayProcess, Program};
+use crate::support::repetitions::repetitions;
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
+use crate::support::wire::TIMEOUT;
+use crate::support::{Gateway, TokenPair, Upstream};
 
 fn mint() -> Mint {
     Mint::new(Algorithm::ES256)
 }
 
 fn fresh(key: &Mint) -> String {
-    key.good(SystemClock.now().as_secs())
+    key.valid_token(SystemClock.now().as_secs())
 }
 
 /// As an issuer does that changes its key: for a time, both are listed.
@@ -40,28 +40,28 @@ fn publish(folder: &Path, keys: &[&Mint]) {
 /// A gateway of which only SIGHUP renews anything.
 fn text(upstream: &Upstream, has_more: bool) -> String {
     let tls = "tls = { certificate = \"a.pem\", key = \"a.key\" }";
-    let text = Gateway::open_text(upstream.address, "").replace("tls = \"self-signed\"", tls);
+    let text = Gateway::public_config(upstream.address, "").replace("tls = \"self-signed\"", tls);
     let more = if has_more { "[[route]]\npath = \"/more/\"\n" } else { "" };
     format!(
-        "watch = \"off\"\n{text}\n[[route]]\npath = \"/private\"\n{more}[[issuer]]\nissuer = \"{FOREIGN}\"\n\
+        "watch = \"off\"\n{text}\n[[route]]\npath = \"/private\"\n{more}[[issuer]]\nissuer = \"{EXTERNAL_ISSUER}\"\n\
          audience = [\"{AUDIENCE}\"]\njwks_file = \"login.json\"\nalgorithms = [\"ES256\"]\n"
     )
 }
 
 /// As systemd reloads a `Type=notify-reload`: by SIGHUP, and then it waits to be told.
-async fn reload(served: &Served, told: &UnixDatagram) {
+async fn reload(served: &GatewayProcess, told: &UnixDatagram) {
     served.program.signal("HUP");
     while next(told).await != "READY=1" {}
 }
 
 async fn next(told: &UnixDatagram) -> String {
     let mut message = [0; 256];
-    let heard = tokio::time::timeout(PATIENCE, told.recv(&mut message)).await;
+    let heard = tokio::time::timeout(TIMEOUT, told.recv(&mut message)).await;
     let length = heard.expect("it is told in time").expect("it is told");
     String::from_utf8_lossy(&message[..length]).trim().to_owned()
 }
 
-async fn status(served: &Served, token: &str) -> u16 {
+async fn status(served: &GatewayProcess, token: &str) -> u16 {
     served.client().bearer(token).get("/private").await.status.as_u16()
 }
 
@@ -77,13 +77,13 @@ async fn what_a_hundred_reloads_renew_is_in_force_and_nobody_notices_who_is_serv
     let place = folder.path().join("notify");
     let told = UnixDatagram::bind(&place).expect("bound");
     let program = Program::start_with(("NOTIFY_SOCKET", place.as_os_str()), folder.path(), &["serve"]);
-    let served = Served::of(program, folder.path());
+    let served = GatewayProcess::wait_for(program, folder.path());
     assert_eq!(next(&told).await, "READY=1", "the start");
     let secure = served.addresses[1];
     let token = Current::new(&fresh(&key));
     // Streams stand on a token of the gateway's own: those of the issuer go with its keys.
     let issued = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
-    let alice = Pair::of(&issued.json()).access;
+    let alice = TokenPair::from_json(&issued.json()).access;
 
     let mut load = Load::begin();
     for way in [Way::Cleartext(served.addresses[0]), Way::Tls(secure, authority.certificate())] {
@@ -97,7 +97,7 @@ async fn what_a_hundred_reloads_renew_is_in_force_and_nobody_notices_who_is_serv
     load.goes_on_for(20).await;
 
     let mut next_key = mint();
-    let reloads = rounds(100);
+    let reloads = repetitions(100);
     for round in 0..reloads {
         match round % 5 {
             0 => {

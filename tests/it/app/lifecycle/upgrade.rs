@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use super::load::{Load, Way};
 use super::write;
-use crate::support::program::{Program, Served, bearward};
-use crate::support::rounds::rounds;
-use crate::support::session::{self, Session};
-use crate::support::{Pair, Upstream, Wire};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::program::{GatewayProcess, Program, bearward};
+use crate::support::repetitions::repetitions;
+use crate::support::{TokenPair, Upstream, Wire};
 
 /// Nobody else's tests use it, so that a free port stays free.
 const HOST: &str = "127.0.0.77:0";
@@ -41,7 +41,7 @@ struct Before {
     folder: TempDir,
     address: SocketAddr,
     admin: SocketAddr,
-    served: Served,
+    served: GatewayProcess,
 }
 
 impl Before {
@@ -55,12 +55,12 @@ impl Before {
 }
 
 /// The one after it.
-async fn taking_over(folder: &Path) -> Served {
+async fn taking_over(folder: &Path) -> GatewayProcess {
     serving(Program::start(folder, &["serve", "--take-over"]), folder).await
 }
 
-async fn issue(served: &Served, subject: &str) -> Pair {
-    Pair::of(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
+async fn issue(served: &GatewayProcess, subject: &str) -> TokenPair {
+    TokenPair::from_json(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
 }
 
 async fn ended(program: Program) -> String {
@@ -69,9 +69,9 @@ async fn ended(program: Program) -> String {
     said
 }
 
-async fn serving(program: Program, folder: &Path) -> Served {
+async fn serving(program: Program, folder: &Path) -> GatewayProcess {
     let folder = folder.to_owned();
-    tokio::task::spawn_blocking(move || Served::of(program, &folder)).await.expect("no panic")
+    tokio::task::spawn_blocking(move || GatewayProcess::wait_for(program, &folder)).await.expect("no panic")
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
         load = load.newcomers(way.clone(), 2);
         load = load.regulars(way.clone(), Version::HTTP_11, 2).regulars(way, Version::HTTP_2, 2);
     }
-    for round in 0..rounds(4) {
+    for round in 0..repetitions(4) {
         load.goes_on_for(50).await;
         let next = taking_over(folder.path()).await;
         assert_eq!((next.addresses.as_slice(), next.admin), ([address, secure].as_slice(), admin));
@@ -100,7 +100,7 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
         let refresh = json!({ "refreshToken": pair.refresh });
         let answer = served.client().bearer(&pair.access).post("/user/refresh", &refresh).await;
         assert_eq!(answer.status, 200, "round {round}: {answer:?}");
-        pair = Pair::of(&answer.json());
+        pair = TokenPair::from_json(&answer.json());
         assert_eq!(served.admin_client().get("/readyz").await.status, 200);
     }
     load.goes_on_for(50).await;
@@ -121,16 +121,16 @@ async fn a_long_request_holds_up_no_take_over() {
     let upstream = Upstream::start();
     let Before { folder, address, served: old, .. } = Before::running(&upstream, "").await;
     let pair = issue(&old, "alice").await;
-    let (pieces, body) = session::streamed();
-    let session = Session::http1(address).await;
-    let sending = session.sender().send(http::Request::post("/mirror").body(body).expect("a request"));
+    let (pieces, body) = connection::streamed();
+    let connection = HttpConnection::http1(address).await;
+    let sending = connection.sender().send(http::Request::post("/mirror").body(body).expect("a request"));
     let (answer, ()) = tokio::join!(sending, pieces.send("first"));
     let mut answer = answer.expect("an answer").into_body();
-    assert!(session::next_piece(&mut answer).await.is_some());
+    assert!(connection::next_chunk(&mut answer).await.is_some());
     // A refresh of which half is sent.
     let content = json!({ "refreshToken": pair.refresh }).to_string();
     let mut late = Wire::connect(address).await;
-    late.say(format!(
+    late.send(format!(
         "POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer {}\r\n\
          Content-Length: {}\r\n\r\n{}",
         pair.access,
@@ -142,15 +142,15 @@ async fn a_long_request_holds_up_no_take_over() {
     let began = Instant::now();
     let new = taking_over(folder.path()).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    late.say(&content[9..]).await;
-    let refused = late.answer().await;
+    late.send(&content[9..]).await;
+    let refused = late.read_response().await;
     assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true), "{refused:?}");
     let refresh = json!({ "refreshToken": pair.refresh });
     assert_eq!(new.client().bearer(&pair.access).post("/user/refresh", &refresh).await.status, 200);
     pieces.send("more").await;
-    assert_eq!(session::next_piece(&mut answer).await.as_deref(), Some(&b"more"[..]));
+    assert_eq!(connection::next_chunk(&mut answer).await.as_deref(), Some(&b"more"[..]));
     drop(pieces);
-    assert!(session::next_piece(&mut answer).await.is_none());
+    assert!(connection::next_chunk(&mut answer).await.is_none());
     ended(old.program).await;
     assert_eq!(new.client().get("/").await.status, 200);
 }
@@ -166,8 +166,8 @@ async fn what_is_revoked_after_a_take_over_ends_streams_of_before() {
         let pair = issue(&old, subject).await;
         let mut wire = Wire::connect(address).await;
         let head = format!("POST /mirror HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n", pair.access);
-        wire.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")).await;
-        wire.hear_until("first\r\n").await;
+        wire.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")).await;
+        wire.read_until("first\r\n").await;
         streams.push((pair, wire));
     }
     let new = taking_over(folder.path()).await;
@@ -175,10 +175,10 @@ async fn what_is_revoked_after_a_take_over_ends_streams_of_before() {
     let [(alice, mut of_alice), (_, mut of_bob)] = <[_; 2]>::try_from(streams).ok().expect("two");
     let began = Instant::now();
     assert_eq!(admin.delete(&format!("/admin/v1/tokens/{}", alice.token_id)).await.status, 200);
-    of_alice.is_closed().await;
+    of_alice.assert_closed().await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    of_bob.say("6\r\nsecond\r\n").await;
-    of_bob.hear_until("second\r\n").await;
+    of_bob.send("6\r\nsecond\r\n").await;
+    of_bob.read_until("second\r\n").await;
 
     let keys = admin.get("/admin/v1/keys").await.json();
     let active =
@@ -186,7 +186,7 @@ async fn what_is_revoked_after_a_take_over_ends_streams_of_before() {
     let kid = active["kid"].as_str().expect("a name");
     let began = Instant::now();
     assert_eq!(admin.post(&format!("/admin/v1/keys/{kid}/revoke"), &json!({})).await.status, 200);
-    of_bob.is_closed().await;
+    of_bob.assert_closed().await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     ended(old.program).await;
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
@@ -232,12 +232,12 @@ async fn a_socket_of_systemd_outlives_restarts_at_load() {
     let socket = TcpListener::bind(HOST).expect("a free port");
     let address = socket.local_addr().expect("an address");
     write(folder.path(), &text(&upstream, address, "127.0.0.1:0", ""));
-    let start = || Program::start_on(&socket, folder.path(), &["serve"]);
+    let start = || Program::start_with_socket(&socket, folder.path(), &["serve"]);
     let mut served = serving(start(), folder.path()).await;
     assert_eq!(served.addresses, [address]);
     let load = Load::begin().newcomers(address, 4);
     let load = load.regulars(address, Version::HTTP_11, 2).regulars(address, Version::HTTP_2, 2);
-    for _ in 0..rounds(4) {
+    for _ in 0..repetitions(4) {
         load.goes_on_for(50).await;
         served.program.signal("TERM");
         ended(served.program).await;

@@ -10,10 +10,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{metric, served, soon, write};
-use crate::support::program::Served;
+use crate::support::program::GatewayProcess;
 use crate::support::{Client, Gateway, Upstream};
 
-async fn status(served: &Served, path: &str) -> StatusCode {
+async fn status(served: &GatewayProcess, path: &str) -> StatusCode {
     served.client().get(path).await.status
 }
 
@@ -86,11 +86,11 @@ async fn a_renewed_certificate_is_shown_without_being_asked_for() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let first = make_pair(folder.path());
     let tls = "tls = { certificate = \"a.pem\", key = \"a.key\" }";
-    let text = Gateway::open_text(upstream.address, "").replace("tls = \"self-signed\"", tls);
+    let text = Gateway::public_config(upstream.address, "").replace("tls = \"self-signed\"", tls);
     let text =
         text.replace("[admin]\naddress = \"127.0.0.1:0\"", &format!("[admin]\naddress = \"127.0.0.1:0\"\n{tls}"));
     write(folder.path(), &text);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let shows = async |address: std::net::SocketAddr, pem: &str| {
         let expected = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
         let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
@@ -110,7 +110,7 @@ async fn a_renewed_certificate_is_shown_without_being_asked_for() {
     let odd = generate_simple_self_signed(["localhost".to_owned()]).expect("made").signing_key.serialize_pem();
     assert!(PrivateKeyDer::from_pem_slice(odd.as_bytes()).is_ok());
     fs::write(folder.path().join("a.key"), odd).expect("written");
-    let said = served.program.stderr_with("the old stay in force");
+    let said = served.program.wait_for_stderr("the old stay in force");
     assert!(said.contains("a.key"), "{said}");
     assert!(shows(served.addresses[1], &second).await);
 }

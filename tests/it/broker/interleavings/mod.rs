@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::store::given::{AFTER_GRACE, LOGIN};
-use crate::support::rounds::rounds;
+use crate::support::repetitions::repetitions;
 use model::{CachedToken, Moment, Tokens};
 use process::Process;
 
@@ -53,7 +53,7 @@ fn whatever_the_order_what_was_revoked_is_dead_and_nothing_else() {
         return run([seed.parse().expect("a number")], key);
     }
     // Two threads, each with databases of its own.
-    let seeds: Vec<u64> = (0..rounds(ORDERS) as u64).collect();
+    let seeds: Vec<u64> = (0..repetitions(ORDERS) as u64).collect();
     let (one, other) = seeds.split_at(seeds.len() / 2);
     std::thread::scope(|threads| {
         for half in [one, other] {

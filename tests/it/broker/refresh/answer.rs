@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use super::{gateway_with_tokens, listed, pair_of, refreshed};
 use crate::support::tokens::claims_of;
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 #[tokio::test]
 async fn the_answer_is_the_four_fields_and_nothing_else() {
@@ -37,7 +37,7 @@ async fn the_answer_is_the_four_fields_and_nothing_else() {
 
     assert_eq!(gateway.status_of(&next.access).await, 200);
     assert_eq!(gateway.status_of(&first.access).await, 200, "a mere rotation ends no access token");
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn one_token_refreshed_64_times_at_once_rotates_once() {
             async move { client.post("/user/refresh", &body).await }
         })
         .collect();
-    let mut pairs: Vec<Pair> = Vec::new();
+    let mut pairs: Vec<TokenPair> = Vec::new();
     while let Some(answer) = tabs.join_next().await {
         pairs.push(pair_of(&answer.expect("no panic")));
     }

@@ -5,11 +5,11 @@ use http::Method;
 use serde_json::json;
 
 use super::refreshed;
-use crate::support::client::raw;
+use crate::support::client::send_raw;
 use crate::support::tokens::forged_refresh;
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
-async fn post(gateway: &Gateway, pair: &Pair, media_type: Option<&str>, body: impl Into<Bytes>) -> Answer {
+async fn post(gateway: &Gateway, pair: &TokenPair, media_type: Option<&str>, body: impl Into<Bytes>) -> TestResponse {
     let mut client = gateway.client().bearer(&pair.access);
     if let Some(media_type) = media_type {
         client = client.header("content-type", media_type);
@@ -37,12 +37,12 @@ async fn it_is_json_by_its_media_type() {
     let body = json!({ "refreshToken": pair.refresh }).to_string();
     for media_type in [None, Some(""), Some("text/plain"), Some("application/x-www-form-urlencoded"), Some("text/json")]
     {
-        post(&gateway, &pair, media_type, body.clone()).await.refused(415, "invalid_request");
+        post(&gateway, &pair, media_type, body.clone()).await.assert_rejected(415, "invalid_request");
     }
     // Whoever reads the other one reads another body.
     let twice = gateway.client().bearer(&pair.access).header("content-type", "application/json");
     let twice = twice.header("content-type", "application/x-www-form-urlencoded");
-    twice.send(Method::POST, "/user/refresh", body.clone().into()).await.refused(415, "invalid_request");
+    twice.send(Method::POST, "/user/refresh", body.clone().into()).await.assert_rejected(415, "invalid_request");
     for media_type in ["application/json", "Application/JSON", "application/json; charset=utf-8"] {
         assert_eq!(post(&gateway, &pair, Some(media_type), body.clone()).await.status, 200, "{media_type}");
     }
@@ -75,14 +75,14 @@ async fn the_body_is_an_object_with_the_refresh_token_once() {
     ] {
         let answer = post(&gateway, &pair, Some("application/json"), body.clone()).await;
         eprintln!("{body}");
-        answer.refused(400, "invalid_request");
+        answer.assert_rejected(400, "invalid_request");
     }
     post(&gateway, &pair, Some("application/json"), &b"{\"refreshToken\":\"\xff\"}"[..])
         .await
-        .refused(400, "invalid_request");
+        .assert_rejected(400, "invalid_request");
 
     let answer = gateway.client().header("accept", "application/problem+json").post("/user/refresh", &json!({})).await;
-    answer.refused(400, "invalid_request");
+    answer.assert_rejected(400, "invalid_request");
     assert_eq!(answer.header("content-type"), Some("application/problem+json"), "and the body comes before the Bearer");
 
     let more = json!({ "refreshToken": token, "device": { "name": "phone" } }).to_string();
@@ -91,7 +91,7 @@ async fn the_body_is_an_object_with_the_refresh_token_once() {
         200,
         "what it does not know is left"
     );
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_body_over_8_kib_is_refused_however_it_comes() {
         let body = json!({ "refreshToken": pair.refresh }).to_string();
         format!("{body}{}", " ".repeat(len - body.len()))
     };
-    post(&gateway, &pair, Some("application/json"), padded(8 * 1024 + 1)).await.refused(413, "invalid_request");
+    post(&gateway, &pair, Some("application/json"), padded(8 * 1024 + 1)).await.assert_rejected(413, "invalid_request");
     let chunked = |body: &str| {
         format!(
             "POST /user/refresh HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
@@ -112,9 +112,9 @@ async fn a_body_over_8_kib_is_refused_however_it_comes() {
             body.len()
         )
     };
-    let answer = raw(gateway.address(), chunked(&padded(8 * 1024 + 1)).as_bytes()).await;
+    let answer = send_raw(gateway.address(), chunked(&padded(8 * 1024 + 1)).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    let answer = raw(gateway.address(), chunked(&padded(8 * 1024)).as_bytes()).await;
+    let answer = send_raw(gateway.address(), chunked(&padded(8 * 1024)).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(post(&gateway, &pair, Some("application/json"), padded(8 * 1024)).await.status, 200);
 }
@@ -146,7 +146,7 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
     ] {
         let answer = gateway.refresh(&pair.access, &malformed).await;
         eprintln!("{malformed}");
-        answer.refused(400, "invalid_grant");
+        answer.assert_rejected(400, "invalid_grant");
         let mut body = answer.json();
         body["requestId"].take();
         answers.push(body);
@@ -159,5 +159,5 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
     let reasons: Vec<_> = lines.iter().filter_map(|line| line["reason"].as_str()).collect();
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_malformed").count(), 14, "the log knows more");
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_forged").count(), 1);
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }

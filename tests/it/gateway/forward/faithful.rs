@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
 use crate::support::{Backend, Gateway};
 
 /// What the gateway sets on every request.
@@ -64,7 +64,7 @@ impl Message {
         self.trailers.iter().map(field).collect()
     }
 
-    fn to_body(&self) -> session::Body {
+    fn to_body(&self) -> connection::Body {
         if !self.streamed {
             return Full::new(self.body.clone()).boxed_unsync();
         }
@@ -207,12 +207,12 @@ pub struct Arrived {
 /// What the backend is to answer next, and what it was asked last.
 #[derive(Default)]
 pub struct Table {
-    answer: Mutex<Option<Response<session::Body>>>,
+    answer: Mutex<Option<Response<connection::Body>>>,
     pub arrived: Mutex<Option<Arrived>>,
 }
 
 impl Table {
-    pub async fn exchange(self: Arc<Self>, request: Request<Incoming>) -> Response<session::Body> {
+    pub async fn exchange(self: Arc<Self>, request: Request<Incoming>) -> Response<connection::Body> {
         let (head, body) = request.into_parts();
         let collected = body.collect().await.expect("a whole body");
         let trailers = collected.trailers().cloned().unwrap_or_default();
@@ -234,7 +234,7 @@ impl Table {
         let table = Arc::new(Table::default());
         let tables = table.clone();
         let backend = Backend::start(version, move |request| tables.clone().exchange(request)).await;
-        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), backend.protocol()));
+        let gateway = Gateway::from_text(Gateway::config_text(&backend.address.to_string(), backend.protocol()));
         (table, backend, gateway)
     }
 
@@ -258,15 +258,22 @@ pub fn fields(headers: &HeaderMap, without: &[&str]) -> Vec<String> {
     names.into_iter().flat_map(values).collect()
 }
 
-async fn tell(exchange: &Exchange, session: &mut Session, token: &str, table: &Table, backend: Version, told: &str) {
+async fn tell(
+    exchange: &Exchange,
+    connection: &mut HttpConnection,
+    token: &str,
+    table: &Table,
+    backend: Version,
+    told: &str,
+) {
     table.lay(exchange);
     let mut request = Request::builder().method(exchange.method).uri(exchange.target).body(exchange.request.to_body());
     let request = request.as_mut().expect("a request");
     *request.headers_mut() = exchange.request.header_map();
     let bearer = format!("Bearer {token}");
     request.headers_mut().insert("authorization", bearer.parse().expect("a value"));
-    let request = std::mem::replace(request, Request::new(session::empty()));
-    let answer = session.send(request).await;
+    let request = std::mem::replace(request, Request::new(connection::empty()));
+    let answer = connection.send(request).await;
     let (head, body) = answer.into_parts();
     let collected = body.collect().await.unwrap_or_else(|error| panic!("{told}: {error}"));
 
@@ -315,10 +322,10 @@ async fn whatever_is_sent_arrives_and_whatever_is_answered_comes_back() {
         let (table, backend, gateway) = Table::served(backend_version).await;
         let pair = gateway.issue("alice", "bears:keep").await;
         for (number, client_version) in [Version::HTTP_11, Version::HTTP_2].into_iter().enumerate() {
-            let mut session = Session::of(client_version, gateway.address()).await;
+            let mut connection = HttpConnection::of(client_version, gateway.address()).await;
             for exchange in exchanges() {
                 let told = format!("{} ({client_version:?} to {backend_version:?})", exchange.name);
-                tell(&exchange, &mut session, &pair.access, &table, backend_version, &told).await;
+                tell(&exchange, &mut connection, &pair.access, &table, backend_version, &told).await;
             }
             assert!(backend.connections() <= number + 1, "one connection is enough for all of them");
         }

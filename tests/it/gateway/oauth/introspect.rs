@@ -6,16 +6,16 @@ use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 
 use super::{OAUTH, gateway, post, refused};
-use crate::support::tokens::{FOREIGN, Mint, claims_of, forged_refresh};
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint, claims_of, forged_refresh};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
 const SCOPE: &str = "token:introspect";
 
-async fn ask(gateway: &Gateway, asker: &Pair, token: &str) -> Answer {
+async fn ask(gateway: &Gateway, asker: &TokenPair, token: &str) -> TestResponse {
     post(gateway.client().bearer(&asker.access), "/oauth/introspect", &[("token", token)]).await
 }
 
-async fn told(gateway: &Gateway, asker: &Pair, token: &str) -> Value {
+async fn told(gateway: &Gateway, asker: &TokenPair, token: &str) -> Value {
     let answer = ask(gateway, asker, token).await;
     assert_eq!((answer.status.as_u16(), answer.header("cache-control")), (200, Some("no-store")), "{answer:?}");
     answer.json()
@@ -25,10 +25,10 @@ async fn told(gateway: &Gateway, asker: &Pair, token: &str) -> Value {
 async fn whoever_has_the_scope_is_told_whose_a_good_token_is() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, OAUTH);
+    let gateway = Gateway::with_issuer(&upstream, &mint, OAUTH);
     let asker = gateway.issue("service", SCOPE).await;
     let wanted = json!({ "sub": "alice", "scope": "a b", "clientId": "app", "claims": { "salary": 1 } });
-    let pair = Pair::of(&gateway.ask_for_tokens(&wanted).await.json());
+    let pair = TokenPair::from_json(&gateway.request_tokens(&wanted).await.json());
 
     let claims = claims_of(&pair.access);
     let mut expected =
@@ -45,16 +45,19 @@ async fn whoever_has_the_scope_is_told_whose_a_good_token_is() {
     });
     assert_eq!(told(&gateway, &asker, &pair.refresh).await, expected);
 
-    let foreign = told(&gateway, &asker, &mint.good(now)).await;
-    assert_eq!((&foreign["active"], &foreign["iss"], &foreign["sub"]), (&json!(true), &json!(FOREIGN), &json!("bob")));
-    gateway.end_without_a_token_in_the_log();
+    let foreign = told(&gateway, &asker, &mint.valid_token(now)).await;
+    assert_eq!(
+        (&foreign["active"], &foreign["iss"], &foreign["sub"]),
+        (&json!(true), &json!(EXTERNAL_ISSUER), &json!("bob"))
+    );
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
 async fn nobody_else_is_told_anything_about_anybody() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, OAUTH);
+    let gateway = Gateway::with_issuer(&upstream, &mint, OAUTH);
     let (alice, asker) = (gateway.issue("alice", "a").await, gateway.issue("service", SCOPE).await);
     let form = [("token", alice.access.as_str())];
     let send = |client| post(client, "/oauth/introspect", &form);
@@ -77,7 +80,7 @@ async fn a_token_that_is_not_good_is_inactive_and_nothing_else() {
     let gateway = gateway(&upstream);
     let asker = gateway.issue("service", SCOPE).await;
     let first = gateway.issue("alice", "").await;
-    let second = Pair::of(&gateway.refresh(&first.access, &first.refresh).await.json());
+    let second = TokenPair::from_json(&gateway.refresh(&first.access, &first.refresh).await.json());
     let revoked = gateway.issue("alice", "").await;
     assert_eq!(gateway.revoke(&revoked.access, &revoked.token_id).await.status, 200);
     let minted_elsewhere = forged_refresh(&asker.token_id);

@@ -11,10 +11,10 @@ const PATH: &str = "/.well-known/oauth-protected-resource/v1";
 #[tokio::test]
 async fn a_client_without_a_token_is_led_to_the_metadata() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, RESOURCE);
+    let gateway = Gateway::with_config(&upstream, RESOURCE);
     let url = format!("resource_metadata=\"https://api.example{PATH}\"");
     let answer = gateway.client().get("/").await;
-    answer.refused(401, "unauthorized");
+    answer.assert_rejected(401, "unauthorized");
     assert_eq!(answer.header("www-authenticate"), Some(format!("Bearer realm=\"bearward\", {url}").as_str()));
     let pair = gateway.issue("alice", "").await;
     for (client, path) in [(gateway.client().bearer("x"), "/"), (gateway.client().bearer(&pair.access), "/scoped")] {

@@ -9,7 +9,7 @@ use bearward::app::explain::{Explainer, Outcome};
 use bytes::Bytes;
 use http::{Method, Request};
 
-use crate::support::{Answer, Client, Gateway, Upstream};
+use crate::support::{Client, Gateway, TestResponse, Upstream};
 
 const OAUTH: &str = r#"
 [oauth]
@@ -21,19 +21,19 @@ introspection_endpoint = "/oauth/introspect"
 const FORM: &str = "application/x-www-form-urlencoded";
 
 fn gateway(upstream: &Upstream) -> Gateway {
-    Gateway::with(upstream, OAUTH)
+    Gateway::with_config(upstream, OAUTH)
 }
 
 /// As a client sends a form. What is in the stories needs no escape.
-async fn post(client: Client, path: &str, form: &[(&str, &str)]) -> Answer {
+async fn post(client: Client, path: &str, form: &[(&str, &str)]) -> TestResponse {
     let body: Vec<String> = form.iter().map(|(name, value)| format!("{name}={value}")).collect();
     client.header("content-type", FORM).send(Method::POST, path, Bytes::from(body.join("&"))).await
 }
 
 /// `error` of RFC 6749 section 5.2, in an answer that nobody keeps.
 #[track_caller]
-fn refused(answer: &Answer, status: u16, error: &str) {
-    answer.refused(status, error);
+fn refused(answer: &TestResponse, status: u16, error: &str) {
+    answer.assert_rejected(status, error);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert!(answer.json()["error_description"].is_string());
 }
@@ -43,7 +43,7 @@ async fn each_is_off_unless_it_is_configured() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for path in ["/oauth/token", "/oauth/revoke", "/oauth/introspect", "/.well-known/oauth-protected-resource"] {
-        post(gateway.client(), path, &[]).await.refused(401, "unauthorized");
+        post(gateway.client(), path, &[]).await.assert_rejected(401, "unauthorized");
     }
     let pair = gateway.issue("alice", "").await;
     assert_eq!(gateway.client().bearer(&pair.access).get("/oauth/token").await.status, 200, "it is the backend's");
@@ -94,5 +94,5 @@ async fn they_take_forms_by_post_each_parameter_once_and_not_too_large() {
     }
     assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200, "nothing of that did anything");
     assert!(upstream.seen().is_empty());
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }

@@ -5,14 +5,14 @@ use serde_json::json;
 
 use super::{OAUTH, gateway, post, refused};
 use crate::support::tokens::{Mint, forged_refresh};
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
-async fn revoke(gateway: &Gateway, token: &str) -> Answer {
+async fn revoke(gateway: &Gateway, token: &str) -> TestResponse {
     post(gateway.client(), "/oauth/revoke", &[("token", token)]).await
 }
 
 #[track_caller]
-fn accepted(answer: &Answer) {
+fn accepted(answer: &TestResponse) {
     assert_eq!((answer.status.as_u16(), answer.json()), (200, json!({})), "{answer:?}");
     assert_eq!(answer.header("cache-control"), Some("no-store"));
 }
@@ -26,7 +26,7 @@ async fn any_token_of_a_login_ends_all_of_it_durably() {
         [("access", "access_token"), ("refresh", "refresh_token"), ("refresh", "access_token"), ("spent", "odd")]
     {
         let (pair, sibling) = (gateway.issue("alice", "").await, gateway.issue("alice", "").await);
-        let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+        let next = TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json());
         let token = match what {
             "access" => &pair.access,
             "refresh" => &next.refresh,
@@ -37,7 +37,7 @@ async fn any_token_of_a_login_ends_all_of_it_durably() {
         for access in [&pair.access, &next.access] {
             assert_eq!(gateway.status_of(access).await, 401, "{what}: before the answer was sent");
         }
-        gateway.refresh(&next.access, &next.refresh).await.refused(400, "invalid_grant");
+        gateway.refresh(&next.access, &next.refresh).await.assert_rejected(400, "invalid_grant");
         assert_eq!(gateway.status_of(&sibling.access).await, 200, "{what}");
         accepted(&post(gateway.client(), "/oauth/revoke", &form).await);
         dead.push(next.access);
@@ -46,7 +46,7 @@ async fn any_token_of_a_login_ends_all_of_it_durably() {
     for access in &dead {
         assert_eq!(gateway.status_of(access).await, 401);
     }
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn what_is_no_good_token_is_200_and_ends_nothing() {
     assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200, "an expired access token ends nothing");
 }
 
-fn forged(pair: &Pair) -> String {
+fn forged(pair: &TokenPair) -> String {
     let (message, signature) = pair.access.rsplit_once('.').expect("three segments");
     format!("{message}.{}", signature.chars().rev().collect::<String>())
 }
@@ -77,8 +77,8 @@ fn forged(pair: &Pair) -> String {
 async fn a_token_of_another_issuer_is_not_reported_revoked() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, OAUTH);
-    let foreign = mint.good(gateway.now_secs());
+    let gateway = Gateway::with_issuer(&upstream, &mint, OAUTH);
+    let foreign = mint.valid_token(gateway.now_secs());
     refused(&revoke(&gateway, &foreign).await, 400, "unsupported_token_type");
     assert_eq!(gateway.status_of(&foreign).await, 200);
 }

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::{gateway, post, refused};
 use crate::support::tokens::claims_of;
-use crate::support::{Answer, Client, Gateway, Pair, Upstream};
+use crate::support::{Client, Gateway, TestResponse, TokenPair, Upstream};
 
-async fn exchange(client: Client, refresh: &str) -> Answer {
+async fn exchange(client: Client, refresh: &str) -> TestResponse {
     post(client, "/oauth/token", &[("grant_type", "refresh_token"), ("refresh_token", refresh)]).await
 }
 
 #[track_caller]
-fn granted(answer: &Answer) -> (String, String) {
+fn granted(answer: &TestResponse) -> (String, String) {
     assert_eq!(answer.status, 200, "{answer:?}");
     let text = |member: &str| answer.json()[member].as_str().expect("a string").to_owned();
     (text("access_token"), text("refresh_token"))
@@ -43,7 +43,7 @@ async fn a_refresh_token_is_exchanged_as_rfc_6749_says() {
         assert_eq!(gateway.status_of(&access).await, 200);
         assert_eq!(gateway.refresh(&access, &refresh).await.status, 200, "both calls turn the same wheel");
     }
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 /// Rotation and the detection of a spent token are what protects a public client (RFC 9700 section 4.14.2).
@@ -67,7 +67,7 @@ async fn a_lost_answer_is_given_again_and_a_spent_token_ends_the_login() {
     refused(&exchange(gateway.client(), &third).await, 400, "invalid_grant");
     let lines = gateway.log_lines(7).await;
     assert!(lines.iter().any(|line| line["reason"] == "grant_reused" && line["token_id"] == first.token_id.as_str()));
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -117,8 +117,8 @@ async fn only_the_refresh_token_grant_and_no_client_credentials() {
 async fn a_login_for_one_client_is_not_refreshed_for_another() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
-    let issued = gateway.ask_for_tokens(&json!({ "sub": "alice", "clientId": "app" })).await;
-    let pair = Pair::of(&issued.json());
+    let issued = gateway.request_tokens(&json!({ "sub": "alice", "clientId": "app" })).await;
+    let pair = TokenPair::from_json(&issued.json());
     let as_client = |id: &'static str| {
         let (client, refresh) = (gateway.client(), pair.refresh.clone());
         async move {

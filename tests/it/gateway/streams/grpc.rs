@@ -9,8 +9,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::support::Pair;
-use crate::support::session::{self, Pieces, Session, next_piece};
+use crate::support::TokenPair;
+use crate::support::connection::{self, BodySender, HttpConnection, next_chunk};
 
 /// A backend over HTTP/2 that sends back what it gets, piece by piece, as what it was; `/hang` gets no answer.
 async fn backend() -> std::net::SocketAddr {
@@ -36,9 +36,9 @@ async fn backend() -> std::net::SocketAddr {
 
 struct Call {
     gateway: Gateway,
-    pair: Pair,
-    _session: Session,
-    pieces: Pieces,
+    pair: TokenPair,
+    _session: HttpConnection,
+    pieces: BodySender,
     body: Incoming,
 }
 
@@ -46,18 +46,18 @@ struct Call {
 async fn call(kind: &str, sent: &[u8]) -> Call {
     let gateway = gateway_of_one_worker(&backend().await.to_string(), "protocol = \"h2\"\n[timeouts]\ndrain = \"2s\"");
     let pair = gateway.issue("alice", "").await;
-    let mut session = Session::http2(gateway.address()).await;
-    let (pieces, body) = session::streamed();
+    let mut connection = HttpConnection::http2(gateway.address()).await;
+    let (pieces, body) = connection::streamed();
     let request = Request::post("/service/Method").header("content-type", kind).header("te", "trailers");
     let request = request.header("authorization", format!("Bearer {}", pair.access)).body(body).expect("a request");
     pieces.send(sent.to_vec()).await;
-    let answer = session.send(request).await;
+    let answer = connection.send(request).await;
     assert_eq!(answer.status(), 200);
     let mut body = answer.into_body();
-    assert_eq!(next_piece(&mut body).await.expect("what was sent"), sent);
+    assert_eq!(next_chunk(&mut body).await.expect("what was sent"), sent);
     // The upload, and the answer.
-    gateway.counts("streams_opened_total", 2).await;
-    Call { gateway, pair, _session: session, pieces, body }
+    gateway.wait_for_metric("streams_opened_total", 2).await;
+    Call { gateway, pair, _session: connection, pieces, body }
 }
 
 fn message(text: &str) -> Vec<u8> {
@@ -89,7 +89,7 @@ async fn a_call_that_outlasts_a_drain_is_unavailable() {
     let mut call = call("application/grpc+proto", &message("hello")).await;
     let draining = call.gateway.begin_drain();
     call.pieces.send(message("still there?")).await;
-    assert_eq!(next_piece(&mut call.body).await.expect("what was sent"), message("still there?"));
+    assert_eq!(next_chunk(&mut call.body).await.expect("what was sent"), message("still there?"));
     let frame = call.body.frame().await.expect("trailers").expect("no reset");
     let trailers = frame.trailers_ref().expect("trailers");
     assert_eq!(
@@ -119,32 +119,32 @@ async fn a_message_under_way_is_passed_on_whole() {
     let (server, address) = by_hand().await;
     let gateway = gateway_of_one_worker(&address.to_string(), "protocol = \"h2\"");
     let pair = gateway.issue("alice", "").await;
-    let mut session = Session::http2(gateway.address()).await;
+    let mut connection = HttpConnection::http2(gateway.address()).await;
     let request = Request::post("/service/Method").header("content-type", "application/grpc");
     let request =
-        request.header("authorization", format!("Bearer {}", pair.access)).body(session::full(message("ask")));
-    let answer = session.send(request.expect("a request")).await;
+        request.header("authorization", format!("Bearer {}", pair.access)).body(connection::full(message("ask")));
+    let answer = connection.send(request.expect("a request")).await;
     let mut server = server.await.expect("no panic");
     let mut body = answer.into_body();
     let all = [message("a message in two pieces"), message("never seen")].concat();
     server.write_all(&data(1, &all[..10])).await.expect("written");
-    assert_eq!(next_piece(&mut body).await.expect("a piece"), all[..10]);
-    gateway.counts("streams_opened_total", 1).await;
+    assert_eq!(next_chunk(&mut body).await.expect("a piece"), all[..10]);
+    gateway.wait_for_metric("streams_opened_total", 1).await;
     // A witness over the same worker: when it is refused, the call was ended as well.
     let witness = tokio::spawn(
-        Session::http2(gateway.address()).await.sender().send(
+        HttpConnection::http2(gateway.address()).await.sender().send(
             Request::get("/hang")
                 .header("authorization", format!("Bearer {}", pair.access))
-                .body(session::empty())
+                .body(connection::empty())
                 .expect("a request"),
         ),
     );
-    gateway.counts("streams_opened_total", 2).await;
+    gateway.wait_for_metric("streams_opened_total", 2).await;
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     assert_eq!(witness.await.expect("no panic").expect("an answer").status(), 401);
     server.write_all(&data(1, &all[10..])).await.expect("written");
     let whole = message("a message in two pieces").len();
-    assert_eq!(next_piece(&mut body).await.expect("the rest"), all[10..whole]);
+    assert_eq!(next_chunk(&mut body).await.expect("the rest"), all[10..whole]);
     let frame = within_a_second(body.frame()).await.expect("trailers").expect("no reset");
     assert_unauthenticated(&frame.into_trailers().expect("trailers"));
 }
@@ -183,13 +183,14 @@ fn frame(kind: u8, flags: u8, stream: u8, bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_call_without_an_answer_gets_a_status_alone() {
-    let gateway = Gateway::from_text(Gateway::text(&backend().await.to_string(), "protocol = \"h2\""));
+    let gateway = Gateway::from_text(Gateway::config_text(&backend().await.to_string(), "protocol = \"h2\""));
     let pair = gateway.issue("alice", "").await;
-    let session = Session::http2(gateway.address()).await;
+    let connection = HttpConnection::http2(gateway.address()).await;
     let request = Request::post("/hang").header("content-type", "application/grpc");
-    let request = request.header("authorization", format!("Bearer {}", pair.access)).body(session::full(message("x")));
-    let asked = tokio::spawn(session.sender().send(request.expect("a request")));
-    gateway.counts("streams_opened_total", 1).await;
+    let request =
+        request.header("authorization", format!("Bearer {}", pair.access)).body(connection::full(message("x")));
+    let asked = tokio::spawn(connection.sender().send(request.expect("a request")));
+    gateway.wait_for_metric("streams_opened_total", 1).await;
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     let answer = within_a_second(asked).await.expect("no panic").expect("an answer");
     assert_eq!(
@@ -197,15 +198,15 @@ async fn a_call_without_an_answer_gets_a_status_alone() {
         (200, &"application/grpc".parse().expect("a value"))
     );
     assert_unauthenticated(answer.headers());
-    assert!(session::text(answer.into_body()).await.is_empty());
+    assert!(connection::text(answer.into_body()).await.is_empty());
 }
 
 #[tokio::test]
 async fn grpc_web_has_its_trailers_in_the_body() {
     let mut call = call("application/grpc-web+proto", &message("hello")).await;
     revoke(&call).await;
-    let last = within_a_second(next_piece(&mut call.body)).await.expect("a last message");
+    let last = within_a_second(next_chunk(&mut call.body)).await.expect("a last message");
     let text = b"grpc-status:16\r\ngrpc-message:the token was revoked\r\n";
     assert_eq!(last, Bytes::from([&[0x80, 0, 0, 0, text.len() as u8][..], text].concat()));
-    assert!(next_piece(&mut call.body).await.is_none());
+    assert!(next_chunk(&mut call.body).await.is_none());
 }

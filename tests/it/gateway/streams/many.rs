@@ -13,7 +13,7 @@ async fn all_of_a_subjects_streams_end_within_a_second_and_no_other() {
         sockets.push(open(&gateway, &alice.access).await);
     }
     let mut other = open(&gateway, &bob.access).await;
-    gateway.counts("streams_opened_total", STREAMS as u64 + 1).await;
+    gateway.wait_for_metric("streams_opened_total", STREAMS as u64 + 1).await;
     assert_eq!(gateway.admin_client().delete("/admin/v1/subjects/alice/tokens").await.status, 200);
     let began = Instant::now();
     let all = sockets.iter_mut().map(|socket| async {

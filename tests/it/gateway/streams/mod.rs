@@ -18,8 +18,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Scripted, Upstream, Wire};
+use crate::support::wire::TIMEOUT;
+use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Longer than any access token lives, clock skew included.
@@ -30,7 +30,7 @@ type Socket = WebSocketStream<TcpStream>;
 
 /// A gateway whose streams are all looked after by one worker: what is true of one that was ended is true of the others.
 fn gateway_of_one_worker(upstream: &str, more: &str) -> Gateway {
-    Gateway::from_text(Gateway::text(upstream, more).replace("workers = 2", "workers = 1"))
+    Gateway::from_text(Gateway::config_text(upstream, more).replace("workers = 2", "workers = 1"))
 }
 
 async fn open(gateway: &Gateway, token: &str) -> Socket {
@@ -45,25 +45,25 @@ async fn open_wire(gateway: &Gateway, token: &str) -> Wire {
     let mut client = Wire::connect(gateway.address()).await;
     let head = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    client.say(format!("{head}Authorization: Bearer {token}\r\n\r\n")).await;
-    assert_eq!(client.answer().await.status, 101);
+    client.send(format!("{head}Authorization: Bearer {token}\r\n\r\n")).await;
+    assert_eq!(client.read_response().await.status, 101);
     client
 }
 
 /// Asserts that messages still pass.
 async fn echoes<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) {
     socket.send(Message::text("still there?")).await.expect("sent");
-    let answer = tokio::time::timeout(PATIENCE, socket.next()).await.expect("an echo in time");
+    let answer = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("an echo in time");
     assert_eq!(answer.expect("an echo").expect("a message"), Message::text("still there?"));
 }
 
 /// The code and the reason of the close frame that comes next.
 async fn closed<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> (u16, String) {
-    let message = tokio::time::timeout(PATIENCE, socket.next()).await.expect("a close frame in time");
+    let message = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("a close frame in time");
     match message.expect("a close frame before the end").expect("a close frame") {
         Message::Close(Some(frame)) => {
             // The other side is gone, too.
-            while let Some(Ok(_)) = tokio::time::timeout(PATIENCE, socket.next()).await.expect("closed in time") {}
+            while let Some(Ok(_)) = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("closed in time") {}
             (frame.code.into(), frame.reason.to_string())
         }
         other => panic!("no close frame: {other:?}"),

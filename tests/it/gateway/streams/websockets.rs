@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::support::tokens::{FOREIGN, Mint, claims_of, header_of};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint, claims_of, header_of};
 
 #[tokio::test]
 async fn who_is_revoked_is_told_so_and_others_go_on() {
@@ -20,9 +20,9 @@ async fn who_is_revoked_is_told_so_and_others_go_on() {
     assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200);
     assert_eq!(within_a_second(closed(&mut ours)).await, revoked());
     logged(&gateway, "revoked").await;
-    gateway.counts("streams_ended_total{reason=\"revoked\"}", 1).await;
-    gateway.counts("streams_opened_total", 2).await;
-    gateway.counts("streams_closed_total", 1).await;
+    gateway.wait_for_metric("streams_ended_total{reason=\"revoked\"}", 1).await;
+    gateway.wait_for_metric("streams_opened_total", 2).await;
+    gateway.wait_for_metric("streams_closed_total", 1).await;
     echoes(&mut theirs).await;
 }
 
@@ -43,7 +43,7 @@ async fn who_expires_is_told_so() {
 async fn whatever_revokes_a_token_ends_its_streams() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, "");
+    let gateway = Gateway::with_issuer(&upstream, &mint, "");
     let admin = gateway.admin_client();
     let revocation = async |what: Value| {
         let answer = admin.post("/admin/v1/revocations", &what).await;
@@ -57,7 +57,7 @@ async fn whatever_revokes_a_token_ends_its_streams() {
     let foreign = mint.with_claims(gateway.now_secs(), json!({ "sub": "alice" }));
     let mut bob = open(&gateway, &gateway.issue("bob", "").await.access).await;
     let mut socket = open(&gateway, &foreign).await;
-    revocation(json!({ "sub": "alice", "issuer": FOREIGN })).await;
+    revocation(json!({ "sub": "alice", "issuer": EXTERNAL_ISSUER })).await;
     assert_eq!(within_a_second(closed(&mut socket)).await, revoked(), "by its subject, of another issuer");
     echoes(&mut bob).await;
 
@@ -82,10 +82,10 @@ async fn whatever_revokes_a_token_ends_its_streams() {
 async fn an_issuer_that_is_trusted_no_longer_has_no_streams() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, "");
+    let gateway = Gateway::with_issuer(&upstream, &mint, "");
     let mut ours = open(&gateway, &gateway.issue("alice", "").await.access).await;
-    let mut theirs = open(&gateway, &mint.good(gateway.now_secs())).await;
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let mut theirs = open(&gateway, &mint.valid_token(gateway.now_secs())).await;
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
     gateway.running().reload(config).expect("it reloads");
     let told = (1008, "the token's issuer is not accepted".to_owned());
@@ -98,23 +98,23 @@ async fn an_issuer_that_is_trusted_no_longer_has_no_streams() {
 async fn a_frame_under_way_is_passed_on_whole() {
     let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (began, goes_on) = (begun.clone(), go_on.clone());
-    let backend = Scripted::start(move |mut wire, number| {
+    let backend = ScriptedBackend::start(move |mut wire, number| {
         let (began, goes_on) = (began.clone(), goes_on.clone());
         async move {
-            wire.hear_until("\r\n\r\n").await;
-            wire.say(SWITCHED).await;
+            wire.read_until("\r\n\r\n").await;
+            wire.send(SWITCHED).await;
             if number == 0 {
                 // A witness: when it is ended, so is the other.
-                wire.hear_to_the_end().await;
+                wire.read_to_end().await;
                 return;
             }
             // Binary, 70,000 bytes; then the beginning of another that nobody shall see.
-            wire.say([&[0x82, 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70][..], &[7; 30_000]].concat()).await;
+            wire.send([&[0x82, 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70][..], &[7; 30_000]].concat()).await;
             began.notify_one();
             goes_on.notified().await;
-            wire.say(&[7; 20_000]).await;
-            wire.say([&[7; 20_000][..], &[0x81, 3, b'n', b'o']].concat()).await;
-            wire.hear_to_the_end().await;
+            wire.send(&[7; 20_000]).await;
+            wire.send([&[7; 20_000][..], &[0x81, 3, b'n', b'o']].concat()).await;
+            wire.read_to_end().await;
         }
     });
     let gateway = gateway_of_one_worker(&backend.address.to_string(), "");
@@ -122,31 +122,31 @@ async fn a_frame_under_way_is_passed_on_whole() {
     let mut witness = open_wire(&gateway, &pair.access).await;
     let mut client = open_wire(&gateway, &pair.access).await;
     begun.notified().await;
-    let first = client.hear_bytes(10 + 30_000).await;
+    let first = client.read_bytes(10 + 30_000).await;
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     let close = [&[0x88, 23][..], &1008_u16.to_be_bytes(), b"the token was revoked"].concat();
-    assert_eq!(witness.hear_bytes(close.len()).await, close);
+    assert_eq!(witness.read_bytes(close.len()).await, close);
     go_on.notify_one();
-    let rest = client.hear_bytes(40_000).await;
+    let rest = client.read_bytes(40_000).await;
     assert!(first[10..].iter().chain(&rest).all(|byte| *byte == 7));
-    assert_eq!(client.hear_bytes(close.len()).await, close, "right behind the frame");
-    client.is_closed().await;
+    assert_eq!(client.read_bytes(close.len()).await, close, "right behind the frame");
+    client.assert_closed().await;
 }
 
 #[tokio::test]
 async fn a_frame_that_never_ends_does_not_keep_it_open() {
-    let backend = Scripted::start(|mut wire, _| async move {
-        wire.hear_until("\r\n\r\n").await;
-        wire.say(SWITCHED).await;
-        wire.say([0x82, 100, 1, 2, 3]).await;
-        wire.hear_to_the_end().await;
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        wire.read_until("\r\n\r\n").await;
+        wire.send(SWITCHED).await;
+        wire.send([0x82, 100, 1, 2, 3]).await;
+        wire.read_to_end().await;
     });
-    let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), ""));
+    let gateway = Gateway::from_text(Gateway::config_text(&backend.address.to_string(), ""));
     let pair = gateway.issue("alice", "").await;
     let mut client = open_wire(&gateway, &pair.access).await;
-    assert_eq!(client.hear_bytes(5).await, [0x82, 100, 1, 2, 3]);
+    assert_eq!(client.read_bytes(5).await, [0x82, 100, 1, 2, 3]);
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
-    within_a_second(client.is_closed()).await;
+    within_a_second(client.assert_closed()).await;
     logged(&gateway, "revoked").await;
 }
 
@@ -154,21 +154,21 @@ async fn a_frame_that_never_ends_does_not_keep_it_open() {
 async fn the_backend_is_told_as_well() {
     let (tell, told) = tokio::sync::oneshot::channel();
     let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
-    let backend = Scripted::start(move |mut wire, _| {
+    let backend = ScriptedBackend::start(move |mut wire, _| {
         let tell = tell.clone();
         async move {
-            wire.hear_until("\r\n\r\n").await;
-            wire.say(SWITCHED).await;
-            let head = wire.hear_bytes(6).await;
-            let masked = wire.hear_bytes(usize::from(head[1] & 0x7f)).await;
+            wire.read_until("\r\n\r\n").await;
+            wire.send(SWITCHED).await;
+            let head = wire.read_bytes(6).await;
+            let masked = wire.read_bytes(usize::from(head[1] & 0x7f)).await;
             let payload: Vec<u8> =
                 masked.iter().zip(head[2..].iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
-            wire.is_closed().await;
+            wire.assert_closed().await;
             let tell = tell.lock().expect("unpoisoned").take().expect("one connection");
             tell.send((head[0], head[1] & 0x80, payload)).expect("somebody listens");
         }
     });
-    let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), ""));
+    let gateway = Gateway::from_text(Gateway::config_text(&backend.address.to_string(), ""));
     let pair = gateway.issue("alice", "").await;
     let _client = open_wire(&gateway, &pair.access).await;
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);

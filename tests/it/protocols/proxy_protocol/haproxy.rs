@@ -78,8 +78,8 @@ async fn haproxy_passes_clients_on_and_is_told_of_them() {
 
         let client = Ipv4Addr::new(127, 0, 0, 9);
         let mut wire = Wire::connect_from(client.into(), plain).await;
-        wire.say(get("plain", "X-Forwarded-For: 203.0.113.9\r\n")).await;
-        assert_eq!(wire.answer().await.status, 200, "{version}");
+        wire.send(get("plain", "X-Forwarded-For: 203.0.113.9\r\n")).await;
+        assert_eq!(wire.read_response().await.status, 200, "{version}");
 
         let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
         let wire = Wire::connect_from(client.into(), tls).await;

@@ -6,13 +6,13 @@ use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 
 use crate::support::gateway::ISSUER;
-use crate::support::tokens::{FOREIGN, Mint, claims_of};
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint, claims_of};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 const AFTER_GRACE: Duration = Duration::from_millis(10_001);
 
-async fn refreshed(gateway: &Gateway, pair: &Pair) -> Pair {
-    Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json())
+async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
+    TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json())
 }
 
 /// Without what differs from run to run.
@@ -29,23 +29,23 @@ async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let wanted = json!({ "sub": "alice", "address": "198.51.100.7" });
-    let first = Pair::of(&gateway.ask_for_tokens(&wanted).await.json());
+    let first = TokenPair::from_json(&gateway.request_tokens(&wanted).await.json());
     let bob = gateway.issue("bob", "").await;
     let second = refreshed(&gateway, &first).await;
     assert_eq!(refreshed(&gateway, &first).await.refresh, second.refresh);
     gateway.advance(AFTER_GRACE);
     assert_eq!(refreshed(&gateway, &first).await.refresh, second.refresh);
     let third = refreshed(&gateway, &second).await;
-    gateway.refresh(&first.access, &first.refresh).await.refused(409, "refresh_conflict");
-    gateway.refresh(&bob.access, &third.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&first.access, &first.refresh).await.assert_rejected(409, "refresh_conflict");
+    gateway.refresh(&bob.access, &third.refresh).await.assert_rejected(400, "invalid_grant");
     assert_eq!(gateway.status_of(&third.access).await, 200);
     gateway.advance(AFTER_GRACE);
-    gateway.refresh(&second.access, &second.refresh).await.refused(400, "invalid_grant");
-    gateway.refresh(&third.access, &third.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&second.access, &second.refresh).await.assert_rejected(400, "invalid_grant");
+    gateway.refresh(&third.access, &third.refresh).await.assert_rejected(400, "invalid_grant");
     // What is no refresh token reaches no store, and what names nobody's login neither.
-    gateway.refresh(&bob.access, "x").await.refused(400, "invalid_grant");
+    gateway.refresh(&bob.access, "x").await.assert_rejected(400, "invalid_grant");
 
-    let events = gateway.audit(12).await;
+    let events = gateway.audit_events(12).await;
     let sequence: Vec<_> = events.iter().map(|event| event["seq"].as_u64().expect("a number")).collect();
     assert_eq!(sequence, (1..=12).collect::<Vec<_>>());
     // The first start makes a key.
@@ -87,7 +87,7 @@ async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
 async fn each_revocation_is_told_once_with_who_asked() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, "[limits]\nsessions_per_subject = 2");
+    let gateway = Gateway::with_issuer(&upstream, &mint, "[limits]\nsessions_per_subject = 2");
     let security = gateway.issue("security", "token:revoke").await;
     let mut pairs = Vec::new();
     for _ in 0..3 {
@@ -100,23 +100,23 @@ async fn each_revocation_is_told_once_with_who_asked() {
     assert_eq!(gateway.revoke(&pairs[2].access, &pairs[1].token_id).await.status, 200);
     assert_eq!(gateway.revoke(&security.access, &pairs[2].token_id).await.status, 200);
     assert_eq!(gateway.revoke(&security.access, &pairs[2].token_id).await.status, 200);
-    gateway.revoke(&other.access, &security.token_id).await.refused(404, "token_not_found");
+    gateway.revoke(&other.access, &security.token_id).await.assert_rejected(404, "token_not_found");
     let admin = gateway.admin_client();
     assert_eq!(admin.delete(&format!("/admin/v1/tokens/{}", other.token_id)).await.status, 200);
     let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
     for what in [
         json!({ "sub": "alice" }),
-        json!({ "jti": "7", "issuer": FOREIGN }),
-        json!({ "all": true, "issuer": FOREIGN, "before": "2026-01-01T00:00:00Z" }),
+        json!({ "jti": "7", "issuer": EXTERNAL_ISSUER }),
+        json!({ "all": true, "issuer": EXTERNAL_ISSUER, "before": "2026-01-01T00:00:00Z" }),
         json!({ "all": true }),
     ] {
         assert_eq!(admin.post("/admin/v1/revocations", &what).await.status, 200);
     }
 
-    let events = gateway.audit(15).await;
+    let events = gateway.audit_events(15).await;
     let told: Vec<Value> =
         events.into_iter().filter(|event| event["event"] != "token.issued").skip(2).map(told).collect();
-    let ended = |pair: &Pair, subject: &str, reason: &str| json!({ "event": "token.revoked", "token_id": pair.token_id, "subject": subject, "reason": reason, "client": "127.0.0.1" });
+    let ended = |pair: &TokenPair, subject: &str, reason: &str| json!({ "event": "token.revoked", "token_id": pair.token_id, "subject": subject, "reason": reason, "client": "127.0.0.1" });
     let mut by_limit = ended(&pairs[0], "alice", "limit");
     by_limit.as_object_mut().expect("an object").remove("client");
     let mut by_scope = ended(&pairs[2], "alice", "admin");
@@ -128,8 +128,8 @@ async fn each_revocation_is_told_once_with_who_asked() {
         by_scope,
         ended(&other, "bob", "admin"),
         json!({ "event": "subject.revoked", "issuer": ISSUER, "subject": "alice", "before": now, "client": client }),
-        json!({ "event": "access_token.revoked", "issuer": FOREIGN, "jti": "7", "client": client }),
-        json!({ "event": "issuer.revoked", "issuer": FOREIGN, "before": "2026-01-01T00:00:00.000Z", "client": client }),
+        json!({ "event": "access_token.revoked", "issuer": EXTERNAL_ISSUER, "jti": "7", "client": client }),
+        json!({ "event": "issuer.revoked", "issuer": EXTERNAL_ISSUER, "before": "2026-01-01T00:00:00.000Z", "client": client }),
         json!({ "event": "everything.revoked", "before": now, "client": client }),
     ];
     assert_eq!(told, expected);
@@ -143,7 +143,7 @@ async fn no_name_breaks_a_line() {
     let subject = "a\n{\"seq\":1}\r\u{2028}\"\\\0";
     let pair = gateway.issue(subject, "").await;
     gateway.refresh(&pair.access, &pair.refresh).await;
-    let events = gateway.audit(4).await;
+    let events = gateway.audit_events(4).await;
     assert_eq!(events.len(), 4);
     assert!(events[2..].iter().all(|event| event["subject"] == subject), "{events:?}");
     assert_eq!(claims_of(&pair.access)["sub"], subject);

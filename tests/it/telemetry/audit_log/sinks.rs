@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
-use crate::support::program::Served;
-use crate::support::session::eventually;
-use crate::support::upstream::Seen;
-use crate::support::{Gateway, Pair, Scripted, Upstream};
+use crate::support::program::GatewayProcess;
+use crate::support::upstream::ReceivedRequest;
+use crate::support::wait::eventually;
+use crate::support::{Gateway, ScriptedBackend, TokenPair, Upstream};
 
 fn folder() -> Arc<TempDir> {
     Arc::new(TempDir::new().expect("a folder"))
 }
 
 fn start_in(folder: Arc<TempDir>, upstream: &Upstream, audit: &str) -> Gateway {
-    let text = Gateway::text(&upstream.address.to_string(), &format!("[audit]\n{audit}\n"));
+    let text = Gateway::config_text(&upstream.address.to_string(), &format!("[audit]\n{audit}\n"));
     Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
 }
 
@@ -50,14 +50,14 @@ async fn the_file_goes_on_where_it_was_after_a_restart_and_may_be_moved_away() {
         gateway.issue("alice", "").await;
         // Ended at once: what was not delivered by then is delivered at the end.
         gateway = gateway.restart();
-        let events = gateway.audit(round + 3).await;
+        let events = gateway.audit_events(round + 3).await;
         assert_eq!(sequence(&events), (1..=round as u64 + 3).collect::<Vec<_>>());
     }
     let file = gateway.path().join("audit.jsonl");
     assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
     std::fs::rename(&file, gateway.path().join("audit.jsonl.1")).expect("moved");
     gateway.issue("bob", "").await;
-    assert_eq!(sequence(&gateway.audit(1).await), [6]);
+    assert_eq!(sequence(&gateway.audit_events(1).await), [6]);
 }
 
 /// Every login that was answered is told of, every event once, and no number is missing.
@@ -65,20 +65,20 @@ async fn the_file_goes_on_where_it_was_after_a_restart_and_may_be_moved_away() {
 async fn nothing_is_lost_or_doubled_through_kill_9() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let mut issued = Vec::new();
     for round in 0..4 {
-        let served = Served::start(folder.path());
+        let served = GatewayProcess::start(folder.path());
         for _ in 0..10 {
             let answer = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
-            issued.push(Pair::of(&answer.json()).token_id);
+            issued.push(TokenPair::from_json(&answer.json()).token_id);
         }
         // At another moment of a delivery each time.
         tokio::time::sleep(Duration::from_millis(20 * round)).await;
         served.program.kill();
     }
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     served.program.signal("TERM");
     assert!(served.program.wait().0.success());
     let text = std::fs::read_to_string(folder.path().join("audit.jsonl")).expect("it is there");
@@ -119,7 +119,7 @@ async fn while_the_file_cannot_be_written_events_wait_and_requests_do_not() {
 }
 
 /// The events of all deliveries, in the order in which they came first.
-fn delivered(seen: &[Seen]) -> (Vec<u64>, HashMap<u64, usize>) {
+fn delivered(seen: &[ReceivedRequest]) -> (Vec<u64>, HashMap<u64, usize>) {
     let (mut order, mut times) = (Vec::new(), HashMap::new());
     for post in seen {
         assert_eq!((post.method.as_str(), post.header("content-type")), ("POST", Some("application/x-ndjson")));
@@ -171,11 +171,11 @@ async fn only_2xx_counts_as_delivered() {
     let upstream = Upstream::start();
     const REFUSALS: [&str; 4] =
         ["500 Internal Server Error", "301 Moved Permanently", "404 Not Found", "429 Too Many Requests"];
-    let collector = Scripted::start(|mut wire, number| async move {
-        wire.hear_until("\r\n\r\n").await;
-        wire.hear_until("}\n").await;
+    let collector = ScriptedBackend::start(|mut wire, number| async move {
+        wire.read_until("\r\n\r\n").await;
+        wire.read_until("}\n").await;
         let status = REFUSALS.get(number).unwrap_or(&"204 No Content");
-        wire.say(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nlocation: /elsewhere\r\n\r\n")).await;
+        wire.send(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nlocation: /elsewhere\r\n\r\n")).await;
     });
     let gateway = start_in(folder(), &upstream, &format!("webhook = \"http://{}/\"", collector.address));
     eventually("it is taken", || collector.connections() > REFUSALS.len()).await;
@@ -192,7 +192,7 @@ async fn a_webhook_is_spoken_to_by_tls_and_only_if_its_certificate_is_trusted() 
     let collecting = folder();
     std::fs::write(collecting.path().join("tls.pem"), cert.pem()).expect("written");
     std::fs::write(collecting.path().join("tls.key"), signing_key.serialize_pem()).expect("written");
-    let text = Gateway::open_text(collector.address, "")
+    let text = Gateway::public_config(collector.address, "")
         .replace("tls = \"self-signed\"", "tls = { certificate = \"tls.pem\", key = \"tls.key\" }");
     let front = Gateway::in_folder(text, collecting, Arc::new(ManualClock::new()));
     let url = format!("https://localhost:{}/", front.tls_address().port());
@@ -221,7 +221,7 @@ async fn off_records_nothing() {
 fn a_file_that_cannot_be_written_is_known_at_the_start() {
     let folder = TempDir::new().expect("a folder");
     std::fs::write(folder.path().join("notes"), "somebody's notes").expect("written");
-    let text = Gateway::text("127.0.0.1:9", "[audit]\nfile = \"notes\"\n");
+    let text = Gateway::config_text("127.0.0.1:9", "[audit]\nfile = \"notes\"\n");
     let config = config::parse(&text, folder.path(), Probe::None).expect("nothing is wrong with it");
     let error = app::start(config, Arc::new(ManualClock::new())).err().expect("it does not start").to_string();
     assert!(error.contains("notes") && error.contains("move it away"), "{error}");

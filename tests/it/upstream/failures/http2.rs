@@ -6,14 +6,15 @@ use http::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::session::{self, Session};
-use crate::support::{Gateway, Scripted, Upstream, frames};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::wait::eventually;
+use crate::support::{Gateway, ScriptedBackend, Upstream, frames};
 
 #[tokio::test]
 async fn a_backend_that_goes_away_and_comes_back_costs_no_request_after_it_is_back() {
     let upstream = Upstream::start_http2();
     let address = upstream.address;
-    let gateway = Gateway::open(address, "protocol = \"h2\"");
+    let gateway = Gateway::public(address, "protocol = \"h2\"");
     for _ in 0..4 {
         assert_eq!(gateway.client().get("/").await.status, 200);
     }
@@ -31,7 +32,7 @@ async fn a_backend_that_goes_away_and_comes_back_costs_no_request_after_it_is_ba
 #[tokio::test]
 async fn a_backend_that_says_goaway_again_and_again_costs_no_request() {
     let upstream = Upstream::start_http2();
-    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"");
+    let gateway = Gateway::public(upstream.address, "protocol = \"h2\"");
     for _ in 0..20 {
         let answer = gateway.client().get("/goaway").await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -43,13 +44,13 @@ async fn a_backend_that_says_goaway_again_and_again_costs_no_request() {
 #[tokio::test]
 async fn clients_that_do_not_read_hold_up_nobody_else() {
     let upstream = Upstream::start_http2();
-    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"\n[limits]\nhttp2_concurrent_streams = 200");
+    let gateway = Gateway::public(upstream.address, "protocol = \"h2\"\n[limits]\nhttp2_concurrent_streams = 200");
     let mut lazy = Vec::new();
     for _ in 0..20 {
-        let mut session = Session::http1(gateway.address()).await;
-        let request = Request::get("/large/100000000").body(session::empty()).expect("a request");
-        let body = session.send(request).await.into_body();
-        lazy.push((session, body));
+        let mut connection = HttpConnection::http1(gateway.address()).await;
+        let request = Request::get("/large/100000000").body(connection::empty()).expect("a request");
+        let body = connection.send(request).await.into_body();
+        lazy.push((connection, body));
     }
     for _ in 0..4 {
         assert_eq!(gateway.client().get("/large/100000").await.body.len(), 100_000);
@@ -61,20 +62,20 @@ async fn clients_that_do_not_read_hold_up_nobody_else() {
 async fn clients_that_do_not_read_many_small_frames_hold_up_nobody_else() {
     const LAZY: usize = 2;
     const FRAMES: usize = 20_000;
-    let backend = Scripted::start(|mut wire, _| async move {
-        wire.say(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
-        wire.hear_bytes(frames::PREFACE.len()).await;
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        wire.send(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+        wire.read_bytes(frames::PREFACE.len()).await;
         for number in 0.. {
             let asked = frames::next(&mut wire, &[frames::HEADERS, frames::GOAWAY]).await;
             if asked.kind == frames::GOAWAY {
                 return;
             }
             let (flags, pieces) = if number < LAZY { (0, FRAMES) } else { (frames::END_STREAM, 0) };
-            wire.say(frames::frame(frames::HEADERS, frames::END_HEADERS | flags, asked.stream, &[frames::OK])).await;
-            wire.say(frames::frame(frames::DATA, 0, asked.stream, b"x").repeat(pieces)).await;
+            wire.send(frames::frame(frames::HEADERS, frames::END_HEADERS | flags, asked.stream, &[frames::OK])).await;
+            wire.send(frames::frame(frames::DATA, 0, asked.stream, b"x").repeat(pieces)).await;
         }
     });
-    let text = Gateway::open_text(backend.address, "protocol = \"h2\"\nmax_concurrent_requests = 4");
+    let text = Gateway::public_config(backend.address, "protocol = \"h2\"\nmax_concurrent_requests = 4");
     let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
     // With a window of nothing.
     let settings = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -98,12 +99,13 @@ async fn without_a_word_about_it_a_connection_has_no_more_streams_than_every_bac
     let upstream = Upstream::start_http2();
     let more =
         "protocol = \"h2\"\nreserve_percent = 0\nconnect_timeout = \"300ms\"\n[limits]\nhttp2_concurrent_streams = 200";
-    let gateway = Gateway::from_text(Gateway::open_text(upstream.address, more).replace("workers = 2", "workers = 1"));
-    let session = Session::http2(gateway.address()).await;
-    let hang = || Request::get("/hang").body(session::empty()).expect("a request");
-    let waiting: Vec<_> = (0..ALLOWED).map(|_| tokio::spawn(session.sender().send(hang()))).collect();
-    session::eventually("all are under way", || upstream.in_flight() == ALLOWED).await;
-    gateway.client().get("/hang").await.refused(503, "temporarily_unavailable");
+    let gateway =
+        Gateway::from_text(Gateway::public_config(upstream.address, more).replace("workers = 2", "workers = 1"));
+    let connection = HttpConnection::http2(gateway.address()).await;
+    let hang = || Request::get("/hang").body(connection::empty()).expect("a request");
+    let waiting: Vec<_> = (0..ALLOWED).map(|_| tokio::spawn(connection.sender().send(hang()))).collect();
+    eventually("all are under way", || upstream.in_flight() == ALLOWED).await;
+    gateway.client().get("/hang").await.assert_rejected(503, "temporarily_unavailable");
     assert_eq!(gateway.log_line(|line| line["status"] == 503).await["reason"], "upstream_busy");
     assert_eq!(upstream.in_flight(), ALLOWED);
     waiting.into_iter().for_each(|request| request.abort());
@@ -115,9 +117,9 @@ async fn without_a_word_about_it_a_connection_has_no_more_streams_than_every_bac
 async fn a_backend_that_is_silent_is_not_asked_again_and_again_whether_it_is_there() {
     const SILENCE: Duration = Duration::from_secs(11);
     let backend = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let gateway = Gateway::open(backend.local_addr().expect("an address"), "protocol = \"h2\"");
-    let mut session = Session::http1(gateway.address()).await;
-    let asking = session.send(Request::get("/").body(session::empty()).expect("a request"));
+    let gateway = Gateway::public(backend.local_addr().expect("an address"), "protocol = \"h2\"");
+    let mut connection = HttpConnection::http1(gateway.address()).await;
+    let asking = connection.send(Request::get("/").body(connection::empty()).expect("a request"));
     let answering = async {
         let mut stream = backend.accept().await.expect("the gateway connects").0;
         let mut heard = Vec::new();
@@ -153,9 +155,9 @@ fn kinds(heard: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn a_request_that_crosses_a_goaway_is_sent_again() {
     let backend = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let gateway = Gateway::open(backend.local_addr().expect("an address"), "protocol = \"h2\"");
-    let mut session = Session::http1(gateway.address()).await;
-    let asking = session.send(Request::get("/").body(session::empty()).expect("a request"));
+    let gateway = Gateway::public(backend.local_addr().expect("an address"), "protocol = \"h2\"");
+    let mut connection = HttpConnection::http1(gateway.address()).await;
+    let asking = connection.send(Request::get("/").body(connection::empty()).expect("a request"));
     let settings = frames::frame(frames::SETTINGS, 0, 0, &[]);
     let answering = async {
         // Looked at nothing, for no error.
@@ -185,19 +187,19 @@ async fn a_request_that_is_refused_unseen_is_sent_again() {
     const REFUSED_STREAM: u8 = 7;
     const INTERNAL_ERROR: u8 = 2;
     for (code, status) in [(REFUSED_STREAM, 200), (INTERNAL_ERROR, 502)] {
-        let backend = Scripted::start(move |mut wire, _| async move {
-            wire.hear_bytes(frames::PREFACE.len()).await;
-            wire.say(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+        let backend = ScriptedBackend::start(move |mut wire, _| async move {
+            wire.read_bytes(frames::PREFACE.len()).await;
+            wire.send(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
             frames::next(&mut wire, &[frames::HEADERS]).await;
-            wire.say(frames::frame(frames::RST_STREAM, 0, 1, &[0, 0, 0, code])).await;
+            wire.send(frames::frame(frames::RST_STREAM, 0, 1, &[0, 0, 0, code])).await;
             frames::next(&mut wire, &[frames::HEADERS]).await;
             let flags = frames::END_HEADERS | frames::END_STREAM;
-            wire.say(frames::frame(frames::HEADERS, flags, 3, &[frames::OK])).await;
-            wire.hear_to_the_end().await;
+            wire.send(frames::frame(frames::HEADERS, flags, 3, &[frames::OK])).await;
+            wire.read_to_end().await;
         });
-        let gateway = Gateway::open(backend.address, "protocol = \"h2\"");
-        let mut session = Session::http1(gateway.address()).await;
-        let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
+        let gateway = Gateway::public(backend.address, "protocol = \"h2\"");
+        let mut connection = HttpConnection::http1(gateway.address()).await;
+        let answer = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
         assert_eq!(answer.status(), status, "{code}");
     }
 }

@@ -9,9 +9,10 @@ use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
+use crate::support::connection::{self, HttpConnection};
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS};
-use crate::support::session::{self, Session, eventually};
-use crate::support::{Gateway, Scripted, Upstream, Wire};
+use crate::support::wait::eventually;
+use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
 pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -36,23 +37,23 @@ impl End {
             }
             End::HalfClose => {
                 wire.stream.shutdown().await.expect("it is open");
-                wire.hear_to_the_end().await;
+                wire.read_to_end().await;
             }
-            End::Stall => drop(wire.hear_to_the_end().await),
+            End::Stall => drop(wire.read_to_end().await),
         }
     }
 }
 
 /// What the client hears.
 #[derive(Debug, PartialEq)]
-enum Heard {
+enum RawResponse {
     Refused(u16, &'static str),
     Whole(&'static str),
     /// 200, and a body that breaks off.
     Broken,
 }
 
-use Heard::{Broken, Refused, Whole};
+use RawResponse::{Broken, Refused, Whole};
 
 const AFTER_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n";
 const IN_BODY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello";
@@ -61,7 +62,7 @@ const NO_CHUNK: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r
 const UNTIL_CLOSED: &str = "HTTP/1.1 200 OK\r\n\r\nhello";
 const TOO_LONG: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello and more";
 
-const POINTS: [(&str, End, Heard); 21] = [
+const POINTS: [(&str, End, RawResponse); 21] = [
     ("", End::Close, Refused(502, "upstream_broken")),
     ("", End::Reset, Refused(502, "upstream_broken")),
     ("", End::HalfClose, Refused(502, "upstream_broken")),
@@ -87,19 +88,19 @@ const POINTS: [(&str, End, Heard); 21] = [
 ];
 
 /// One worker with one connection to its backend: what is not given back is missed at once.
-pub(super) fn with_one_place(backend: &Scripted, protocol: &str) -> Gateway {
+pub(super) fn with_one_place(backend: &ScriptedBackend, protocol: &str) -> Gateway {
     let more = format!(
         "protocol = \"{protocol}\"\nmax_concurrent_requests = 1\nconnect_timeout = \"2s\"\n\
          [timeouts]\nupstream_response = \"300ms\"\nbody_idle = \"300ms\""
     );
-    let text = Gateway::open_text(backend.address, &more);
+    let text = Gateway::public_config(backend.address, &more);
     Gateway::from_text(text.replace("workers = 2", "workers = 1"))
 }
 
 /// What a client of this protocol hears; `head_seen` is told when it has the head of an answer.
-async fn ask(gateway: &Gateway, version: Version, head_seen: &Notify) -> Heard {
-    let mut session = Session::of(version, gateway.address()).await;
-    let Ok(answer) = session.try_send(Request::get("/").body(session::empty()).expect("a request")).await else {
+async fn ask(gateway: &Gateway, version: Version, head_seen: &Notify) -> RawResponse {
+    let mut connection = HttpConnection::of(version, gateway.address()).await;
+    let Ok(answer) = connection.try_send(Request::get("/").body(connection::empty()).expect("a request")).await else {
         // Head and failure came at once, and HTTP/1.1 has no other way to tell of both.
         let line = gateway.log_lines(1).await.remove(0);
         assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
@@ -126,17 +127,17 @@ async fn at_each_point_in_each_way() {
             let told = format!("{version:?}, {end:?} after {said:?}");
             let head_seen = Arc::new(Notify::new());
             let seen = head_seen.clone();
-            let backend = Scripted::start(move |mut wire, number| {
+            let backend = ScriptedBackend::start(move |mut wire, number| {
                 let seen = seen.clone();
                 async move {
                     if number > 0 {
-                        while wire.try_hear_until("\r\n\r\n").await.is_some() {
-                            wire.say(OK).await;
+                        while wire.try_read_until("\r\n\r\n").await.is_some() {
+                            wire.send(OK).await;
                         }
                         return;
                     }
-                    wire.hear_until("\r\n\r\n").await;
-                    wire.say(said).await;
+                    wire.read_until("\r\n\r\n").await;
+                    wire.send(said).await;
                     if said.contains("\r\n\r\n") {
                         seen.notified().await;
                     }
@@ -155,10 +156,10 @@ async fn at_each_point_in_each_way() {
 
 /// What an HTTP/2 backend says: its SETTINGS, and then these frames in answer to the first request.
 async fn say_in_frames(mut wire: Wire, said: Vec<u8>, end: End, seen: Arc<Notify>, wait: bool) {
-    wire.hear_bytes(frames::PREFACE.len()).await;
-    wire.say(frames::frame(SETTINGS, 0, 0, &[])).await;
+    wire.read_bytes(frames::PREFACE.len()).await;
+    wire.send(frames::frame(SETTINGS, 0, 0, &[])).await;
     frames::next(&mut wire, &[HEADERS]).await;
-    wire.say(said).await;
+    wire.send(said).await;
     if wait {
         seen.notified().await;
     }
@@ -205,7 +206,7 @@ async fn at_each_point_over_http2() {
             let head_seen = Arc::new(Notify::new());
             let (seen, frames_said) = (head_seen.clone(), said.clone());
             let waits = said.starts_with(&head);
-            let backend = Scripted::start(move |wire, number| {
+            let backend = ScriptedBackend::start(move |wire, number| {
                 let (seen, said) = (seen.clone(), frames_said.clone());
                 let (answer, end, waits) = if number == 0 {
                     (said, end, waits)
@@ -229,13 +230,13 @@ async fn at_each_point_over_http2() {
 #[tokio::test]
 async fn an_upload_that_is_reset_without_an_error_is_no_request() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         for code in [0, 8] {
             let head = frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/half"));
             let half = frames::frame(DATA, 0, 1, b"half of it");
-            let mut client = frames::connect(gateway.address(), &[frames::hello(), head, half]).await;
+            let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), head, half]).await;
             eventually("it arrives", || upstream.in_flight() == 1).await;
-            client.say(frames::frame(RST_STREAM, 0, 1, &[0, 0, 0, code])).await;
+            client.send(frames::frame(RST_STREAM, 0, 1, &[0, 0, 0, code])).await;
             eventually("it is given up", || upstream.in_flight() == 0).await;
         }
         assert!(upstream.seen().is_empty(), "{protocol}: {:?}", upstream.seen());
@@ -246,26 +247,26 @@ async fn an_upload_that_is_reset_without_an_error_is_no_request() {
 #[tokio::test]
 async fn an_answer_before_a_close_reaches_a_client_that_is_still_sending() {
     const REFUSAL: &str = "HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\nConnection: close\r\n\r\ntoo large";
-    let backend = Scripted::start(|mut wire, _| async move {
-        let head = wire.hear_until("\r\n\r\n").await;
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        let head = wire.read_until("\r\n\r\n").await;
         if head.starts_with("GET") {
-            return wire.say(OK).await;
+            return wire.send(OK).await;
         }
         // Some of the body is there, and is not read: this close is a reset.
-        wire.hear_bytes(100_000).await;
-        wire.say(REFUSAL).await;
+        wire.read_bytes(100_000).await;
+        wire.send(REFUSAL).await;
     });
     let gateway = with_one_place(&backend, "http1");
     for version in [Version::HTTP_11, Version::HTTP_2] {
         for round in 0..20 {
-            let session = Session::of(version, gateway.address()).await;
-            let (pieces, body) = session::streamed();
-            let asking = tokio::spawn(session.sender().send(Request::post("/").body(body).expect("a request")));
+            let connection = HttpConnection::of(version, gateway.address()).await;
+            let (pieces, body) = connection::streamed();
+            let asking = tokio::spawn(connection.sender().send(Request::post("/").body(body).expect("a request")));
             let sending = tokio::spawn(async move { while pieces.try_send(vec![b'x'; 64 << 10]).await {} });
             let answer = asking.await.expect("no panic").expect("an answer");
             assert_eq!(answer.status(), 413, "{version:?}, {round}");
-            assert_eq!(session::text(answer.into_body()).await, "too large");
-            session.cut();
+            assert_eq!(connection::text(answer.into_body()).await, "too large");
+            connection.abort();
             sending.await.expect("it ends");
             assert_eq!(gateway.client().get("/").await.text(), "ok");
         }
@@ -275,25 +276,25 @@ async fn an_answer_before_a_close_reaches_a_client_that_is_still_sending() {
 /// A request that is not over keeps its connection, and what keeps a request has no line in the log.
 #[tokio::test]
 async fn nothing_is_left_of_failed_exchanges() {
-    let backend = Scripted::start(|mut wire, number| async move {
-        wire.hear_until("\r\n\r\n").await;
+    let backend = ScriptedBackend::start(|mut wire, number| async move {
+        wire.read_until("\r\n\r\n").await;
         match number % 4 {
             0 => End::Reset.of(wire).await,
             1 => {
-                wire.say(IN_BODY).await;
+                wire.send(IN_BODY).await;
                 End::Reset.of(wire).await;
             }
-            2 => wire.say("SSH-2.0\r\n").await,
-            _ => wire.say(TOO_LONG).await,
+            2 => wire.send("SSH-2.0\r\n").await,
+            _ => wire.send(TOO_LONG).await,
         }
     });
-    let gateway = Gateway::open(backend.address, "");
+    let gateway = Gateway::public(backend.address, "");
     for number in 0..40 {
         let client = if number % 2 == 0 { gateway.client() } else { gateway.clients()[1].clone() };
         // Half of them are broken off, for which the client has no answer either.
         let _ = client.try_send(Method::POST, "/", "a body".into()).await;
     }
     assert_eq!(gateway.log_lines(40).await.len(), 40, "each request came to an end");
-    gateway.counts("connections_opened_total", 40).await;
-    gateway.counts("connections_closed_total", 40).await;
+    gateway.wait_for_metric("connections_opened_total", 40).await;
+    gateway.wait_for_metric("connections_closed_total", 40).await;
 }

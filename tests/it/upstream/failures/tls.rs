@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::points::End;
 use super::{logged, told};
-use crate::support::{Gateway, Scripted, Upstream};
+use crate::support::{Gateway, ScriptedBackend, Upstream};
 
 /// What a backend has for a connection, TLS included.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 40];
 async fn a_handshake_that_fails_is_told_in_time_and_the_next_one_is_tried() {
     let upstream = Upstream::start();
     // A second gateway plays what the backend should have been: it speaks TLS.
-    let proper = Gateway::open(upstream.address, "");
+    let proper = Gateway::public(upstream.address, "");
     let token_forwarding = proper.tls_address();
     for (said, end, expected) in [
         (&b""[..], End::Stall, (504, "upstream_connect_timeout")),
@@ -36,7 +36,7 @@ async fn a_handshake_that_fails_is_told_in_time_and_the_next_one_is_tried() {
         (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", End::Stall, (502, "upstream_connect")),
     ] {
         for protocol in ["http1", "h2"] {
-            let backend = Scripted::start(move |mut wire, number| async move {
+            let backend = ScriptedBackend::start(move |mut wire, number| async move {
                 if number > 0 {
                     let mut proper = TcpStream::connect(token_forwarding).await.expect("it listens");
                     // However it ends.
@@ -44,8 +44,8 @@ async fn a_handshake_that_fails_is_told_in_time_and_the_next_one_is_tried() {
                     return;
                 }
                 // The head of the record with the ClientHello.
-                wire.hear_bytes(5).await;
-                wire.say(said).await;
+                wire.read_bytes(5).await;
+                wire.send(said).await;
                 end.of(wire).await;
             });
             let told_as = format!("{protocol}: {end:?} after {:?}", said.escape_ascii().to_string());
@@ -55,7 +55,7 @@ async fn a_handshake_that_fails_is_told_in_time_and_the_next_one_is_tried() {
                 CONNECT.as_secs(),
                 ca.display()
             );
-            let text = Gateway::open_text(backend.address, &more).replace("http://127.0.0.1", "https://localhost");
+            let text = Gateway::public_config(backend.address, &more).replace("http://127.0.0.1", "https://localhost");
             let gateway = Gateway::from_text(text);
             let began = Instant::now();
             let answer = gateway.client().get("/").await;

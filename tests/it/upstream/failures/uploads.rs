@@ -12,9 +12,9 @@ use hyper::body::Frame;
 
 use super::points::{End, OK, STATUS_200, with_one_place};
 use super::{logged, told};
+use crate::support::connection::{self, HttpConnection};
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS};
-use crate::support::session::{self, Session};
-use crate::support::{Gateway, Scripted, Wire};
+use crate::support::{Gateway, ScriptedBackend, Wire};
 
 /// Of these bodies, one fits into any buffer; and the other into none, so that its client is still sending.
 const SIZES: [usize; 2] = [1 << 10, 64 << 20];
@@ -25,7 +25,7 @@ fn taken_of(size: usize) -> usize {
 }
 
 /// A body of this size, and how much of it was sent.
-fn upload(size: usize) -> (Arc<AtomicUsize>, session::Body) {
+fn upload(size: usize) -> (Arc<AtomicUsize>, connection::Body) {
     const PIECE: Bytes = Bytes::from_static(&[b'x'; 16 << 10]);
     let sent = Arc::<AtomicUsize>::default();
     let counts = sent.clone();
@@ -43,15 +43,15 @@ const IN_TIME: Duration = Duration::from_secs(5);
 
 /// Asserts how an upload of this size ends, and that another request is served afterwards.
 async fn fails(gateway: &Gateway, version: Version, size: usize, expected: (u64, &str), told_as: &str) {
-    let mut session = Session::of(version, gateway.address()).await;
+    let mut connection = HttpConnection::of(version, gateway.address()).await;
     let began = Instant::now();
     let (sent, body) = upload(size);
-    let answer = session.send(Request::post("/").body(body).expect("a request")).await;
+    let answer = connection.send(Request::post("/").body(body).expect("a request")).await;
     assert_eq!(u64::from(answer.status().as_u16()), expected.0, "{told_as}");
     if expected.0 == 504 {
         assert_eq!(sent.load(Ordering::SeqCst) == size, size == SIZES[0], "{told_as}: still sending, or not");
     }
-    session::text(answer.into_body()).await;
+    connection::text(answer.into_body()).await;
     assert!(began.elapsed() < IN_TIME, "{told_as}: {:?}", began.elapsed());
     assert_eq!(logged(gateway).await, told(expected.0, expected.1, true), "{told_as}");
     assert_eq!(gateway.client().get("/").await.text(), "ok", "{told_as}");
@@ -69,13 +69,13 @@ async fn in_the_middle_of_a_body_over_http1() {
         ("HTTP/1.1 100 Continue\r\n\r\n", End::Stall, (504, "upstream_timeout")),
     ] {
         for (version, size) in [Version::HTTP_11, Version::HTTP_2].into_iter().flat_map(|v| SIZES.map(|s| (v, s))) {
-            let backend = Scripted::start(move |mut wire, number| async move {
-                wire.hear_until("\r\n\r\n").await;
+            let backend = ScriptedBackend::start(move |mut wire, number| async move {
+                wire.read_until("\r\n\r\n").await;
                 if number > 0 {
-                    return wire.say(OK).await;
+                    return wire.send(OK).await;
                 }
-                wire.hear_bytes(taken_of(size)).await;
-                wire.say(said).await;
+                wire.read_bytes(taken_of(size)).await;
+                wire.send(said).await;
                 match end {
                     End::Stall => stands_still(wire).await,
                     end => end.of(wire).await,
@@ -106,17 +106,17 @@ async fn in_the_middle_of_a_body_over_http2() {
     ] {
         for (version, size) in [Version::HTTP_11, Version::HTTP_2].into_iter().flat_map(|v| SIZES.map(|s| (v, s))) {
             let says = said.clone();
-            let backend = Scripted::start(move |mut wire, number| {
+            let backend = ScriptedBackend::start(move |mut wire, number| {
                 let said = says.clone();
                 async move {
-                    wire.hear_bytes(frames::PREFACE.len()).await;
-                    wire.say(frames::frame(SETTINGS, 0, 0, &[])).await;
+                    wire.read_bytes(frames::PREFACE.len()).await;
+                    wire.send(frames::frame(SETTINGS, 0, 0, &[])).await;
                     if number == 0 {
                         let mut heard = 0;
                         while heard < taken_of(size) {
                             heard += frames::next(&mut wire, &[DATA]).await.payload.len();
                         }
-                        wire.say(said).await;
+                        wire.send(said).await;
                         if !matches!(end, End::Stall) {
                             return end.of(wire).await;
                         }
@@ -134,6 +134,6 @@ async fn in_the_middle_of_a_body_over_http2() {
 async fn answers_the_next(mut wire: Wire) {
     let stream = frames::next(&mut wire, &[HEADERS]).await.stream;
     let head = frames::frame(HEADERS, END_HEADERS, stream, STATUS_200);
-    wire.say([head, frames::frame(DATA, END_STREAM, stream, b"ok")].concat()).await;
-    wire.hear_to_the_end().await;
+    wire.send([head, frames::frame(DATA, END_STREAM, stream, b"ok")].concat()).await;
+    wire.read_to_end().await;
 }

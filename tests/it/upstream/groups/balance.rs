@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use http::Request;
 
 use super::{addresses, counts, in_front_of};
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream};
 
 fn three() -> [Upstream; 3] {
@@ -16,10 +17,12 @@ fn three() -> [Upstream; 3] {
 async fn one_after_the_other() {
     let backends = three();
     let gateway = in_front_of(&addresses(&backends), "");
-    let mut session = Session::http1(gateway.address()).await;
+    let mut connection = HttpConnection::http1(gateway.address()).await;
     for _ in 0..30 {
-        session::text(session.send(Request::get("/").body(session::empty()).expect("a request")).await.into_body())
-            .await;
+        connection::text(
+            connection.send(Request::get("/").body(connection::empty()).expect("a request")).await.into_body(),
+        )
+        .await;
     }
     assert_eq!(counts(&backends), [10, 10, 10]);
     for backend in &backends {
@@ -33,11 +36,11 @@ async fn the_less_busy_of_two_gets_it() {
     let gateway = in_front_of(&addresses(&backends), "balance = \"least_requests\"");
     let mut busy = Vec::new();
     for count in 1..=6 {
-        let session = Session::http1(gateway.address()).await;
+        let connection = HttpConnection::http1(gateway.address()).await;
         busy.push(tokio::spawn(
-            session.sender().send(Request::get("/hang").body(session::empty()).expect("a request")),
+            connection.sender().send(Request::get("/hang").body(connection::empty()).expect("a request")),
         ));
-        session::eventually("it waits", || backends.iter().map(Upstream::in_flight).sum::<usize>() == count).await;
+        eventually("it waits", || backends.iter().map(Upstream::in_flight).sum::<usize>() == count).await;
     }
     assert_eq!(backends.each_ref().map(Upstream::in_flight), [3, 3], "each goes where fewer are");
     let under_way = super::metric(&gateway, "requests", backends[0].address).await;
@@ -97,7 +100,7 @@ async fn the_same_key_leads_to_the_same_server_also_when_another_one_dies() {
 async fn a_subject_stays_at_its_server() {
     let backends = three();
     let servers: Vec<String> = backends.iter().map(|backend| backend.address.to_string()).collect();
-    let text = Gateway::text(&servers.join("\", \"http://"), "balance = \"hash\"\nhash = \"subject\"");
+    let text = Gateway::config_text(&servers.join("\", \"http://"), "balance = \"hash\"\nhash = \"subject\"");
     let gateway = Gateway::from_text(text);
     let mut used = 0;
     for subject in ["alice", "bob", "carol", "dave", "erin", "frank"] {

@@ -9,7 +9,8 @@ use http::Request;
 use http_body_util::BodyExt;
 use tokio::task::JoinSet;
 
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::wait::eventually;
 
 pub struct PerAddressLimit {
     clients: JoinSet<()>,
@@ -29,13 +30,13 @@ impl PerAddressLimit {
         for _ in 0..clients {
             let (stop, asked, answers) = (crowd.stop.clone(), crowd.asked.clone(), crowd.answers.clone());
             crowd.clients.spawn(async move {
-                let mut session = Session::http1(gateway).await;
+                let mut connection = HttpConnection::http1(gateway).await;
                 while !stop.load(Ordering::SeqCst) {
-                    let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
+                    let answer = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
                     let mut status = answer.status().as_u16();
                     if answer.into_body().collect().await.is_err() {
                         // No client is served by half an answer.
-                        (status, session) = (0, Session::http1(gateway).await);
+                        (status, connection) = (0, HttpConnection::http1(gateway).await);
                     }
                     *answers.lock().expect("unpoisoned").entry(status).or_default() += 1;
                     asked.fetch_add(1, Ordering::SeqCst);
@@ -54,7 +55,7 @@ impl PerAddressLimit {
         let mut asked = self.asked();
         let enough = asked + requests;
         while asked < enough {
-            session::eventually("the crowd goes on", || self.asked() > asked).await;
+            eventually("the crowd goes on", || self.asked() > asked).await;
             asked = self.asked();
         }
     }

@@ -7,12 +7,12 @@ use std::time::Instant;
 use bearward::config::{self, Probe};
 
 use super::{addresses, counts, has_share, in_front_of, metric, text};
-use crate::support::session::eventually;
-use crate::support::{Gateway, Scripted, Upstream};
+use crate::support::wait::eventually;
+use crate::support::{Gateway, ScriptedBackend, Upstream};
 
 /// Answers `/healthz` with a status that can be changed, and everything else with 200.
 struct Patient {
-    backend: Scripted,
+    backend: ScriptedBackend,
     status: Arc<AtomicUsize>,
     asked: Arc<AtomicUsize>,
 }
@@ -21,14 +21,14 @@ impl Patient {
     fn start() -> Patient {
         let (status, asked) = (Arc::new(AtomicUsize::new(200)), Arc::<AtomicUsize>::default());
         let (says, counts) = (status.clone(), asked.clone());
-        let backend = Scripted::start(move |mut wire, _| {
+        let backend = ScriptedBackend::start(move |mut wire, _| {
             let (says, counts) = (says.clone(), counts.clone());
             async move {
-                while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
+                while let Some(head) = wire.try_read_until("\r\n\r\n").await {
                     let is_check = head.starts_with("GET /healthz?deep=1 HTTP/1.1\r\n");
                     let status = if is_check { says.load(Ordering::SeqCst) } else { 200 };
                     counts.fetch_add(usize::from(is_check), Ordering::SeqCst);
-                    if wire.try_say(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok")).await.is_err() {
+                    if wire.try_send(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok")).await.is_err() {
                         return;
                     }
                 }
@@ -95,8 +95,8 @@ async fn a_server_is_asked_at_once_and_then_once_each_interval() {
 
 #[tokio::test]
 async fn one_that_does_not_answer_or_is_not_there_is_unwell() {
-    let silent = Scripted::start(|mut wire, _| async move {
-        wire.try_hear_until("never").await;
+    let silent = ScriptedBackend::start(|mut wire, _| async move {
+        wire.try_read_until("never").await;
     });
     let nobody =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
@@ -142,7 +142,7 @@ async fn a_reload_forgets_nothing_about_a_server_that_stays() {
     let servers = addresses(&backends);
     let eject = "[upstream.ejection]\nconsecutive_failures = 1\nbase_time = \"1h\"\nmax_time = \"1h\"\n";
     let gateway = in_front_of(&servers, eject);
-    gateway.client().send(http::Method::POST, "/close", Default::default()).await.refused(502, "bad_gateway");
+    gateway.client().send(http::Method::POST, "/close", Default::default()).await.assert_rejected(502, "bad_gateway");
     let ill = usize::from(counts(&backends)[1] == 1);
     assert_eq!(metric(&gateway, "share", servers[ill]).await, 0.0);
     let third = Upstream::start();

@@ -6,14 +6,14 @@ use http::Request;
 
 use super::crowd::PerAddressLimit;
 use super::{addresses, has_share, in_front_of, metric};
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
 use crate::support::{Gateway, Upstream, secrets};
 
 const PART: usize = 2_000;
 
 /// How often the log says that this server left, and that it came back.
 fn told(begin: usize, server: std::net::SocketAddr) -> (usize, usize) {
-    let traced = secrets::traced_since(begin);
+    let traced = secrets::logged_since(begin);
     let of_it = |words: &str| {
         let name = format!("server=\"{server}\"");
         traced.lines().filter(|line| line.contains(&name) && line.contains(words)).count()
@@ -22,7 +22,7 @@ fn told(begin: usize, server: std::net::SocketAddr) -> (usize, usize) {
 }
 
 async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(std::net::SocketAddr) -> Upstream) {
-    let begin = secrets::capture_traces();
+    let begin = secrets::capture_log();
     let mut backends = [start(), start(), start()];
     let servers = addresses(&backends);
     let ejection = "[upstream.ejection]\nbase_time = \"500ms\"\nmax_time = \"1s\"\nslow_start = \"1s\"";
@@ -34,9 +34,9 @@ async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(st
     let mut patient = Vec::new();
     let waits_there = || backends[1].seen().iter().any(|seen| seen.uri.ends_with("/slow"));
     while !waits_there() {
-        let mut session = Session::http1(gateway.address()).await;
+        let mut connection = HttpConnection::http1(gateway.address()).await;
         patient.push(tokio::spawn(async move {
-            session.send(Request::get("/slow").body(session::empty()).expect("a request")).await.status()
+            connection.send(Request::get("/slow").body(connection::empty()).expect("a request")).await.status()
         }));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -92,7 +92,11 @@ async fn if_all_are_out_all_get_requests() {
         in_front_of(&servers, "[upstream.ejection]\nconsecutive_failures = 1\nbase_time = \"1h\"\nmax_time = \"1h\"");
     for _ in 0..4 {
         // A POST is not sent on, so each of the two fails in its turn.
-        gateway.client().send(http::Method::POST, "/close", Default::default()).await.refused(502, "bad_gateway");
+        gateway
+            .client()
+            .send(http::Method::POST, "/close", Default::default())
+            .await
+            .assert_rejected(502, "bad_gateway");
     }
     for server in &servers {
         assert_eq!(metric(&gateway, "share", *server).await, 0.0);
@@ -109,7 +113,7 @@ async fn an_only_server_is_never_left_out_and_what_it_answers_is_no_failure() {
     let alone = Upstream::start();
     let gateway = in_front_of(&[alone.address], "[upstream.ejection]\nconsecutive_failures = 1");
     for _ in 0..5 {
-        gateway.client().get("/close").await.refused(502, "bad_gateway");
+        gateway.client().get("/close").await.assert_rejected(502, "bad_gateway");
     }
     assert_eq!(metric(&gateway, "share", alone.address).await, 1.0);
     let backends = [Upstream::start(), Upstream::start()];
@@ -129,7 +133,7 @@ async fn clients_that_leave_eject_nobody() {
     for path in ["/hang", "/swallow"] {
         for _ in 0..4 {
             let mut wire = crate::support::Wire::connect(gateway.address()).await;
-            wire.say(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc")).await;
+            wire.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc")).await;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -14,7 +14,7 @@ mod tls;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::support::wire::PATIENCE;
+use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, Upstream};
 
 /// A gateway of one worker in front of all of these, which asks nobody for a token. `more` begins inside the `[[upstream]]`.
@@ -25,7 +25,7 @@ fn in_front_of(servers: &[SocketAddr], more: &str) -> Gateway {
 fn text(servers: &[SocketAddr], more: &str) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let public = "[[route]]\npath = \"/\"\npublic = true\n";
-    let text = Gateway::text(&servers.join("\", \"http://"), &format!("{more}\n{public}"));
+    let text = Gateway::config_text(&servers.join("\", \"http://"), &format!("{more}\n{public}"));
     text.replace("workers = 2", "workers = 1")
 }
 
@@ -51,7 +51,7 @@ async fn has_share(gateway: &Gateway, server: SocketAddr, wanted: impl Fn(f64) -
         if wanted(share) {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "{server} has {share}");
+        assert!(began.elapsed() < TIMEOUT, "{server} has {share}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

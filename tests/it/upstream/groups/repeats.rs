@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::{addresses, counts, in_front_of, metric};
-use crate::support::{Scripted, Upstream};
+use crate::support::{ScriptedBackend, Upstream};
 
 #[tokio::test]
 async fn a_get_that_broke_off_goes_to_another_server_and_a_post_does_not() {
@@ -13,15 +13,19 @@ async fn a_get_that_broke_off_goes_to_another_server_and_a_post_does_not() {
         let more = format!("protocol = \"{protocol}\"\n[upstream.ejection]\nconsecutive_failures = 0");
         let gateway = in_front_of(&addresses(&backends), &more);
         // Both break off: once more, and not again and again.
-        gateway.client().get("/close").await.refused(502, "bad_gateway");
+        gateway.client().get("/close").await.assert_rejected(502, "bad_gateway");
         assert_eq!(counts(&backends), [1, 1], "{protocol}");
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
             let before: usize = counts(&backends).iter().sum();
-            gateway.client().send(method.clone(), "/close", Default::default()).await.refused(502, "bad_gateway");
+            gateway
+                .client()
+                .send(method.clone(), "/close", Default::default())
+                .await
+                .assert_rejected(502, "bad_gateway");
             assert_eq!(counts(&backends).iter().sum::<usize>(), before + 1, "{protocol} {method}");
         }
         let before: usize = counts(&backends).iter().sum();
-        gateway.client().send(Method::GET, "/close", "with a body".into()).await.refused(502, "bad_gateway");
+        gateway.client().send(Method::GET, "/close", "with a body".into()).await.assert_rejected(502, "bad_gateway");
         assert_eq!(counts(&backends).iter().sum::<usize>(), before + 1, "{protocol}: a body is gone once it is sent");
     }
 }
@@ -37,7 +41,7 @@ async fn a_group_that_dies_is_not_finished_off_by_repeats() {
             &format!("retry_budget_percent = {retries}\n[upstream.ejection]\nconsecutive_failures = 0"),
         );
         for _ in 0..60 {
-            gateway.client().get("/close").await.refused(502, "bad_gateway");
+            gateway.client().get("/close").await.assert_rejected(502, "bad_gateway");
         }
         let repeated = counts(&backends).iter().sum::<usize>() - before - 60;
         assert!(repeated <= most && repeated >= most.min(60) * 9 / 10, "{repeated} of 60 with {retries} %");
@@ -66,7 +70,7 @@ async fn a_post_for_which_there_was_no_connection_goes_to_another_server_whateve
 /// Half a head is an answer that began: nothing says that the next one would be better, but nothing is done twice either.
 #[tokio::test]
 async fn what_is_not_http_is_not_asked_for_again() {
-    let garbage = Scripted::answering("SSH-2.0-OpenSSH_9.2\r\n\r\n");
+    let garbage = ScriptedBackend::responding_with("SSH-2.0-OpenSSH_9.2\r\n\r\n");
     let other = Upstream::start();
     let gateway = in_front_of(&[garbage.address, other.address], "");
     let mut refused = 0;

@@ -8,12 +8,13 @@ use http::Request;
 
 use super::crowd::PerAddressLimit;
 use super::{addresses, has_share, in_front_of, metric};
-use crate::support::session::{self, Session, eventually};
-use crate::support::{Scripted, Upstream, Wire, secrets};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::wait::eventually;
+use crate::support::{ScriptedBackend, Upstream, Wire, secrets};
 
 /// Answers, or not, as it is told; knows how many requests came.
 struct Moody {
-    backend: Scripted,
+    backend: ScriptedBackend,
     stalled: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
 }
@@ -22,17 +23,17 @@ impl Moody {
     fn start() -> Moody {
         let (stalled, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stalls, counts) = (stalled.clone(), asked.clone());
-        let backend = Scripted::start(move |mut wire, _| {
+        let backend = ScriptedBackend::start(move |mut wire, _| {
             let (stalls, counts) = (stalls.clone(), counts.clone());
             async move {
-                while wire.try_hear_until("\r\n\r\n").await.is_some() {
+                while wire.try_read_until("\r\n\r\n").await.is_some() {
                     counts.fetch_add(1, Ordering::SeqCst);
                     if stalls.load(Ordering::SeqCst) {
                         // Until the gateway gives up.
-                        wire.try_hear_until("\r\n\r\n").await;
+                        wire.try_read_until("\r\n\r\n").await;
                         return;
                     }
-                    if wire.try_say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.is_err() {
+                    if wire.try_send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.is_err() {
                         return;
                     }
                 }
@@ -105,9 +106,9 @@ async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly(
 /// Its heads come, and its bodies do not.
 #[tokio::test]
 async fn a_backend_that_stalls_in_its_bodies_is_left_out() {
-    let stalled = Scripted::start(|mut wire, _| async move {
-        while wire.try_hear_until("\r\n\r\n").await.is_some() {
-            let _ = wire.try_say("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
+    let stalled = ScriptedBackend::start(|mut wire, _| async move {
+        while wire.try_read_until("\r\n\r\n").await.is_some() {
+            let _ = wire.try_send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
         }
     });
     let other = Upstream::start();
@@ -115,8 +116,8 @@ async fn a_backend_that_stalls_in_its_bodies_is_left_out() {
     let gateway = in_front_of(&[other.address, stalled.address], more);
     for _ in 0..20 {
         let mut client = Wire::connect(gateway.address()).await;
-        client.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
-        assert!(client.hear_to_the_end().await.starts_with("HTTP/1.1 200"));
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+        assert!(client.read_to_end().await.starts_with("HTTP/1.1 200"));
     }
     assert_eq!(metric(&gateway, "share", stalled.address).await, 0.0);
     assert_eq!(stalled.connections(), 2, "after two of them, nothing goes there");
@@ -132,10 +133,10 @@ async fn nobody_waits_for_a_place_at_one_server_while_another_has_places_free() 
         let more = format!("balance = \"{balance}\"\nmax_concurrent_requests = 2\nconnect_timeout = \"1m\"");
         let gateway = in_front_of(&servers, &more);
         let asked = || stalled.iter().map(Moody::asked).sum::<usize>();
-        let get = || Request::get("/").body(session::empty()).expect("a request");
+        let get = || Request::get("/").body(connection::empty()).expect("a request");
         let mut waiting = Vec::new();
         while asked() < 4 {
-            waiting.push(tokio::spawn(Session::http1(gateway.address()).await.sender().send(get())));
+            waiting.push(tokio::spawn(HttpConnection::http1(gateway.address()).await.sender().send(get())));
             eventually("it is answered, or waits for an answer", || {
                 let answered = waiting.iter().filter(|request| request.is_finished()).count();
                 answered + asked() == waiting.len()
@@ -143,11 +144,11 @@ async fn nobody_waits_for_a_place_at_one_server_while_another_has_places_free() 
             .await;
         }
         let served = well.seen().len();
-        let mut session = Session::http1(gateway.address()).await;
+        let mut connection = HttpConnection::http1(gateway.address()).await;
         for _ in 0..30 {
-            let answer = session.send(get()).await;
+            let answer = connection.send(get()).await;
             assert_eq!(answer.status(), 200);
-            session::text(answer.into_body()).await;
+            connection::text(answer.into_body()).await;
         }
         assert_eq!((well.seen().len() - served, asked()), (30, 4), "{balance}");
         waiting.into_iter().for_each(|request| request.abort());
@@ -163,11 +164,11 @@ async fn who_is_still_ill_is_out_for_longer() {
     let more = "response_timeout = \"500ms\"\n[upstream.ejection]\nconsecutive_failures = 2\nbase_time = \"300ms\"\nslow_start = \"500ms\"";
     let gateway = in_front_of(&servers, more);
     moody.stalled.store(true, Ordering::SeqCst);
-    let begin = secrets::capture_traces();
+    let begin = secrets::capture_log();
     let crowd = PerAddressLimit::ask(gateway.address(), 2);
     let server = format!("server=\"{}\"", moody.backend.address);
     let times = || {
-        let traced = secrets::traced_since(begin);
+        let traced = secrets::logged_since(begin);
         let lines = traced.lines().filter(|line| line.contains(&server));
         lines
             .filter_map(|line| line.split_once("left out for ")?.1.split_once("ms").map(|(time, _)| time.to_owned()))

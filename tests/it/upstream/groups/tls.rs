@@ -22,7 +22,7 @@ async fn backend(folder: &Path, version: Version) -> SocketAddr {
     std::fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
     authority.sign("gateway").write(folder, "client");
     Authority::new().sign("gateway").write(folder, "stranger");
-    let mut config = (**authority.server_for_its_own("orders.internal").config()).clone();
+    let mut config = (**authority.server_requiring_client_certificate("orders.internal").config()).clone();
     config.alpn_protocols = vec![if version == Version::HTTP_2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -53,7 +53,7 @@ async fn backend(folder: &Path, version: Version) -> SocketAddr {
 
 fn text(address: SocketAddr, folder: &Path, more: &str) -> String {
     let options = format!("ca_file = \"{}\"\n{more}", folder.join("ca.pem").display());
-    Gateway::open_text(address, &options).replace("http://127.0.0.1", "https://localhost")
+    Gateway::public_config(address, &options).replace("http://127.0.0.1", "https://localhost")
 }
 
 /// Whoever the certificate and the name are right for is served, and nobody else.
@@ -76,7 +76,7 @@ async fn it_shows_its_certificate_and_asks_for_the_name(version: Version, protoc
         let answer = gateway.client().get("/").await;
         match is_good {
             true => assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "orders.internal"), "{more}"),
-            false => answer.refused(502, "bad_gateway"),
+            false => answer.assert_rejected(502, "bad_gateway"),
         }
     }
 }
@@ -109,7 +109,7 @@ async fn a_reload_reads_the_files_again() {
     );
     copy("stranger");
     let gateway = Gateway::from_text(text(address, files.path(), &more));
-    gateway.client().get("/").await.refused(502, "bad_gateway");
+    gateway.client().get("/").await.assert_rejected(502, "bad_gateway");
     copy("client");
     gateway.running().reload(gateway.config()).expect("it reloads");
     assert_eq!(gateway.client().get("/").await.text(), "orders.internal");

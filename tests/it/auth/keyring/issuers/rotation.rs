@@ -75,7 +75,7 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
     let server = KeyServer::start(&[&first]);
     // Slow enough that many requests arrive while the source is asked.
     server.pages().delay = Duration::from_millis(50);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     let traffic = Arc::new(Traffic {
         current: Mutex::new(Batch::new(0, &gateway, first)),
         gateway,
@@ -111,7 +111,7 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
     eprintln!("{:.0} requests/s", requests as f64 / began.elapsed().as_secs_f64());
     let wrong = traffic.wrong.lock().expect("unpoisoned");
     assert!(wrong.is_empty(), "{} of {requests} wrong: {:?}", wrong.len(), wrong.first());
-    assert_eq!(server.visits(), 7, "one at the start, and one for each rotation");
+    assert_eq!(server.key_requests(), 7, "one at the start, and one for each rotation");
 }
 
 #[tokio::test]
@@ -119,8 +119,8 @@ async fn however_many_tokens_carry_random_kids_the_source_is_asked_once_in_a_coo
     let upstream = Upstream::start();
     let good = mint();
     let server = KeyServer::start(&[&good]);
-    let gateway = Arc::new(Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "")));
-    assert_eq!(server.visits(), 1);
+    let gateway = Arc::new(Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "")));
+    assert_eq!(server.key_requests(), 1);
     let flood = async |from: usize| {
         let mut answers = Vec::new();
         for kid in from..from + 300 {
@@ -129,17 +129,17 @@ async fn however_many_tokens_carry_random_kids_the_source_is_asked_once_in_a_coo
             answers.push(tokio::spawn(async move { gateway.client().bearer(&token).get("/").await }));
         }
         for answer in answers {
-            answer.await.expect("no panic").refused(401, "invalid_token");
+            answer.await.expect("no panic").assert_rejected(401, "invalid_token");
         }
     };
     flood(0).await;
-    assert_eq!(server.visits(), 2);
+    assert_eq!(server.key_requests(), 2);
     gateway.advance(COOL_DOWN - Duration::from_millis(1));
     flood(300).await;
-    assert_eq!(server.visits(), 2, "a millisecond before the cool-down is over");
+    assert_eq!(server.key_requests(), 2, "a millisecond before the cool-down is over");
     gateway.advance(Duration::from_millis(1));
     flood(600).await;
-    assert_eq!(server.visits(), 3);
+    assert_eq!(server.key_requests(), 3);
     assert_eq!(status(&gateway, &fresh(&gateway, &good)).await, 200);
     assert!(upstream.seen().len() == 1, "nothing else got through");
 }
@@ -150,17 +150,17 @@ async fn a_token_that_is_bad_besides_does_not_cause_a_fetch() {
     let upstream = Upstream::start();
     let (old, next) = (mint(), mint());
     let server = KeyServer::start(&[&old]);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     let now = gateway.now_secs();
     for claims in [json!({ "iat": now - 700, "exp": now - 600 }), json!({ "aud": "https://other.example" })] {
         assert_eq!(status(&gateway, &next.with_claims(now, claims)).await, 401);
     }
     assert_eq!(status(&gateway, &next.with_header(now, json!({ "alg": "RS256" }))).await, 401);
-    assert_eq!(server.visits(), 1);
+    assert_eq!(server.key_requests(), 1);
     server.publish(&[&next]);
     assert_eq!(status(&gateway, &fresh(&gateway, &next)).await, 200, "the first that is good");
     assert_eq!(status(&gateway, &fresh(&gateway, &old)).await, 401, "and the other key is gone");
-    assert_eq!(server.visits(), 2);
+    assert_eq!(server.key_requests(), 2);
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn requests_wait_for_a_slow_source_and_nobody_else_does() {
     let upstream = Upstream::start();
     let (old, next) = (mint(), mint());
     let server = KeyServer::start(&[&old]);
-    let gateway = Arc::new(Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "")));
+    let gateway = Arc::new(Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "")));
     let known = fresh(&gateway, &old);
     assert_eq!(status(&gateway, &known).await, 200);
     server.publish(&[&old, &next]);
@@ -190,11 +190,11 @@ async fn requests_wait_for_a_slow_source_and_nobody_else_does() {
     for task in waiting {
         assert_eq!(task.await.expect("no panic"), 200);
     }
-    assert_eq!(server.visits(), 2);
+    assert_eq!(server.key_requests(), 2);
 }
 
 async fn soon_visit(server: &KeyServer, count: usize) {
-    while server.visits() < count {
+    while server.key_requests() < count {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -205,13 +205,13 @@ async fn what_cannot_be_known_is_503_and_not_401() {
     let upstream = Upstream::start();
     let (old, next) = (mint(), mint());
     let server = KeyServer::start(&[&old]);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "refetch_cooldown = \"10s\""));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "refetch_cooldown = \"10s\""));
     server.publish(&[&old, &next]);
     // Too slow: its answer would come after 2.5 seconds.
     server.pages().delay = Duration::from_millis(2500);
     let began = Instant::now();
     let answer = gateway.client().bearer(&fresh(&gateway, &next)).get("/").await;
-    answer.refused(503, "temporarily_unavailable");
+    answer.assert_rejected(503, "temporarily_unavailable");
     assert!(answer.header("retry-after").is_some());
     assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
     server.pages().delay = Duration::ZERO;
@@ -222,7 +222,12 @@ async fn what_cannot_be_known_is_503_and_not_401() {
     server.fail_with(500);
     gateway.advance(Duration::from_secs(10));
     for _ in 0..2 {
-        gateway.client().bearer(&fresh(&gateway, &third)).get("/").await.refused(503, "temporarily_unavailable");
+        gateway
+            .client()
+            .bearer(&fresh(&gateway, &third))
+            .get("/")
+            .await
+            .assert_rejected(503, "temporarily_unavailable");
         assert_eq!(status(&gateway, &fresh(&gateway, &next)).await, 200);
     }
     let lines = gateway.log_lines(1).await;
@@ -241,12 +246,12 @@ async fn a_refresh_that_keeps_its_key_leaves_a_known_token_known() {
     let (one, two) = (mint(), mint());
     let server = KeyServer::start(&[&one]);
     let often = "refresh_min = \"1s\"\nrefresh_max = \"1s\"";
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), often));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), often));
     let token = fresh(&gateway, &one);
     assert_eq!(status(&gateway, &token).await, 200);
     let misses = async || gateway.metric("bearward_token_cache_misses_total").await;
     let before = misses().await;
-    soon("two refreshes", || server.visits() >= 3);
+    soon("two refreshes", || server.key_requests() >= 3);
     assert!(visits(&gateway, "unchanged").await >= 1.0);
     let modified = server.pages().seen.iter().filter(|(_, not_modified)| !not_modified).count();
     assert_eq!(modified, 1, "the rest was answered with 304");

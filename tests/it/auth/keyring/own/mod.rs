@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::tokens::header_of;
-use crate::support::{Answer, Client, Gateway, Upstream};
+use crate::support::{Client, Gateway, TestResponse, Upstream};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// With more keys in `[tokens]`.
 fn gateway_with_tokens(upstream: &Upstream, keys: &str) -> Gateway {
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     Gateway::from_text(text.replace("[tokens]\n", &format!("[tokens]\n{keys}\n")))
 }
 
@@ -43,7 +43,7 @@ fn states(keys: &[Value]) -> Vec<&str> {
     keys.iter().map(|key| key["state"].as_str().expect("text")).collect()
 }
 
-async fn rotate_now(admin: &Client) -> Answer {
+async fn rotate_now(admin: &Client) -> TestResponse {
     admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await
 }
 

@@ -21,7 +21,7 @@ async fn both_are_for_everybody_and_only_to_read() {
             let head = client.send(Method::HEAD, path, Bytes::new()).await;
             assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
             let posted = client.post(path, &json!({})).await;
-            posted.refused(405, "invalid_request");
+            posted.assert_rejected(405, "invalid_request");
             assert_eq!(posted.header("allow"), Some("GET, HEAD"));
         }
     }
@@ -44,7 +44,7 @@ async fn the_metadata_names_what_is_there_and_nothing_else() {
     );
 
     let more = "[oauth]\ntoken_endpoint = \"/t\"\nrevocation_endpoint = \"/r\"\nintrospection_endpoint = \"/i\"\nresource = \"https://api.example\"\n";
-    let gateway = Gateway::with(&upstream, more);
+    let gateway = Gateway::with_config(&upstream, more);
     assert_eq!(
         gateway.client().get(METADATA).await.json(),
         json!({
@@ -65,7 +65,7 @@ async fn the_metadata_names_what_is_there_and_nothing_else() {
 #[tokio::test]
 async fn no_route_shadows_them_and_they_shadow_nothing_else() {
     let upstream = Upstream::start();
-    let text = Gateway::open_text(upstream.address, "").replace(ISSUER, &format!("{ISSUER}/shop"));
+    let text = Gateway::public_config(upstream.address, "").replace(ISSUER, &format!("{ISSUER}/shop"));
     let text = format!("{text}\n[[route]]\npath = \"/.well-known/\"\nupstream = \"backend\"\npublic = true\n");
     let gateway = Gateway::from_text(text);
     let metadata = gateway.client().get(&format!("{METADATA}/shop")).await.json();
