@@ -35,8 +35,8 @@ async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks(
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "orders:read orders:write").await;
-    let answer = gateway.client().bearer(&pair.access).get("/orders/1?x=y").await;
-    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"));
+    let response = gateway.client().bearer(&pair.access).get("/orders/1?x=y").await;
+    assert_eq!((response.status.as_u16(), response.text().as_str()), (200, "hello"));
     let seen = upstream.only_request();
     assert_eq!(seen.uri, "/orders/1?x=y");
     assert_eq!(seen.header("x-auth-subject"), Some("alice"));
@@ -50,9 +50,9 @@ async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks(
 async fn without_a_token_only_the_scheme_is_told() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let answer = gateway.client().get("/").await;
-    answer.assert_rejected(401, "unauthorized");
-    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
+    let response = gateway.client().get("/").await;
+    response.assert_rejected(401, "unauthorized");
+    assert_eq!(response.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
     let problem = gateway.client().header("accept", "application/problem+json").get("/").await;
     assert_eq!(problem.header("content-type"), Some("application/problem+json"));
     assert_eq!(problem.json()["title"], "Unauthorized");
@@ -77,8 +77,8 @@ async fn every_algorithm_verifies() {
     for mint in asymmetric.iter().chain(&symmetric) {
         let gateway = gateway_trusting(&upstream, mint, "");
         let token = mint.valid_token(gateway.now_secs());
-        let answer = gateway.client().bearer(&token).get("/").await;
-        assert_eq!(answer.status, 200, "{:?}: {answer:?}", mint.algorithm);
+        let response = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(response.status, 200, "{:?}: {response:?}", mint.algorithm);
     }
 }
 
@@ -116,8 +116,8 @@ async fn types_and_audiences_are_matched_as_configured() {
         mint.with_claims(now, json!({ "scope": null, "scp": ["a"] })),
         mint.with_claims(now, json!({ "iat": now as f64 + 0.5 })),
     ] {
-        let answer = gateway.client().bearer(&token).get("/").await;
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(response.status, 200, "{response:?}");
     }
 }
 
@@ -245,10 +245,10 @@ async fn all_workers_count_the_bad_signatures_of_an_address_together() {
     let forge = forger(&gateway).await;
     let mut checked = 0;
     for number in 0..100 {
-        let answer = gateway.client().bearer(&forge(number)).get("/").await;
-        match answer.status.as_u16() {
+        let response = gateway.client().bearer(&forge(number)).get("/").await;
+        match response.status.as_u16() {
             401 => checked += 1,
-            _ => answer.assert_rejected(429, "rate_limited"),
+            _ => response.assert_rejected(429, "rate_limited"),
         }
     }
     let metrics = &gateway.running().metrics;

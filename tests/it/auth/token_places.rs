@@ -101,13 +101,13 @@ async fn a_token_counts_where_its_route_takes_it_from_and_only_once() {
         for (name, value) in *headers {
             client = client.header(name, &value.replace("{}", &token));
         }
-        let answer = client.get(&path).await;
-        let shown = format!("{path} {headers:?}: {answer:?}");
+        let response = client.get(&path).await;
+        let shown = format!("{path} {headers:?}: {response:?}");
         match *reason {
-            "" => assert_eq!(answer.status, 200, "{shown}"),
-            "several_tokens" => answer.assert_rejected(400, "invalid_request"),
-            "no_token" => answer.assert_rejected(401, "unauthorized"),
-            _ => answer.assert_rejected(401, "invalid_token"),
+            "" => assert_eq!(response.status, 200, "{shown}"),
+            "several_tokens" => response.assert_rejected(400, "invalid_request"),
+            "no_token" => response.assert_rejected(401, "unauthorized"),
+            _ => response.assert_rejected(401, "invalid_token"),
         }
         assert_eq!(upstream.seen().len() - before, usize::from(reason.is_empty()), "{shown}");
     }
@@ -170,9 +170,9 @@ async fn the_same_holds_over_http2() {
     let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
     let client = Client::http2(gateway.address());
-    let answer =
+    let response =
         client.clone().header("cookie", "a=1").header("cookie", &format!("session={token}")).get("/drop").await;
-    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(response.status, 200, "{response:?}");
     assert_eq!(upstream.only_request().header("cookie"), Some("a=1"));
     assert_eq!(client.get(&format!("/query?t={token}&b")).await.status, 200);
     assert_eq!(upstream.seen()[1].uri, "/query?b");
@@ -204,10 +204,10 @@ async fn a_cookie_does_nothing_for_a_page_of_somebody_else() {
         for path in ["/cookie", "/any", "/drop"] {
             let passes = passes && (path == "/cookie" || !origin.contains("friend"));
             let passes = passes || method == Method::GET || method == Method::HEAD;
-            let answer = client(origin).send(method.clone(), path, Default::default()).await;
+            let response = client(origin).send(method.clone(), path, Default::default()).await;
             match passes {
-                true => assert_eq!(answer.status, 200, "{method} {path} {origin}: {answer:?}"),
-                false => answer.assert_rejected(403, "forbidden"),
+                true => assert_eq!(response.status, 200, "{method} {path} {origin}: {response:?}"),
+                false => response.assert_rejected(403, "forbidden"),
             }
         }
     }
@@ -259,8 +259,8 @@ async fn a_websocket_brings_its_token_among_the_subprotocols() {
     ];
     for (protocols, status, asked, agreed) in rows {
         let before = upstream.seen().len();
-        let answer = handshake(&gateway, "/ws", &[("Sec-WebSocket-Protocol", &protocols)]).await;
-        assert_eq!(answer, (status, agreed.map(str::to_owned)), "{protocols}");
+        let response = handshake(&gateway, "/ws", &[("Sec-WebSocket-Protocol", &protocols)]).await;
+        assert_eq!(response, (status, agreed.map(str::to_owned)), "{protocols}");
         if status == 101 {
             let seen = upstream.seen().pop().expect("it arrived");
             assert_eq!(seen.header("sec-websocket-protocol"), asked, "{protocols}");

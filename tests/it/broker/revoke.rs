@@ -15,10 +15,10 @@ use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Client, Gateway, Secrets, TestResponse, TokenPair, Upstream};
 
 #[track_caller]
-fn revoked(answer: &TestResponse) {
-    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, r#"{"success":true}"#), "{answer:?}");
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    assert_eq!(answer.header("content-type"), Some("application/json"));
+fn revoked(response: &TestResponse) {
+    assert_eq!((response.status.as_u16(), response.text().as_str()), (200, r#"{"success":true}"#), "{response:?}");
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    assert_eq!(response.header("content-type"), Some("application/json"));
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn somebody_elses_login_is_answered_as_one_that_does_not_exist() {
     let bob = gateway.issue("bob", "").await;
     let ended = gateway.issue("bob", "").await;
     revoked(&gateway.revoke(&bob.access, &ended.token_id).await);
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for named in [
         bob.token_id.clone(),
         bob.refresh.clone(),
@@ -61,17 +61,17 @@ async fn somebody_elses_login_is_answered_as_one_that_does_not_exist() {
         bob.access.clone(),
         "a".repeat(4096),
     ] {
-        let answer = gateway.revoke(&alice.access, &named).await;
+        let response = gateway.revoke(&alice.access, &named).await;
         eprintln!("{named}");
-        answer.assert_rejected(404, "token_not_found");
-        let mut body = answer.json();
+        response.assert_rejected(404, "token_not_found");
+        let mut body = response.json();
         body["requestId"].take();
-        let mut headers: Vec<_> = answer.headers.iter().filter(|(name, _)| *name != "date").collect();
+        let mut headers: Vec<_> = response.headers.iter().filter(|(name, _)| *name != "date").collect();
         headers.sort_by_key(|(name, _)| name.as_str());
-        answers.push(format!("{headers:?} {body}"));
+        responses.push(format!("{headers:?} {body}"));
     }
-    answers.dedup();
-    assert_eq!(answers.len(), 1, "{answers:#?}");
+    responses.dedup();
+    assert_eq!(responses.len(), 1, "{responses:#?}");
     assert_eq!(gateway.status_of(&bob.access).await, 200);
     gateway.drain_and_check_log();
 }
@@ -99,8 +99,8 @@ async fn only_a_live_bearer_may_ask_and_only_by_delete() {
         gateway.revoke("x", id).await.assert_rejected(401, "invalid_token");
     }
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH] {
-        let answer = gateway.client().bearer(&pair.access).send(method, &path, Default::default()).await;
-        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("DELETE")));
+        let response = gateway.client().bearer(&pair.access).send(method, &path, Default::default()).await;
+        assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("DELETE")));
     }
     gateway.advance(Duration::from_secs(905));
     gateway.revoke(&pair.access, &pair.token_id).await.assert_rejected(401, "invalid_token");
@@ -204,9 +204,9 @@ async fn what_was_revoked_stays_so_through_kill_9() {
         .expect("written");
     let secrets = Secrets::default();
     let issue = async |served: &GatewayProcess, subject: &str| -> TokenPair {
-        let answer = served.admin_client().post("/admin/v1/tokens", &serde_json::json!({ "sub": subject })).await;
-        secrets.note(&answer);
-        TokenPair::from_json(&answer.json())
+        let response = served.admin_client().post("/admin/v1/tokens", &serde_json::json!({ "sub": subject })).await;
+        secrets.note(&response);
+        TokenPair::from_json(&response.json())
     };
     let get = async |client: Client, pair: &TokenPair| client.bearer(&pair.access).get("/").await.status.as_u16();
     let mut ended: Vec<TokenPair> = Vec::new();
@@ -258,9 +258,9 @@ async fn thousands_of_revocations_are_there_again_after_a_restart() {
         let what = Revoked::Token { issuer: EXTERNAL_ISSUER.into(), jti: jti.to_string() };
         gateway.running().broker.store.revoke(what, now.into())
     };
-    let mut answers: JoinSet<_> = (0..MANY).map(revoke).collect();
-    while let Some(answer) = answers.join_next().await {
-        answer.expect("no panic").expect("the store works");
+    let mut responses: JoinSet<_> = (0..MANY).map(revoke).collect();
+    while let Some(response) = responses.join_next().await {
+        response.expect("no panic").expect("the store works");
     }
     let gateway = gateway.restart();
     let page = gateway.running().metrics.render();

@@ -39,10 +39,10 @@ async fn without_a_good_bearer_nothing_is_refreshed() {
         ("one whose time has not come", bearer(&early), 401, "invalid_token"),
         ("two", bearer(&pair.access).bearer(&pair.access), 400, "invalid_request"),
     ] {
-        let answer = client.post("/user/refresh", &body).await;
-        eprintln!("{what}: {answer:?}");
-        answer.assert_rejected(status, error);
-        let challenge = answer.header("www-authenticate").map(|challenge| challenge.contains("error="));
+        let response = client.post("/user/refresh", &body).await;
+        eprintln!("{what}: {response:?}");
+        response.assert_rejected(status, error);
+        let challenge = response.header("www-authenticate").map(|challenge| challenge.contains("error="));
         assert_eq!(challenge, (status == 401).then_some(error == "invalid_token"), "RFC 6750 section 3.1");
     }
     refreshed(&gateway, &pair).await;
@@ -107,9 +107,9 @@ async fn the_bearer_of_a_revoked_login_is_a_dead_grant_and_not_a_401() {
     let pair = gateway.issue("alice", "").await;
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     assert_eq!(gateway.status_of(&pair.access).await, 401);
-    let answer = gateway.refresh(&pair.access, &pair.refresh).await;
-    answer.assert_rejected(400, "invalid_grant");
-    assert!(answer.header("www-authenticate").is_none());
+    let response = gateway.refresh(&pair.access, &pair.refresh).await;
+    response.assert_rejected(400, "invalid_grant");
+    assert!(response.header("www-authenticate").is_none());
 }
 
 #[tokio::test]

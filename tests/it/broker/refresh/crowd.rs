@@ -20,9 +20,9 @@ async fn refresh(connection: &HttpConnection, pair: &TokenPair) -> (u16, Value) 
     let request = Request::post("/user/refresh").header("content-type", "application/json");
     let request = request.header("authorization", format!("Bearer {}", pair.access));
     let body = full(json!({ "refreshToken": pair.refresh }).to_string());
-    let response = connection.sender().send(request.body(body).expect("a request")).await.expect("an answer");
+    let response = connection.sender().send(request.body(body).expect("a request")).await.expect("a response");
     let status = response.status().as_u16();
-    let body = response.into_body().collect().await.expect("the whole answer").to_bytes();
+    let body = response.into_body().collect().await.expect("the whole response").to_bytes();
     (status, serde_json::from_slice(&body).expect("JSON"))
 }
 
@@ -39,10 +39,10 @@ async fn a_token_that_is_refreshed_a_thousand_times_at_once_rotates_once_and_eve
     };
     let sessions = join_all((0..CONNECTIONS).map(open)).await;
 
-    let answers = join_all((0..REFRESHES).map(|number| refresh(&sessions[number % CONNECTIONS], &pair))).await;
+    let responses = join_all((0..REFRESHES).map(|number| refresh(&sessions[number % CONNECTIONS], &pair))).await;
 
-    assert!(answers.iter().all(|(status, _)| *status == 200), "{answers:?}");
-    let children: Vec<_> = answers.iter().map(|(_, answer)| TokenPair::from_json(answer)).collect();
+    assert!(responses.iter().all(|(status, _)| *status == 200), "{responses:?}");
+    let children: Vec<_> = responses.iter().map(|(_, response)| TokenPair::from_json(response)).collect();
     let distinct = |part: fn(&TokenPair) -> &String| children.iter().map(part).collect::<HashSet<_>>().len();
     assert_eq!(distinct(|child| &child.refresh), 1, "one child, byte for byte");
     assert_eq!(distinct(|child| &child.access), REFRESHES, "each with an access token of its own");

@@ -1,9 +1,9 @@
 //! `POST /user/refresh`: what it answers, what it asks for, and every row of the rotation table.
 
-mod answer;
 mod bearer;
 mod crowd;
 mod request;
+mod response;
 mod rotation;
 
 use std::time::Duration;
@@ -28,15 +28,15 @@ async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
 }
 
 #[track_caller]
-fn pair_of(answer: &TestResponse) -> TokenPair {
-    assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
-    TokenPair::from_json(&answer.json())
+fn pair_of(response: &TestResponse) -> TokenPair {
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.header("cache-control"), Some("no-store"), "{response:?}");
+    TokenPair::from_json(&response.json())
 }
 
 /// The family as the admin API lists it.
 async fn listed(gateway: &Gateway, pair: &TokenPair, subject: &str) -> Value {
-    let answer = gateway.admin_client().get(&format!("/admin/v1/subjects/{subject}/tokens")).await;
-    let tokens = answer.json()["tokens"].as_array().expect("a list").clone();
+    let response = gateway.admin_client().get(&format!("/admin/v1/subjects/{subject}/tokens")).await;
+    let tokens = response.json()["tokens"].as_array().expect("a list").clone();
     tokens.into_iter().find(|token| token["tokenId"] == pair.token_id).expect("the family is listed")
 }

@@ -22,9 +22,9 @@ async fn it_is_a_post() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS] {
-        let answer = gateway.client().send(method.clone(), "/user/refresh", Bytes::new()).await;
-        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("POST")), "{method}");
-        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        let response = gateway.client().send(method.clone(), "/user/refresh", Bytes::new()).await;
+        assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("POST")), "{method}");
+        assert_eq!(response.header("cache-control"), Some("no-store"));
     }
     assert!(upstream.seen().is_empty());
 }
@@ -73,17 +73,22 @@ async fn the_body_is_an_object_with_the_refresh_token_once() {
         json!({ "refreshToken": 5 }).to_string(),
         json!({ "refreshToken": { "a": 1 } }).to_string(),
     ] {
-        let answer = post(&gateway, &pair, Some("application/json"), body.clone()).await;
+        let response = post(&gateway, &pair, Some("application/json"), body.clone()).await;
         eprintln!("{body}");
-        answer.assert_rejected(400, "invalid_request");
+        response.assert_rejected(400, "invalid_request");
     }
     post(&gateway, &pair, Some("application/json"), &b"{\"refreshToken\":\"\xff\"}"[..])
         .await
         .assert_rejected(400, "invalid_request");
 
-    let answer = gateway.client().header("accept", "application/problem+json").post("/user/refresh", &json!({})).await;
-    answer.assert_rejected(400, "invalid_request");
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"), "and the body comes before the Bearer");
+    let response =
+        gateway.client().header("accept", "application/problem+json").post("/user/refresh", &json!({})).await;
+    response.assert_rejected(400, "invalid_request");
+    assert_eq!(
+        response.header("content-type"),
+        Some("application/problem+json"),
+        "and the body comes before the Bearer"
+    );
 
     let more = json!({ "refreshToken": token, "device": { "name": "phone" } }).to_string();
     assert_eq!(
@@ -112,10 +117,10 @@ async fn a_body_over_8_kib_is_refused_however_it_comes() {
             body.len()
         )
     };
-    let answer = send_raw(gateway.address(), chunked(&padded(8 * 1024 + 1)).as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    let answer = send_raw(gateway.address(), chunked(&padded(8 * 1024)).as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let response = send_raw(gateway.address(), chunked(&padded(8 * 1024 + 1)).as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    let response = send_raw(gateway.address(), chunked(&padded(8 * 1024)).as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     assert_eq!(post(&gateway, &pair, Some("application/json"), padded(8 * 1024)).await.status, 200);
 }
 
@@ -126,7 +131,7 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
     let pair = gateway.issue("alice", "").await;
     let token = &pair.refresh;
     let other_end = if token.ends_with('0') { "1" } else { "0" };
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for malformed in [
         String::new(),
         "x".into(),
@@ -144,15 +149,15 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
         "x".repeat(4096),
         forged_refresh(&pair.token_id),
     ] {
-        let answer = gateway.refresh(&pair.access, &malformed).await;
+        let response = gateway.refresh(&pair.access, &malformed).await;
         eprintln!("{malformed}");
-        answer.assert_rejected(400, "invalid_grant");
-        let mut body = answer.json();
+        response.assert_rejected(400, "invalid_grant");
+        let mut body = response.json();
         body["requestId"].take();
-        answers.push(body);
+        responses.push(body);
     }
-    answers.dedup();
-    assert_eq!(answers.len(), 1, "nothing tells a thief how close they came: {answers:?}");
+    responses.dedup();
+    assert_eq!(responses.len(), 1, "nothing tells a thief how close they came: {responses:?}");
     refreshed(&gateway, &pair).await;
 
     let lines = gateway.log_lines(16).await;

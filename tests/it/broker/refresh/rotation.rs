@@ -32,7 +32,7 @@ impl<'g> Login<'g> {
     }
 
     fn newest(&self) -> &TokenPair {
-        self.pairs.last().expect("it began with one")
+        self.pairs.last().expect("it started with one")
     }
 
     /// Presents the refresh token of a generation, with the newest access token.
@@ -117,15 +117,15 @@ async fn every_row_of_the_rotation_table() {
             assert_eq!(gateway.status_of(&login.pairs[generation - 1].access).await, 200);
         }
         gateway.advance(after);
-        let answer = login.present(p).await;
+        let response = login.present(p).await;
         match outcome {
             Rotated => {
-                let next = pair_of(&answer);
+                let next = pair_of(&response);
                 assert!(login.pairs.iter().all(|pair| pair.refresh != next.refresh));
                 assert_eq!(gateway.status_of(&next.access).await, 200);
             }
             TheChildAgain => {
-                let again = pair_of(&answer);
+                let again = pair_of(&response);
                 assert_eq!(again.refresh, login.newest().refresh);
                 assert_ne!(again.access, login.newest().access);
                 assert_eq!(gateway.status_of(&again.access).await, 200);
@@ -133,12 +133,12 @@ async fn every_row_of_the_rotation_table() {
                 assert_ne!(next.refresh, again.refresh, "and the child rotates");
             }
             Conflict => {
-                answer.assert_rejected(409, "refresh_conflict");
-                assert_eq!(answer.header("retry-after"), Some("1"));
+                response.assert_rejected(409, "refresh_conflict");
+                assert_eq!(response.header("retry-after"), Some("1"));
                 login.lives_on().await;
             }
             Reuse => {
-                answer.assert_rejected(400, "invalid_grant");
+                response.assert_rejected(400, "invalid_grant");
                 login.is_dead().await;
             }
         }
@@ -207,9 +207,9 @@ async fn thirty_days_after_the_login_refreshing_does_not_help() {
         pair = refreshed(&gateway, &pair).await;
     }
     gateway.advance(6 * DAY - MILLISECOND);
-    let answer = gateway.refresh(&pair.access, &pair.refresh).await;
-    let last = pair_of(&answer);
-    assert_eq!(answer.json()["expiresAt"], login + 30 * 86_400, "no access token outlives its login");
+    let response = gateway.refresh(&pair.access, &pair.refresh).await;
+    let last = pair_of(&response);
+    assert_eq!(response.json()["expiresAt"], login + 30 * 86_400, "no access token outlives its login");
     gateway.advance(MILLISECOND);
     gateway.refresh(&last.access, &last.refresh).await.assert_rejected(400, "invalid_grant");
 }

@@ -20,7 +20,7 @@ const MIB: usize = 1 << 20;
 
 /// Each piece is sent only when the one before has come back: nobody on the way can be waiting for more.
 #[tokio::test]
-async fn each_piece_goes_on_as_it_comes_up_and_down_again() {
+async fn each_chunk_is_forwarded_at_once_in_both_directions() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         for version in [Version::HTTP_11, Version::HTTP_2] {
@@ -28,18 +28,18 @@ async fn each_piece_goes_on_as_it_comes_up_and_down_again() {
             let (pieces, body) = connection::streamed();
             let request = Request::post("/mirror").body(body).expect("a request");
             pieces.send("the head goes with this").await;
-            let mut answer = connection.send(request).await.into_body();
-            connection::next_chunk(&mut answer).await.expect("the first piece");
+            let mut response = connection.send(request).await.into_body();
+            connection::next_chunk(&mut response).await.expect("the first piece");
             for piece in ["one", "two", "three"] {
                 pieces.send(piece).await;
                 assert_eq!(
-                    connection::next_chunk(&mut answer).await.expect("a piece"),
+                    connection::next_chunk(&mut response).await.expect("a piece"),
                     piece,
                     "{version:?} to {protocol}"
                 );
             }
             drop(pieces);
-            assert_eq!(connection::next_chunk(&mut answer).await, None);
+            assert_eq!(connection::next_chunk(&mut response).await, None);
         }
     }
 }
@@ -51,7 +51,7 @@ fn large() -> usize {
 
 /// Whoever keeps a body, or a part of it that grows with it, fails; a few windows and buffers do not.
 #[tokio::test]
-async fn a_large_body_takes_no_more_memory_than_a_small_one() {
+async fn a_large_body_needs_no_more_memory_than_a_small_one() {
     const SPARE: usize = 10 * MIB;
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let folder = TempDir::new().expect("a temporary folder");
@@ -79,8 +79,8 @@ async fn upload(connection: &mut HttpConnection, size: usize) -> usize {
             pieces.send(Bytes::from_static(&[b'x'; MIB])).await;
         }
     });
-    let answer = connection.send_without_timeout(Request::post("/swallow").body(body).expect("a request")).await;
-    connection::text(answer.into_body()).await.parse().expect("how many bytes it was")
+    let response = connection.send_without_timeout(Request::post("/swallow").body(body).expect("a request")).await;
+    connection::text(response.into_body()).await.parse().expect("how many bytes it was")
 }
 
 /// The client takes its time before it reads: a gateway that reads ahead has all of it by then.
@@ -97,7 +97,7 @@ async fn download(connection: &mut HttpConnection, size: usize) -> usize {
 
 /// Records of TLS, frames and buffers all end somewhere else: a byte that is lost, doubled or moved between them is found.
 #[tokio::test]
-async fn over_tls_on_both_sides_each_byte_arrives_in_its_place() {
+async fn every_byte_is_intact_with_tls_on_both_sides() {
     // Each four bytes are there once. No record, frame or buffer ends where this does.
     let body: Bytes = (0..(5 * MIB / 4) as u32).flat_map(u32::to_be_bytes).chain(*b"end").collect();
     let upstream = Upstream::start();
@@ -111,11 +111,11 @@ async fn over_tls_on_both_sides_each_byte_arrives_in_its_place() {
         let [.., http1, http2] = gateway.clients();
         for client in [http1, http2] {
             let told = format!("{:?} to {protocol}", client.version());
-            let answer = client.send(Method::POST, "/", body.clone()).await;
-            assert_eq!(answer.status, 200, "{told}");
+            let response = client.send(Method::POST, "/", body.clone()).await;
+            assert_eq!(response.status, 200, "{told}");
             let seen = upstream.seen().pop().expect("it arrived");
             assert_eq!(first_difference(&seen.body, &body), None, "{told}: up");
-            assert_eq!(first_difference(&answer.body, &body), None, "{told}: down");
+            assert_eq!(first_difference(&response.body, &body), None, "{told}: down");
         }
     }
     assert_eq!(upstream.seen().len(), 4);
@@ -155,7 +155,7 @@ async fn comes_to_rest(taken: &AtomicUsize) -> usize {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_the_backend_back() {
+async fn a_client_that_does_not_read_slows_the_backend_down() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let taken = Arc::new(AtomicUsize::new(0));
         let counts = taken.clone();
@@ -183,7 +183,7 @@ async fn a_client_that_does_not_read_holds_the_backend_back() {
 }
 
 #[tokio::test]
-async fn a_backend_that_does_not_read_holds_the_client_back() {
+async fn a_backend_that_does_not_read_slows_the_client_down() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let goes_on = Arc::new(Notify::new());
         let waits = goes_on.clone();
@@ -209,8 +209,8 @@ async fn a_backend_that_does_not_read_holds_the_client_back() {
             let rest = comes_to_rest(&taken).await;
             assert!(rest <= MORE_THAN_FITS, "{client_version:?} to {version:?}: {rest} bytes were taken for nobody");
             goes_on.notify_one();
-            let answer = asking.await.expect("no panic").expect("an answer");
-            assert_eq!(connection::next_chunk(&mut answer.into_body()).await.expect("its body"), "enough");
+            let response = asking.await.expect("no panic").expect("a response");
+            assert_eq!(connection::next_chunk(&mut response.into_body()).await.expect("its body"), "enough");
             connection.abort();
         }
     }
@@ -218,7 +218,7 @@ async fn a_backend_that_does_not_read_holds_the_client_back() {
 
 /// Server-sent events: the next is sent only when the one before was seen.
 #[tokio::test]
-async fn each_event_goes_on_as_it_comes() {
+async fn each_server_sent_event_is_forwarded_at_once() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let (bodies, mut offered) = tokio::sync::mpsc::channel(1);
         let backend = Backend::start(version, move |_| {
@@ -226,18 +226,18 @@ async fn each_event_goes_on_as_it_comes() {
             async move {
                 let (events, body) = connection::streamed();
                 bodies.send(events).await.expect("the story goes on");
-                let mut answer = Response::new(body);
-                answer.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
-                answer
+                let mut response = Response::new(body);
+                response.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
+                response
             }
         })
         .await;
         let gateway = Gateway::public(backend.address, backend.protocol());
         for client_version in [Version::HTTP_11, Version::HTTP_2] {
             let mut connection = HttpConnection::of(client_version, gateway.address()).await;
-            let answer = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
-            assert_eq!(answer.headers()["content-type"], "text/event-stream");
-            let (events, mut body) = (offered.recv().await.expect("a request"), answer.into_body());
+            let response = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
+            assert_eq!(response.headers()["content-type"], "text/event-stream");
+            let (events, mut body) = (offered.recv().await.expect("a request"), response.into_body());
             for number in 0..5 {
                 let event = format!("id: {number}\ndata: a bear\n\n");
                 events.send(event.clone()).await;

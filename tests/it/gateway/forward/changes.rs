@@ -39,7 +39,7 @@ fn member(name: &str) -> HeaderName {
 }
 
 #[tokio::test]
-async fn what_is_removed_is_what_is_listed_and_nothing_else() {
+async fn only_the_documented_headers_are_removed() {
     for backend_version in [Version::HTTP_11, Version::HTTP_2] {
         let (table, _backend, gateway) = Table::served(backend_version).await;
         let pair = gateway.issue("alice", "bears:keep").await;
@@ -73,8 +73,8 @@ async fn what_is_removed_is_what_is_listed_and_nothing_else() {
             table.lay(&exchange("", "GET", "/"));
             let mut request = Request::get("/").body(connection::empty()).expect("a request");
             *request.headers_mut() = sent;
-            let answer = HttpConnection::of(client_version, gateway.address()).await.send(request).await;
-            assert_eq!(answer.status(), 200, "{told}");
+            let response = HttpConnection::of(client_version, gateway.address()).await.send(request).await;
+            assert_eq!(response.status(), 200, "{told}");
             let arrived = table.arrived.lock().expect("unpoisoned").take().expect("it arrived").headers;
             assert_eq!(fields(&arrived, &[&SET[..], &IDENTITY, &["host"]].concat()), fields(&expected, &[]), "{told}");
             for name in SET.iter().chain(&IDENTITY) {
@@ -101,30 +101,30 @@ fn every_change_is_documented() {
 
 /// An answer without a date gets one (RFC 9110 section 6.6.1); more is not added to it.
 #[tokio::test]
-async fn an_answer_gets_the_date_that_it_lacks_and_nothing_else() {
+async fn a_response_without_a_date_gets_one_and_nothing_else() {
     let backend = ScriptedBackend::responding_with("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let gateway = Gateway::public(backend.address, "");
     for client in gateway.clients() {
-        let answer = client.get("/").await;
-        let mut names: Vec<_> = answer.headers.keys().map(HeaderName::as_str).collect();
+        let response = client.get("/").await;
+        let mut names: Vec<_> = response.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, ["content-length", "date"], "{answer:?}");
+        assert_eq!(names, ["content-length", "date"], "{response:?}");
     }
 }
 
 /// Beyond what the page says, an answer is no answer; below, it is.
 #[tokio::test]
-async fn the_head_of_an_answer_may_be_so_large_and_no_larger() {
+async fn response_headers_have_a_maximum_size_and_count() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let backend = Backend::start(version, move |request| async move {
             let mut numbers = request.uri().path().split('/').skip(1).map(|number| number.parse::<usize>());
             let [Some(Ok(count)), Some(Ok(size))] = [numbers.next(), numbers.next()] else { panic!("two numbers") };
-            let mut answer = Response::new(connection::empty());
+            let mut response = Response::new(connection::empty());
             for number in 0..count {
                 let name: HeaderName = format!("x-{number}").parse().expect("a name");
-                answer.headers_mut().insert(name, "v".repeat(size).parse().expect("a value"));
+                response.headers_mut().insert(name, "v".repeat(size).parse().expect("a value"));
             }
-            answer
+            response
         })
         .await;
         let gateway = Gateway::public(backend.address, backend.protocol());
@@ -137,9 +137,9 @@ async fn the_head_of_an_answer_may_be_so_large_and_no_larger() {
             let mut connection = HttpConnection::of(client_version, gateway.address()).await;
             for (path, status) in cases {
                 let request = Request::get(path).body(connection::empty()).expect("a request");
-                let answer = connection.send(request).await;
-                assert_eq!(answer.status(), status, "{client_version:?} to {version:?}: {path}");
-                connection::text(answer.into_body()).await;
+                let response = connection.send(request).await;
+                assert_eq!(response.status(), status, "{client_version:?} to {version:?}: {path}");
+                connection::text(response.into_body()).await;
             }
         }
     }
@@ -147,7 +147,7 @@ async fn the_head_of_an_answer_may_be_so_large_and_no_larger() {
 
 /// Over HTTP/1.1 names are in lower case, and stand in the order in which they were first named.
 #[tokio::test]
-async fn on_the_wire_a_request_looks_so() {
+async fn the_head_of_a_forwarded_http1_request_is_exact() {
     let (heads, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let backend = ScriptedBackend::start(move |mut wire, _| {
         let heads = heads.clone();

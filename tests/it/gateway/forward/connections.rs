@@ -14,30 +14,30 @@ use crate::support::{Gateway, ScriptedBackend, Upstream};
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 #[tokio::test]
-async fn one_connection_serves_request_after_request() {
+async fn sequential_requests_reuse_one_backend_connection() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let mut connection = HttpConnection::http1(gateway.address()).await;
     for path in ["/", "/status/204", "/drip", "/large/100000", "/trailers", "/headers"] {
         for _ in 0..3 {
-            let answer = connection.send(Request::get(path).body(connection::empty()).expect("a request")).await;
-            connection::text(answer.into_body()).await;
+            let response = connection.send(Request::get(path).body(connection::empty()).expect("a request")).await;
+            connection::text(response.into_body()).await;
         }
     }
     assert_eq!(upstream.connections(), 1, "for 18 requests one after the other");
 }
 
 #[tokio::test]
-async fn requests_beside_each_other_share_one_http2_connection_and_take_as_many_of_http1_as_they_are() {
+async fn concurrent_requests_share_one_http2_connection() {
     for (upstream, protocol, most) in [(Upstream::start(), "http1", 8), (Upstream::start_http2(), "h2", 1)] {
         let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         let connection = HttpConnection::http2(gateway.address()).await;
         for _ in 0..10 {
             let requests = (0..8).map(|_| Request::get("/drip").body(connection::empty()).expect("a request"));
             let sent: Vec<_> = requests.map(|request| tokio::spawn(connection.sender().send(request))).collect();
-            for answer in sent {
-                let answer = answer.await.expect("no panic").expect("an answer");
-                assert_eq!(connection::text(answer.into_body()).await, "one two three");
+            for response in sent {
+                let response = response.await.expect("no panic").expect("a response");
+                assert_eq!(connection::text(response.into_body()).await, "one two three");
             }
         }
         let opened = upstream.connections();
@@ -46,22 +46,22 @@ async fn requests_beside_each_other_share_one_http2_connection_and_take_as_many_
 }
 
 #[tokio::test]
-async fn no_more_connections_than_allowed_are_opened() {
+async fn max_concurrent_requests_limits_backend_connections() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "max_concurrent_requests = 2");
     let connection = HttpConnection::http2(gateway.address()).await;
     let requests = (0..6).map(|_| Request::get("/drip").body(connection::empty()).expect("a request"));
     let sent: Vec<_> = requests.map(|request| tokio::spawn(connection.sender().send(request))).collect();
-    for answer in sent {
-        let answer = answer.await.expect("no panic").expect("an answer");
-        assert_eq!(connection::text(answer.into_body()).await, "one two three");
+    for response in sent {
+        let response = response.await.expect("no panic").expect("a response");
+        assert_eq!(connection::text(response.into_body()).await, "one two three");
     }
     assert!(upstream.connections() <= 2, "{}", upstream.connections());
 }
 
 /// Backends close what is idle for too long. The gateway does so before, and not only when it needs a connection.
 #[tokio::test]
-async fn connections_that_nobody_needs_any_more_are_closed() {
+async fn idle_backend_connections_are_closed() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
         while wire.try_read_until("\r\n\r\n").await.is_some() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -76,22 +76,22 @@ async fn connections_that_nobody_needs_any_more_are_closed() {
             tokio::spawn(connection.sender().send(Request::get("/").body(connection::empty()).expect("a request")))
         })
         .collect();
-    for answer in at_once {
-        connection::text(answer.await.expect("no panic").expect("an answer").into_body()).await;
+    for response in at_once {
+        connection::text(response.await.expect("no panic").expect("a response").into_body()).await;
     }
     assert_eq!((backend.connections(), backend.ended()), (5, 0));
     // From now on, one at a time is enough.
-    let began = Instant::now();
+    let started = Instant::now();
     while backend.ended() < 4 {
-        let answer = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
-        connection::text(answer.into_body()).await;
-        assert!(began.elapsed() < TIMEOUT, "{} of 4 are closed", backend.ended());
+        let response = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
+        connection::text(response.into_body()).await;
+        assert!(started.elapsed() < TIMEOUT, "{} of 4 are closed", backend.ended());
     }
     assert_eq!(backend.connections(), 5);
 }
 
 #[tokio::test]
-async fn a_backend_that_closes_idle_connections_costs_no_request() {
+async fn an_idle_connection_closed_by_the_backend_fails_no_request() {
     let closed = Arc::new(Notify::new());
     let closes = closed.clone();
     let backend = ScriptedBackend::start(move |mut wire, _| {
@@ -120,9 +120,9 @@ async fn statuses(gateway: &Gateway, method: Method, requests: u32, pause: Durat
     let mut statuses = Vec::new();
     for _ in 0..requests {
         let request = Request::builder().method(&method).uri("/").body(connection::empty()).expect("a request");
-        let answer = connection.send(request).await;
-        statuses.push(answer.status().as_u16());
-        connection::text(answer.into_body()).await;
+        let response = connection.send(request).await;
+        statuses.push(response.status().as_u16());
+        connection::text(response.into_body()).await;
         tokio::time::sleep(pause).await;
     }
     statuses
@@ -159,7 +159,7 @@ impl Trap {
 }
 
 #[tokio::test]
-async fn a_get_is_sent_again_if_its_pooled_connection_dies_without_an_answer() {
+async fn a_get_is_retried_if_its_pooled_connection_closes() {
     let trap = Trap::set();
     let gateway = Gateway::public(trap.backend.address, "");
     assert_eq!(statuses(&gateway, Method::GET, 2, LAIN_IDLE).await, [200, 200]);
@@ -168,7 +168,7 @@ async fn a_get_is_sent_again_if_its_pooled_connection_dies_without_an_answer() {
 
 /// A connection that was used a moment ago is expected to serve, until the backend has shown that it may not.
 #[tokio::test]
-async fn a_backend_that_closes_fresh_connections_under_requests_costs_one_get_and_no_more() {
+async fn a_backend_that_closes_fresh_connections_fails_one_get() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
         wire.read_until("\r\n\r\n").await;
         wire.send(OK).await;
@@ -180,7 +180,7 @@ async fn a_backend_that_closes_fresh_connections_under_requests_costs_one_get_an
 }
 
 #[tokio::test]
-async fn a_post_is_never_sent_again() {
+async fn a_post_is_never_retried() {
     let trap = Trap::set();
     let gateway = Gateway::public(trap.backend.address, "");
     assert_eq!(statuses(&gateway, Method::POST, 2, LAIN_IDLE).await, [200, 502]);

@@ -82,11 +82,11 @@ pub struct Exchange {
     target: &'static str,
     request: Message,
     status: u16,
-    answer: Message,
+    response: Message,
 }
 
 pub fn exchange(name: &'static str, method: &'static str, target: &'static str) -> Exchange {
-    Exchange { name, method, target, request: Message::default(), status: 200, answer: Message::default() }
+    Exchange { name, method, target, request: Message::default(), status: 200, response: Message::default() }
 }
 
 impl Exchange {
@@ -95,8 +95,8 @@ impl Exchange {
         self
     }
 
-    fn hears(mut self, status: u16, answer: Message) -> Exchange {
-        (self.status, self.answer) = (status, answer);
+    fn hears(mut self, status: u16, response: Message) -> Exchange {
+        (self.status, self.response) = (status, response);
         self
     }
 }
@@ -207,7 +207,7 @@ pub struct Arrived {
 /// What the backend is to answer next, and what it was asked last.
 #[derive(Default)]
 pub struct Table {
-    answer: Mutex<Option<Response<connection::Body>>>,
+    response: Mutex<Option<Response<connection::Body>>>,
     pub arrived: Mutex<Option<Arrived>>,
 }
 
@@ -226,7 +226,7 @@ impl Table {
             body: collected.to_bytes(),
             trailers,
         });
-        self.answer.lock().expect("unpoisoned").take().expect("one request for each answer")
+        self.response.lock().expect("unpoisoned").take().expect("one request for each response")
     }
 
     /// A backend of this protocol that answers from a table, and a gateway in front of it.
@@ -239,11 +239,11 @@ impl Table {
     }
 
     pub fn lay(&self, exchange: &Exchange) {
-        let mut answer = Response::new(exchange.answer.to_body());
-        *answer.status_mut() = StatusCode::from_u16(exchange.status).expect("a status");
-        *answer.headers_mut() = exchange.answer.header_map();
-        answer.headers_mut().insert("date", HeaderValue::from_static("Sat, 21 Nov 2026 05:00:00 GMT"));
-        *self.answer.lock().expect("unpoisoned") = Some(answer);
+        let mut response = Response::new(exchange.response.to_body());
+        *response.status_mut() = StatusCode::from_u16(exchange.status).expect("a status");
+        *response.headers_mut() = exchange.response.header_map();
+        response.headers_mut().insert("date", HeaderValue::from_static("Sat, 21 Nov 2026 05:00:00 GMT"));
+        *self.response.lock().expect("unpoisoned") = Some(response);
     }
 }
 
@@ -273,8 +273,8 @@ async fn tell(
     let bearer = format!("Bearer {token}");
     request.headers_mut().insert("authorization", bearer.parse().expect("a value"));
     let request = std::mem::replace(request, Request::new(connection::empty()));
-    let answer = connection.send(request).await;
-    let (head, body) = answer.into_parts();
+    let response = connection.send(request).await;
+    let (head, body) = response.into_parts();
     let collected = body.collect().await.unwrap_or_else(|error| panic!("{told}: {error}"));
 
     // Up.
@@ -300,24 +300,24 @@ async fn tell(
 
     // Down.
     assert_eq!(head.status, exchange.status, "{told}");
-    let laid = exchange.answer.header_map();
+    let laid = exchange.response.header_map();
     let framing = ["content-length", "transfer-encoding"];
     assert_eq!(fields(&head.headers, &[&framing[..], &["date"]].concat()), fields(&laid, &framing), "{told}");
     assert_eq!(head.headers["date"], "Sat, 21 Nov 2026 05:00:00 GMT", "{told}");
     let length = head.headers.get("content-length").cloned();
     match laid.get("content-length") {
         Some(laid) => assert_eq!(length.as_ref(), Some(laid), "{told}"),
-        None if exchange.answer.streamed => assert_eq!(length, None, "{told}"),
-        None => assert!(length.is_none_or(|length| length == exchange.answer.body.len().to_string()), "{told}"),
+        None if exchange.response.streamed => assert_eq!(length, None, "{told}"),
+        None => assert!(length.is_none_or(|length| length == exchange.response.body.len().to_string()), "{told}"),
     }
     let trailers = collected.trailers().cloned().unwrap_or_default();
-    assert_eq!(fields(&trailers, &[]), fields(&exchange.answer.trailer_map(), &[]), "{told}: down");
+    assert_eq!(fields(&trailers, &[]), fields(&exchange.response.trailer_map(), &[]), "{told}: down");
     let body = collected.to_bytes();
-    assert!(body == exchange.answer.body, "{told}: {} bytes came", body.len());
+    assert!(body == exchange.response.body, "{told}: {} bytes came", body.len());
 }
 
 #[tokio::test]
-async fn whatever_is_sent_arrives_and_whatever_is_answered_comes_back() {
+async fn messages_pass_unchanged_in_all_protocol_combinations() {
     for backend_version in [Version::HTTP_11, Version::HTTP_2] {
         let (table, backend, gateway) = Table::served(backend_version).await;
         let pair = gateway.issue("alice", "bears:keep").await;

@@ -51,22 +51,22 @@ fn fresh(gateway: &Gateway, mint: &Mint) -> String {
 /// Waits for something that comes about by itself.
 #[track_caller]
 fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what} did not come about");
+        assert!(started.elapsed() < Duration::from_secs(20), "{what} did not come about");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 /// As [`soon`], of what a request tells.
 async fn soon_status(gateway: &Gateway, mint: &Mint, expected: u16) {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let status = status(gateway, &fresh(gateway, mint)).await;
         if status == expected {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "still {status}, expected {expected}");
+        assert!(started.elapsed() < Duration::from_secs(20), "still {status}, expected {expected}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -82,6 +82,6 @@ async fn visits(gateway: &Gateway, outcome: &str) -> f64 {
 
 /// Status and reason of `/readyz`.
 async fn readiness(gateway: &Gateway) -> (u16, String) {
-    let answer = Client::http1(gateway.admin_address()).get("/readyz").await;
-    (answer.status.as_u16(), answer.json()["reason"].as_str().unwrap_or_default().to_owned())
+    let response = Client::http1(gateway.admin_address()).get("/readyz").await;
+    (response.status.as_u16(), response.json()["reason"].as_str().unwrap_or_default().to_owned())
 }

@@ -56,9 +56,9 @@ impl Traffic {
             let token = &batch.tokens[self.requests.fetch_add(1, Ordering::Relaxed) % batch.tokens.len()];
             let request = Request::get("/").header("host", "gateway.test");
             let request = request.header("authorization", format!("Bearer {token}")).body(Empty::<Bytes>::new());
-            let answer = sender.send_request(request.expect("a request")).await.expect("an answer");
-            let status = answer.status();
-            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            let response = sender.send_request(request.expect("a request")).await.expect("a response");
+            let status = response.status();
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
             // A token whose key was withdrawn while it was on its way is refused with good reason.
             if status != StatusCode::OK && self.current().rotation == batch.rotation {
                 self.wrong.lock().expect("unpoisoned").push(format!("{status} {}", String::from_utf8_lossy(&body)));
@@ -84,7 +84,7 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
         wrong: Mutex::default(),
     });
     let clients: Vec<_> = (0..64).map(|_| tokio::spawn(traffic.clone().client())).collect();
-    let began = Instant::now();
+    let started = Instant::now();
     for rotation in 1..=6 {
         tokio::time::sleep(Duration::from_millis(400)).await;
         let (next, before) = (Batch::new(rotation, &traffic.gateway, mint()), traffic.current());
@@ -108,7 +108,7 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
         client.await.expect("no panic");
     }
     let requests = traffic.requests.load(Ordering::Relaxed);
-    eprintln!("{:.0} requests/s", requests as f64 / began.elapsed().as_secs_f64());
+    eprintln!("{:.0} requests/s", requests as f64 / started.elapsed().as_secs_f64());
     let wrong = traffic.wrong.lock().expect("unpoisoned");
     assert!(wrong.is_empty(), "{} of {requests} wrong: {:?}", wrong.len(), wrong.first());
     assert_eq!(server.key_requests(), 7, "one at the start, and one for each rotation");
@@ -122,14 +122,14 @@ async fn however_many_tokens_carry_random_kids_the_source_is_asked_once_in_a_coo
     let gateway = Arc::new(Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "")));
     assert_eq!(server.key_requests(), 1);
     let flood = async |from: usize| {
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for kid in from..from + 300 {
             let token = good.with_header(gateway.now_secs(), json!({ "kid": format!("random-{kid}") }));
             let gateway = gateway.clone();
-            answers.push(tokio::spawn(async move { gateway.client().bearer(&token).get("/").await }));
+            responses.push(tokio::spawn(async move { gateway.client().bearer(&token).get("/").await }));
         }
-        for answer in answers {
-            answer.await.expect("no panic").assert_rejected(401, "invalid_token");
+        for response in responses {
+            response.await.expect("no panic").assert_rejected(401, "invalid_token");
         }
     };
     flood(0).await;
@@ -209,11 +209,11 @@ async fn what_cannot_be_known_is_503_and_not_401() {
     server.publish(&[&old, &next]);
     // Too slow: its answer would come after 2.5 seconds.
     server.pages().delay = Duration::from_millis(2500);
-    let began = Instant::now();
-    let answer = gateway.client().bearer(&fresh(&gateway, &next)).get("/").await;
-    answer.assert_rejected(503, "temporarily_unavailable");
-    assert!(answer.header("retry-after").is_some());
-    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    let started = Instant::now();
+    let response = gateway.client().bearer(&fresh(&gateway, &next)).get("/").await;
+    response.assert_rejected(503, "temporarily_unavailable");
+    assert!(response.header("retry-after").is_some());
+    assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
     server.pages().delay = Duration::ZERO;
     super::soon_status(&gateway, &next, 200).await;
 
@@ -267,9 +267,9 @@ async fn a_refresh_that_keeps_its_key_leaves_a_known_token_known() {
     }
 
     server.publish(&[&two]);
-    let began = Instant::now();
+    let started = Instant::now();
     while status(&gateway, &token).await == 200 {
-        assert!(began.elapsed() < Duration::from_secs(20), "a key that is gone goes on working");
+        assert!(started.elapsed() < Duration::from_secs(20), "a key that is gone goes on working");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

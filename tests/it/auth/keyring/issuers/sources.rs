@@ -28,8 +28,8 @@ async fn keys_are_discovered_and_only_the_issuers_own_document_is_believed() {
         status(&gateway, &token).await
     };
     for (name, expected) in [(&oidc, 200), (&oauth, 200), (&mixed, 503), (&silent, 503)] {
-        let began = Instant::now();
-        while get(name).await != expected && began.elapsed() < Duration::from_secs(10) {
+        let started = Instant::now();
+        while get(name).await != expected && started.elapsed() < Duration::from_secs(10) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(get(name).await, expected, "{name}");
@@ -65,9 +65,9 @@ async fn over_tls_the_server_has_to_be_the_right_one() {
         let token = key.with_claims(gateway.now_secs(), json!({ "iss": name }));
         status(&gateway, &token).await
     };
-    let began = Instant::now();
+    let started = Instant::now();
     while get(&trusted).await != 200 {
-        assert!(began.elapsed() < Duration::from_secs(20), "the trusted one is not reached");
+        assert!(started.elapsed() < Duration::from_secs(20), "the trusted one is not reached");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // These have been tried as often, and fail for good.
@@ -131,8 +131,8 @@ async fn stale_keys_are_refused_where_that_was_asked_for() {
     server.fail_with(500);
     gateway.advance(Duration::from_secs(3601));
     soon_status(&gateway, &key, 503).await;
-    let answer = gateway.client().bearer(&known).get("/").await;
-    answer.assert_rejected(503, "temporarily_unavailable");
+    let response = gateway.client().bearer(&known).get("/").await;
+    response.assert_rejected(503, "temporarily_unavailable");
     let own = gateway.issue("alice", "").await.access;
     assert_eq!(status(&gateway, &own).await, 200, "other issuers go on");
     server.fail_with(200);
@@ -146,12 +146,12 @@ async fn a_start_goes_on_without_keys_if_told_so_and_has_them_when_they_come() {
     let key = mint();
     let server = KeyServer::start(&[&key]);
     server.fail_with(503);
-    let began = Instant::now();
+    let started = Instant::now();
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "startup = \"continue\""));
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    let answer = gateway.client().bearer(&fresh(&gateway, &key)).get("/").await;
-    answer.assert_rejected(503, "temporarily_unavailable");
-    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    let response = gateway.client().bearer(&fresh(&gateway, &key)).get("/").await;
+    response.assert_rejected(503, "temporarily_unavailable");
+    assert_eq!(response.header("retry-after"), Some("1"));
     assert_eq!(readiness(&gateway).await.0, 200);
     assert_eq!(status(&gateway, &gateway.issue("alice", "").await.access).await, 200);
     server.fail_with(200);
@@ -164,16 +164,16 @@ async fn a_start_waits_for_keys_and_not_for_ever() {
     let key = mint();
     let server = KeyServer::start(&[&key]);
     server.pages().delay = Duration::from_millis(700);
-    let began = Instant::now();
+    let started = Instant::now();
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
-    assert!(began.elapsed() >= Duration::from_millis(700));
+    assert!(started.elapsed() >= Duration::from_millis(700));
     assert_eq!(status(&gateway, &fresh(&gateway, &key)).await, 200);
     drop(gateway);
 
     server.fail_with(500);
-    let began = Instant::now();
+    let started = Instant::now();
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
-    assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
     gateway.client().bearer(&fresh(&gateway, &key)).get("/").await.assert_rejected(503, "temporarily_unavailable");
     assert_eq!(readiness(&gateway).await, (503, format!("issuer {EXTERNAL_ISSUER}: no keys yet")));
     server.fail_with(200);

@@ -46,10 +46,10 @@ async fn a_route_can_be_for_some_issuers_only() {
             (&other, "/both/1", 403),
             (&own, "/both/1", 200),
         ] {
-            let answer = gateway.client().bearer(token).get(path).await;
-            assert_eq!(answer.status, expected, "{path}: {answer:?}");
+            let response = gateway.client().bearer(token).get(path).await;
+            assert_eq!(response.status, expected, "{path}: {response:?}");
             if expected == 401 {
-                answer.assert_rejected(401, "invalid_token");
+                response.assert_rejected(401, "invalid_token");
             }
         }
     }
@@ -95,8 +95,8 @@ async fn what_is_required_is_let_go_only_where_that_was_said() {
     }
     // Who is nobody in particular is nobody to the upstream as well, whatever the client says.
     let nobody = lenient.with_claims(now, json!({ "iss": OTHER, "sub": null, "jti": "nobody" }));
-    let answer = gateway.client().bearer(&nobody).header("X-Auth-Subject", "root").get("/nobody").await;
-    assert_eq!(answer.status, 200);
+    let response = gateway.client().bearer(&nobody).header("X-Auth-Subject", "root").get("/nobody").await;
+    assert_eq!(response.status, 200);
     let seen = upstream.seen().pop().expect("it arrived");
     assert_eq!((seen.header("x-auth-subject"), seen.header("x-auth-issuer")), (None, Some(OTHER)));
 }

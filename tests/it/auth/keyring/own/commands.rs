@@ -22,7 +22,7 @@ fn served(upstream: &Upstream) -> (GatewayProcess, TempDir) {
 
 /// The keys that this event was told of, once it was told of one.
 fn keys_with(folder: &TempDir, event: &str) -> Vec<String> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let text = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap_or_default();
         let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -31,7 +31,7 @@ fn keys_with(folder: &TempDir, event: &str) -> Vec<String> {
         if !kids.is_empty() {
             return kids;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "no {event} in\n{text}");
+        assert!(started.elapsed() < Duration::from_secs(20), "no {event} in\n{text}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -133,12 +133,12 @@ async fn a_key_of_the_operators_own_is_not_rotated_and_says_so() {
     let kid = kid_of(&gateway.issue("alice", "").await.access);
     gateway.advance(DAY * 365);
     let admin = gateway.admin_client();
-    let answer = admin.get("/admin/v1/keys").await.json();
-    assert_eq!(answer, json!({ "keys": [{ "kid": kid, "algorithm": "ES256", "state": "active" }] }));
+    let response = admin.get("/admin/v1/keys").await.json();
+    assert_eq!(response, json!({ "keys": [{ "kid": kid, "algorithm": "ES256", "state": "active" }] }));
     for path in ["/admin/v1/keys/rotate".to_owned(), format!("/admin/v1/keys/{kid}/revoke")] {
-        let answer = admin.post(&path, &json!({})).await;
-        answer.assert_rejected(400, "invalid_request");
-        assert!(answer.json()["error_description"].as_str().is_some_and(|text| text.contains("signing_key_file")));
+        let response = admin.post(&path, &json!({})).await;
+        response.assert_rejected(400, "invalid_request");
+        assert!(response.json()["error_description"].as_str().is_some_and(|text| text.contains("signing_key_file")));
     }
     assert_eq!(published(&gateway).await, [kid]);
     let metrics = admin.get("/metrics").await.text();

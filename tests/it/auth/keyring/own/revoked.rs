@@ -19,9 +19,9 @@ async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs()
         assert_eq!(connection.status_of(&alice.access).await, 200);
     }
     let kid = kid_of(&alice.access);
-    let answer = revoke(&gateway, &kid, &json!({})).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let keys = answer.json()["keys"].as_array().expect("a list").clone();
+    let response = revoke(&gateway, &kid, &json!({})).await;
+    assert_eq!(response.status, 200, "{response:?}");
+    let keys = response.json()["keys"].as_array().expect("a list").clone();
     assert_eq!((count(&keys, "active"), count(&keys, "revoked"), keys.len()), (1, 1, 2));
 
     for connection in &mut kept {

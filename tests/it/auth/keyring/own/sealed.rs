@@ -186,8 +186,8 @@ async fn the_root_secret_is_rotated_without_logging_anybody_out() {
     assert_eq!(root_of(folder.path()), 2, "the keys are sealed anew");
     let body = json!({ "refreshToken": old.refresh });
     assert_eq!(served.client().bearer(&old.access).get("/").await.status, 200);
-    let answer = served.client().bearer(&old.access).post("/user/refresh", &body).await;
-    let new = TokenPair::from_json(&answer.json());
+    let response = served.client().bearer(&old.access).post("/user/refresh", &body).await;
+    let new = TokenPair::from_json(&response.json());
     served.program.kill();
 
     // Once nobody can have a refresh token of the old one any more, its line goes.
