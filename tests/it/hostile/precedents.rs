@@ -7,9 +7,9 @@
 //! | Hono CVE-2026-22817, CVE-2026-22818 | for a key without `alg` the token chose | `what_is_good_is_admitted_and_what_is_not_ours_is_left_out`, `a_set_says_which_key_is_meant`, `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
 //! | Java CVE-2022-21449 | an ECDSA signature of zeros | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere`, `every_vector_of_wycheproof_comes_out_right_or_has_its_reason` |
 //! | Pulsar CVE-2021-22160 | alg none | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
-//! | APISIX CVE-2026-39999 | a configuration under which nothing was checked | `issuers_are_checked`, `routes_are_checked`, `without_a_token_only_the_scheme_is_told` |
+//! | APISIX CVE-2026-39999 | a configuration under which nothing was checked | `issuers_are_checked`, `routes_are_checked`, `without_a_token_the_challenge_has_only_the_scheme` |
 //! | Envoy CVE-2022-29226 | a token that was there counted as good | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
-//! | Kong 3.2.1 | different tokens in header, query and cookie | `a_token_counts_where_its_route_takes_it_from_and_only_once` |
+//! | Kong 3.2.1 | different tokens in header, query and cookie | `a_token_is_accepted_only_once_and_where_its_route_allows` |
 //! | Envoy CVE-2019-9901 | a path was matched in one form and forwarded in another | `a_hostile_path_is_refused_with_its_reason_and_goes_nowhere`, `what_passes_is_forwarded_byte_for_byte` |
 //! | Envoy CVE-2021-29492 | `%2F..%2F` | `a_hostile_path_is_refused_with_its_reason_and_goes_nowhere` |
 //! | Envoy CVE-2021-32779, oauth2-proxy CVE-2026-41059 | `#` in a target | `a_fragment_reaches_nobody`, `a_hostile_path_is_refused_with_its_reason_and_goes_nowhere` |
