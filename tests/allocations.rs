@@ -1,8 +1,8 @@
-//! A known token costs no allocation, and a whole request few.
+//! A cached token needs no allocation, and a complete request only a few.
 //!
-//! A test binary of its own: it counts by replacing the allocator, which is one for a whole program.
+//! This is its own test binary, because it replaces the allocator of the whole program to count.
 
-#![allow(clippy::print_stdout, reason = "the figures are part of the answer")]
+#![allow(clippy::print_stdout, reason = "the numbers are part of the output")]
 
 #[path = "../benches/setup/mod.rs"]
 mod setup;
@@ -16,12 +16,12 @@ use setup::{BenchWorker, Mint, NOW};
 const REQUESTS: u64 = 10_000;
 
 #[test]
-fn authenticating_a_known_token_allocates_nothing() {
+fn authenticating_a_cached_token_allocates_nothing() {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
     let worker = BenchWorker::new();
     let headers = setup::bearer(&mint.token(0));
-    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "the token gets into the cache");
 
     let counted = allocation_counter::measure(|| {
         for _ in 0..REQUESTS {
@@ -32,14 +32,14 @@ fn authenticating_a_known_token_allocates_nothing() {
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
 }
 
-/// A revocation of somebody else moves the epoch, so that the next request of each known token looks itself up.
+/// Each revocation changes the epoch, so that the next request with a cached token checks the revocation set again.
 #[test]
-fn looking_a_token_up_again_allocates_nothing() {
+fn checking_the_revocation_set_again_allocates_nothing() {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
     let worker = BenchWorker::new();
     let headers = setup::bearer(&mint.token(0));
-    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "the token gets into the cache");
 
     let mut allocations = 0;
     for other in 1..=1_000 {
@@ -50,15 +50,15 @@ fn looking_a_token_up_again_allocates_nothing() {
     assert_eq!(allocations, 0);
 }
 
-/// The record, the request id, and room for the fields that the gateway adds (two). A browser's `Connection` header costs three
-/// more: the list of what it nominates, a name on it, and the list of what is taken out.
+/// The access-log record, the request id, and two for the headers that the gateway adds. The `Connection` header of a
+/// browser needs three more: the list of its names, one name, and the list of removed headers.
 #[test]
-fn a_whole_request_allocates_little() {
+fn a_complete_request_allocates_little() {
     let mint = Mint::new(Algorithm::ES256);
     let steps = Steps::new(&mint);
     let token = mint.token(0);
-    for (name, sent, most) in [("plain", Sent::plain(&token), 4.0), ("browser", Sent::browser(&token), 7.0)] {
-        assert!(steps.run(&mut sent.arrives()).is_ok(), "it gets to know the token");
+    for (name, sent, max) in [("plain", Sent::plain(&token), 4.0), ("browser", Sent::browser(&token), 7.0)] {
+        assert!(steps.run(&mut sent.arrives()).is_ok(), "the token gets into the cache");
         let mut sum = allocation_counter::AllocationInfo::default();
         for _ in 0..REQUESTS {
             let mut request = sent.arrives();
@@ -66,6 +66,6 @@ fn a_whole_request_allocates_little() {
         }
         let (count, bytes) = (sum.count_total as f64 / REQUESTS as f64, sum.bytes_total / REQUESTS);
         println!("{name} request: {count} allocations, {bytes} bytes; a record has {} bytes", size_of::<Record>());
-        assert!(count <= most, "{name}: {count}");
+        assert!(count <= max, "{name}: {count}");
     }
 }
