@@ -182,7 +182,7 @@ pub struct Door {
 impl Door {
     pub fn new() -> Door {
         // Forged tokens are refused for being forged here, however many.
-        let rate = Rate { burst: u32::MAX, every: Duration::ZERO };
+        let rate = Rate { burst: u32::MAX, interval: Duration::ZERO };
         Door {
             failures: Limiter::new(rate),
             signature_queue: SignatureQueue::new(),

@@ -169,7 +169,7 @@ impl Authenticator {
         if self.token_cache.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
-        if let Some(wait) = asker.failures.wait(asker.address, now) {
+        if let Some(wait) = asker.failures.retry_after(asker.address, now) {
             let mut reject = Reject::new(Reason::RateLimited, "too many bad signatures from this address");
             reject.retry_after = Some(wait);
             return Err(reject);

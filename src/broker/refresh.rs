@@ -97,7 +97,7 @@ impl Broker {
         occasion: EventContext,
     ) -> Result<Rotation, Reject> {
         let (token_id, now, client) = (presented.token_id, occasion.at, occasion.client);
-        self.throttle.refresh(token_id, now)?;
+        self.throttle.check_refreshes(token_id, now)?;
         // A confirmation on its way counts: it is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.seen_generations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
@@ -110,7 +110,7 @@ impl Broker {
         let rotation = self.in_time(self.store.rotate(presented, Box::new(decide), occasion)).await?;
         // Whoever knows no more than the name of a login must not use up its refreshes.
         if !matches!(rotation, Rotation::Refused(GrantUnknown | GrantForged | GrantMismatch)) {
-            self.throttle.refreshed(token_id, now);
+            self.throttle.count_refresh(token_id, now);
         }
         Ok(rotation)
     }

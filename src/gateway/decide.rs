@@ -71,10 +71,10 @@ impl Decider {
         now: UnixTime,
     ) -> Result<Decision, Reject> {
         // Before anything else is believed: one framing, one host and one path, or none.
-        if !headers::is_framed_plainly(request.headers()) {
+        if !headers::has_unambiguous_length(request.headers()) {
             return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
         }
-        if headers::are_too_many(request.headers(), self.headers) {
+        if headers::exceeds_count(request.headers(), self.headers) {
             return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.headers"));
         }
         let host = target::host(request, self.uri_size)?;
@@ -105,7 +105,7 @@ impl Decider {
         if sni.name.eq_ignore_ascii_case(host) {
             return Ok(());
         }
-        if self.routes.serves_alike(&sni.name, host) && sni.same_certificate(host) {
+        if self.routes.serves_alike(&sni.name, host) && sni.has_same_certificate(host) {
             return Ok(());
         }
         Err(Reject::new(Reason::Misdirected, format!("the handshake asked for {}", sni.name)))
@@ -149,7 +149,7 @@ impl Decider {
         let found = route.places.find(request, self.authenticator.token_size)?;
         arrival.asker.trace.step(Step::Token, || format!("in {}", found.place));
         if found.place == Place::Cookie {
-            let websocket = websocket::is_asked_for(request);
+            let websocket = websocket::is_upgrade_request(request);
             let (method, scheme) = (request.method(), &arrival.origin.scheme);
             let logout = route.capture == Some(Capture::Logout);
             let target = csrf::Target { method, websocket, logout, host, scheme };

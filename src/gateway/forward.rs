@@ -18,7 +18,7 @@ use crate::gateway::route::TokenForwarding;
 use crate::gateway::streams::{Streams, Termination, TokenBound};
 use crate::limits::pace::MinRate;
 use crate::protocols::grpc;
-use crate::protocols::http::body::{Body, BodyEnd, BodyError, MOMENT, Watch};
+use crate::protocols::http::body::{Body, BodyEnd, BodyError, BodyObserver, LONG_RUNNING_AFTER};
 use crate::protocols::http::headers::{self, Hygiene, Origin};
 use crate::protocols::http::target;
 use crate::protocols::websocket::{self, Tunnel};
@@ -72,8 +72,8 @@ impl Forwarder {
         let asked_as_bearer = self.set_token(request, &permit, record.time)?;
         // An HTTP/2 upstream carries no HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
-            Protocol::Http1 => websocket::asked_for(request),
-            Protocol::Http2 if record.method == Method::CONNECT || websocket::is_asked_for(request) => {
+            Protocol::Http1 => websocket::take_upgrade(request),
+            Protocol::Http2 if record.method == Method::CONNECT || websocket::is_upgrade_request(request) => {
                 return Err(Reject::new(Reason::ProtocolRefused, "a WebSocket, and its upstream speaks HTTP/2"));
             }
             Protocol::Http2 => None,
@@ -82,7 +82,7 @@ impl Forwarder {
         headers::set_origin(request.headers_mut(), origin, Some(&host));
         self.set_identity(request, &permit, record);
         if websocket.is_some() {
-            websocket::ask(request.headers_mut());
+            websocket::set_upgrade_headers(request.headers_mut());
         }
         address(request, upstream, host);
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
@@ -97,7 +97,7 @@ impl Forwarder {
         let body_failure = || progress.as_ref().and_then(|progress| progress.failure());
         let (mut response, lease) = answered.map_err(|reject| {
             let reject = body_failure().unwrap_or_else(|| {
-                upstream.failed(&whereabouts, &reject);
+                upstream.record_failure(&whereabouts, &reject);
                 reject
             });
             // Whoever comes so far was authenticated: only an end can be about the token.
@@ -105,10 +105,10 @@ impl Forwarder {
             reject
         })?;
 
-        if !headers::is_framed_plainly(response.headers()) {
+        if !headers::has_unambiguous_length(response.headers()) {
             return Err(Reject::new(Reason::UpstreamBroken, "two lengths, or a transfer coding other than chunked"));
         }
-        let tunnel = websocket::agreed(websocket, &mut response, self.body_idle)?;
+        let tunnel = websocket::accept_upgrade(websocket, &mut response, self.body_idle)?;
         // Before the rest: a backend may well name them in `Connection`, as they go no further than this.
         let said = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
@@ -117,7 +117,7 @@ impl Forwarder {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
         if let Some(tunnel) = &tunnel {
-            tunnel.announce(&mut response);
+            tunnel.set_response_head(&mut response);
             if asked_as_bearer && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
                 let understood = HeaderValue::from_static(bearer::MARKER);
                 response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, understood);
@@ -128,7 +128,7 @@ impl Forwarder {
         // What answers a request that is still being sent may end in a reset.
         let must_end = over_http2 && progress.is_none_or(|progress| progress.is_complete());
         held.set_termination(Termination::of(&record.method, &response));
-        let incoming = |body| Body::incoming(body).silent_for_at_most(self.body_idle).that_must_end(must_end);
+        let incoming = |body| Body::incoming(body).with_idle_timeout(self.body_idle).fail_if_truncated(must_end);
         let response = response.map(incoming);
         Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, held: Some(held), said })
     }
@@ -186,10 +186,11 @@ impl Forwarder {
         let (hygiene, held) = (self.hygiene.clone(), held.another());
         let watch = Box::new(Upload { progress: progress.clone(), hygiene, held });
         // Streams of messages: how fast they come is the backend's business, and `body_idle` bounds their silence.
-        let least = if grpc::is_grpc(request.headers()) { MinRate { rate: 0, ..self.upload } } else { self.upload };
-        let body = mem::take(request.body_mut()).that_must_end(came_over == Version::HTTP_2);
-        let limited = body.at_most(self.body_size).silent_for_at_most(self.body_idle).at_least(least);
-        *request.body_mut() = limited.watched_by(watch);
+        let least =
+            if grpc::is_grpc(request.headers()) { MinRate { bytes_per_second: 0, ..self.upload } } else { self.upload };
+        let body = mem::take(request.body_mut()).fail_if_truncated(came_over == Version::HTTP_2);
+        let limited = body.with_max_size(self.body_size).with_idle_timeout(self.body_idle).with_min_rate(least);
+        *request.body_mut() = limited.with_observer(watch);
         Ok(Some(progress))
     }
 }
@@ -270,24 +271,24 @@ struct Upload {
     held: TokenBound,
 }
 
-impl Watch for Upload {
-    fn data(&mut self, _data: &mut Bytes) {
+impl BodyObserver for Upload {
+    fn on_data(&mut self, _data: &mut Bytes) {
         self.progress.moved();
     }
 
-    fn waiting(&mut self) {
+    fn on_pending(&mut self) {
         self.progress.client_owes.store(true, Ordering::Relaxed);
     }
 
-    fn trailers(&mut self, trailers: &mut HeaderMap) {
+    fn on_trailers(&mut self, trailers: &mut HeaderMap) {
         self.hygiene.clean_trailers(trailers);
     }
 
-    fn failed(&mut self, error: &BodyError) {
+    fn on_error(&mut self, error: &BodyError) {
         *self.progress.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
     }
 
-    fn lasts(&mut self) -> bool {
+    fn on_long_running(&mut self) -> bool {
         self.held.lasts();
         true
     }
@@ -296,7 +297,7 @@ impl Watch for Upload {
         self.held.poll_end(context)
     }
 
-    fn end(&mut self) {
+    fn on_complete(&mut self) {
         self.progress.moved();
         self.progress.complete.store(true, Ordering::Relaxed);
     }
@@ -318,7 +319,7 @@ async fn answer_within(
     // Pinned by the caller: taken by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<UpstreamResponse, Failure>>>,
 ) -> Result<UpstreamResponse, Reject> {
-    let moment = limit.min(MOMENT);
+    let moment = limit.min(LONG_RUNNING_AFTER);
     if let Ok(answer) = tokio::time::timeout(moment, sending.as_mut()).await {
         return Ok(answer?);
     }

@@ -40,13 +40,13 @@ use crate::gateway::oauth::metadata;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::{Delivery, Worker};
 use crate::limits::pace::MinRate;
-use crate::limits::rate_limit::{self, RateLimitHeaders, Rates};
+use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
 use crate::protocols::grpc;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::framing::FramingError;
 use crate::protocols::http::media_type;
-use crate::protocols::http::respond::{self, Form};
+use crate::protocols::http::respond::{self, RejectFormat};
 use crate::protocols::websocket::{self, TunnelEnd};
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
@@ -66,7 +66,7 @@ pub struct Gateway {
     pub keyring: Arc<Keyring>,
     pub forwarder: Forwarder,
     /// `[[rate]]` and `[[route.rate]]`
-    pub rates: Rates,
+    pub rates: RateLimits,
     /// `login.answer_size`
     pub login_answer_size: u64,
     /// `timeouts.request`
@@ -82,7 +82,7 @@ impl Gateway {
     /// each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Response<Body> {
         let now = self.clock.now();
-        let form = Form::wanted_by(request);
+        let form = RejectFormat::for_request(request);
         let mut delivery = Box::new(Delivery::open(request, peer, worker, now));
         let has_body = !request.body().is_end_stream();
         // A gRPC call may last, and may have no answer before its client has sent all it has.
@@ -125,7 +125,7 @@ impl Gateway {
         }
         let response = match delivery.record.told.take() {
             None => response,
-            Some(told) => told.on(response),
+            Some(told) => told.append_to(response),
         };
         // What is refused is no success, whatever its form needs.
         let refused = delivery.record.refused.as_ref().map(|refusal| refusal.reason.status());
@@ -136,14 +136,14 @@ impl Gateway {
                 delivery.held = held;
                 let may_last = delivery.record.refused.is_some() || is_stream(&response);
                 let ends = request_time.filter(|_| !may_last).map(|time| delivery.started + time);
-                response.map(|body| body.ending_at(ends).watched_by(delivery))
+                response.map(|body| body.with_deadline(ends).with_observer(delivery))
             }
             Some(tunnel) => {
                 let mut live = worker.streams.open_tunnel(held.as_ref().and_then(TokenBound::known));
                 tokio::spawn(async move {
-                    let over = tunnel.carry(&mut delivery.record.sent, live.ended()).await;
+                    let over = tunnel.run(&mut delivery.record.sent, live.ended()).await;
                     delivery.record.complete = over == Some(TunnelEnd::Closed);
-                    delivery.record.ended = over.and_then(TunnelEnd::ended);
+                    delivery.record.ended = over.and_then(TunnelEnd::close_reason);
                 });
                 response
             }
@@ -159,9 +159,9 @@ impl Gateway {
 
     /// Answers a request whose head has no one reading, and ends the connection.
     pub fn reject_malformed(&self, peer: &Peer, worker: &Worker, fault: FramingError) -> Response<Body> {
-        let refusal = Reject::new(fault.reason, fault.what);
+        let refusal = Reject::new(fault.reason, fault.message);
         let request_id = worker.request_ids.next();
-        let mut response = respond::reject(&refusal, self.challenge(), request_id, Form::Json);
+        let mut response = respond::reject(&refusal, self.challenge(), request_id, RejectFormat::Json);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         self.record_connection_end(request_id, peer, worker, refusal, response.body().size_hint().lower());
         response
@@ -266,7 +266,7 @@ impl Gateway {
         let of_route = record.route.as_ref().map_or(&[][..], |route| &route.rates);
         let mut told = Box::<RateLimitHeaders>::default();
         let taken = self.rates.take(of_route, &rate_limit::Client { address, subject }, &mut told, now);
-        record.told = told.is_anything().then_some(told);
+        record.told = (!told.is_empty()).then_some(told);
         taken
     }
 
@@ -277,9 +277,9 @@ impl Gateway {
         address: IpAddr,
         now: UnixTime,
     ) -> Result<Forwarded, Reject> {
-        self.broker.throttle.call(address, now)?;
+        self.broker.throttle.count_call(address, now)?;
         let answer = call.await;
-        self.broker.throttle.answered(&answer, address, now);
+        self.broker.throttle.count_outcome(&answer, address, now);
         answer.map(Forwarded::own)
     }
 
@@ -330,25 +330,25 @@ impl Gateway {
         now: UnixTime,
     ) -> Result<Response<Body>, Reject> {
         if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.endpoints.resource) {
-            return Ok(respond::published(resource.document.clone()));
+            return Ok(respond::public_document(resource.document.clone()));
         }
         let throttle = &self.broker.throttle;
         // Services that introspect ask for all of their clients, and show a token of their own.
         if endpoint != Endpoint::Introspect {
-            throttle.guess(asker.address, now)?;
-            throttle.call(asker.address, now)?;
+            throttle.check_failures(asker.address, now)?;
+            throttle.count_call(asker.address, now)?;
         }
         let content = self.read(request).await?;
         let (broker, authenticator) = (&self.broker, &self.decider.authenticator);
         let call = oauth::Call { broker, authenticator, asker, headers: request.headers(), now };
         let answer = call.answer(endpoint, &content, record).await;
-        throttle.answered(&answer, asker.address, now);
+        throttle.count_outcome(&answer, asker.address, now);
         answer
     }
 
     /// The body of a call that is answered here.
     async fn read(&self, request: &mut Request<Body>) -> Result<Bytes, Reject> {
-        let paced = mem::take(request.body_mut()).silent_for_at_most(self.body_idle).at_least(self.upload);
+        let paced = mem::take(request.body_mut()).with_idle_timeout(self.body_idle).with_min_rate(self.upload);
         body::read(paced, BODY_LIMIT).await
     }
 

@@ -12,7 +12,7 @@ use crate::gateway::client::Peer;
 use crate::gateway::streams::{Streams, TokenBound};
 use crate::limits::concurrency::{ConcurrencyLimit, ReservedPermit};
 use crate::limits::limiter::Limiter;
-use crate::protocols::http::body::{BodyEnd, BodyError, Watch};
+use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver};
 use crate::telemetry::access_log::{Buffer, Record};
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::clock::UnixTime;
@@ -98,15 +98,15 @@ impl Delivery {
     }
 }
 
-impl Watch for Delivery {
-    fn data(&mut self, data: &mut Bytes) {
+impl BodyObserver for Delivery {
+    fn on_data(&mut self, data: &mut Bytes) {
         if let Some(held) = &mut self.held {
             held.follow(data);
         }
         self.record.sent += data.len() as u64;
     }
 
-    fn lasts(&mut self) -> bool {
+    fn on_long_running(&mut self) -> bool {
         self.held.as_mut().map(TokenBound::lasts).is_some()
     }
 
@@ -114,28 +114,28 @@ impl Watch for Delivery {
         self.held.as_mut().map_or(Poll::Pending, |held| held.poll_end(context))
     }
 
-    fn end_of_broken(&mut self) -> Option<BodyEnd> {
+    fn end_after_error(&mut self) -> Option<BodyEnd> {
         self.held.as_mut()?.end_of_broken()
     }
 
-    fn failed(&mut self, error: &BodyError) {
+    fn on_error(&mut self, error: &BodyError) {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
             self.record.ended = Some(CloseReason::OutOfTime);
         }
         let is_the_servers_fault = match error {
-            BodyError::Silent(_) => !self.held.as_ref().is_some_and(TokenBound::may_be_idle),
-            BodyError::Http(_) | BodyError::CutShort => true,
-            BodyError::TooLarge | BodyError::Slow | BodyError::Ended(_) => false,
+            BodyError::IdleTimeout(_) => !self.held.as_ref().is_some_and(TokenBound::may_be_idle),
+            BodyError::Http(_) | BodyError::Truncated => true,
+            BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,
         };
         if let Some(lease) = self.lease.as_ref().filter(|_| is_the_servers_fault) {
-            lease.broke_off(&error.to_string());
+            lease.record_broken_body(&error.to_string());
         }
     }
 
-    fn end(&mut self) {
+    fn on_complete(&mut self) {
         self.record.complete = true;
         if let Some(lease) = self.lease.take() {
-            lease.give_back();
+            lease.release();
         }
     }
 }

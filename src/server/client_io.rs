@@ -79,7 +79,7 @@ impl<S> ClientStream<S> {
     /// A client that takes nothing for as long as `write`, or less than `least`, is cut off. With limits for its heads, it
     /// speaks HTTP/1.
     pub(super) fn new(stream: S, write: Duration, least: MinRate, heads: Option<Limits>) -> Self {
-        let (stall, meter) = (IdleTimer::of_at_most(write), Box::new(RateMeter::of(least)));
+        let (stall, meter) = (IdleTimer::new(write), Box::new(RateMeter::new(least)));
         ClientStream {
             stream,
             unread: Bytes::new(),
@@ -113,7 +113,7 @@ impl<S> ClientStream<S> {
 
     fn in_time<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.stall.broken();
+            self.stall.reset();
             return polled;
         }
         self.stall.poll(context).map(|_| Err(self.cut(DisconnectReason::Silent)))
@@ -130,7 +130,7 @@ impl<S> ClientStream<S> {
             self.between_frames = *written == wanted;
         }
         match polled {
-            Poll::Ready(Ok(written)) if !self.meter.passed(written, &mut self.stall) => {
+            Poll::Ready(Ok(written)) if !self.meter.record(written, &mut self.stall) => {
                 Poll::Ready(Err(self.cut(DisconnectReason::Slow)))
             }
             polled => self.in_time(context, polled),

@@ -33,9 +33,9 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::Limits;
 use crate::protocols::http::headers::Origin;
 use crate::protocols::http::respond::BodyLeft;
-use crate::protocols::http::{field_list, poll_notes};
+use crate::protocols::http::{field_list, poll_activity};
 use crate::protocols::socket;
-use crate::protocols::tls::{ServerSide, Sni};
+use crate::protocols::tls::{ServerTls, Sni};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
 use crate::types::clock::UnixTime;
 
@@ -47,7 +47,7 @@ pub(super) async fn serve(
     mut stream: TcpStream,
     address: SocketAddr,
     proxy_protocol: bool,
-    tls: Option<Arc<ServerSide>>,
+    tls: Option<Arc<ServerTls>>,
     shared: Arc<Shared>,
     worker: Arc<Worker>,
     alive: mpsc::Sender<Infallible>,
@@ -67,7 +67,7 @@ pub(super) async fn serve(
         },
     };
     let Client { address, trusts_forwarded } = client;
-    if shared.penalties.has(address.ip(), shared.gateway.load().clock.now()) {
+    if shared.penalties.contains(address.ip(), shared.gateway.load().clock.now()) {
         worker.metrics.paused_connections_refused.one();
         return socket::reset(stream);
     }
@@ -78,7 +78,7 @@ pub(super) async fn serve(
     }
     worker.metrics.connections_opened.one();
     let _closed = ConnectionGuard(worker.metrics.clone());
-    socket::tune(&stream);
+    socket::set_options(&stream);
     let origin = Origin::new(address.ip(), tls.is_some());
     let kept = Box::new((place, member, alive));
     let peer = Peer {
@@ -102,7 +102,7 @@ pub(super) async fn serve(
 
 async fn serve_tls(
     stream: TcpStream,
-    side: Arc<ServerSide>,
+    side: Arc<ServerTls>,
     mut peer: Peer,
     shared: Arc<Shared>,
     worker: &Arc<Worker>,
@@ -117,7 +117,7 @@ async fn serve_tls(
         }
     };
     let session = stream.get_ref().1;
-    peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), side });
+    peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), tls: side });
     let http2 = session.alpn_protocol() == Some(b"h2");
     serve_http(stream, http2, Arc::new(peer), shared, worker).await
 }
@@ -125,7 +125,7 @@ async fn serve_tls(
 /// Boxed, as the session would lie in every future that it is handed to, twice in each.
 async fn shake_hands(
     stream: TcpStream,
-    side: &ServerSide,
+    side: &ServerTls,
     time: Duration,
 ) -> io::Result<Box<TlsStream<HandshakeBuffer>>> {
     let handshake = TlsAcceptor::from(side.config.clone()).accept(HandshakeBuffer::new(stream));
@@ -191,13 +191,13 @@ where
             }
             let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
-            let mut response = poll_fn(|context| poll_notes::record_pending(handling.as_mut().poll(context))).await;
+            let mut response = poll_fn(|context| poll_activity::report_pending(handling.as_mut().poll(context))).await;
             if response.extensions().get::<BodyLeft>().is_some() {
                 unless_it_brings_many(shared, &peer, PenaltyBox::rejected_body);
             }
             if let Some(wait) = shared.retry_delay.wait(&response, exchange, || is_shared_proxy(&peer, &gateway)) {
                 let mut wait = Box::pin(wait);
-                poll_fn(|context| poll_notes::record_pending(wait.as_mut().poll(context))).await;
+                poll_fn(|context| poll_activity::report_pending(wait.as_mut().poll(context))).await;
             }
             if !http2 && shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 // So that the client asks elsewhere next.
@@ -212,7 +212,10 @@ where
     });
     if http2 {
         let (shared, peer) = (shared.clone(), peer.clone());
-        stream.guard(shared.settings.flood, Box::new(move || unless_it_brings_many(&shared, &peer, PenaltyBox::pause)));
+        stream.guard(
+            shared.settings.flood,
+            Box::new(move || unless_it_brings_many(&shared, &peer, PenaltyBox::penalize)),
+        );
     }
     let verdict = stream.verdict();
     // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
@@ -228,7 +231,7 @@ where
         }
         // Of what h2 counts itself, this is the first that we hear.
         let by_h2 =
-            || DisconnectReason::by_h2(&error).inspect(|_| unless_it_brings_many(&shared, &peer, PenaltyBox::pause));
+            || DisconnectReason::by_h2(&error).inspect(|_| unless_it_brings_many(&shared, &peer, PenaltyBox::penalize));
         match verdict.get().copied().or_else(by_h2) {
             Some(DisconnectReason::Flood) => shared.gateway.load().record_flood(&peer, worker, &error),
             Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_readers.one(),
@@ -245,7 +248,7 @@ fn ends_connection(version: Version, headers: &HeaderMap) -> bool {
 }
 
 fn says_close(headers: &HeaderMap) -> bool {
-    field_list::has(headers, &CONNECTION, "close")
+    field_list::contains(headers, &CONNECTION, "close")
 }
 
 /// Whoever brings the connections of others must not be kept from it by one of them.

@@ -67,7 +67,7 @@ impl LingeringClose {
     pub(super) fn to_a_client(http2: bool) -> Self {
         let left = if http2 { Self::HTTP2 } else { Self::HTTP1 };
         LingeringClose {
-            quiet: IdleTimer::of_at_most(Self::QUIET),
+            quiet: IdleTimer::new(Self::QUIET),
             end: Instant::now() + Self::LONGEST,
             left,
             piece: Self::PIECE,
@@ -96,7 +96,7 @@ impl LingeringClose {
                 let read = buffer.filled().len();
                 self.left = self.left.saturating_sub(read);
                 self.piece = self.piece.saturating_sub(read);
-                self.quiet.broken();
+                self.quiet.reset();
                 if self.piece == 0 {
                     self.piece = Self::PIECE;
                     self.ear = self.ear.take().or_else(DrainSlot::free);

@@ -28,7 +28,7 @@ use crate::gateway::Gateway;
 use crate::limits::pace::MinRate;
 use crate::limits::penalty::{PenaltyBox, PenaltySettings};
 use crate::limits::per_address::PerAddressLimit;
-use crate::protocols::tls::{self, ServerSide};
+use crate::protocols::tls::{self, ServerTls};
 
 pub use flood::Settings as FloodSettings;
 pub use retry_delay::RetryDelay;
@@ -98,7 +98,7 @@ pub struct ConnectionSettings {
 pub struct Listener {
     pub socket: std::net::TcpListener,
     /// Taken anew for each connection: a reload swaps it.
-    pub tls: Option<Arc<ArcSwap<ServerSide>>>,
+    pub tls: Option<Arc<ArcSwap<ServerTls>>>,
     pub proxy_protocol: bool,
 }
 

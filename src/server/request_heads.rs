@@ -133,7 +133,7 @@ impl RequestHeads {
         if exchange.tunnel.load(Ordering::Relaxed) {
             return Ok(Next::Open(held.into()));
         }
-        self.framing.stays_http();
+        self.framing.resume_http();
         self.held = held;
         Ok(match self.release(exchange) {
             bytes if bytes.is_empty() => Next::Read,
@@ -150,8 +150,8 @@ impl RequestHeads {
             buffer.set_filled(before);
             return self.release(exchange);
         }
-        let passed = self.framing.pass(read);
-        let instead = passed.fault.map(|fault| self.refuse(fault, exchange));
+        let passed = self.framing.consume(read);
+        let instead = passed.error.map(|fault| self.refuse(fault, exchange));
         self.tell(exchange);
         if instead.is_none() && passed.len < read.len() {
             self.held.extend_from_slice(&read[passed.len..]);
@@ -162,13 +162,13 @@ impl RequestHeads {
 
     /// Looks at what was held, with what has come to it.
     fn release(&mut self, exchange: &Exchange) -> Bytes {
-        let passed = self.framing.pass(&self.held);
-        if passed.len == 0 && passed.fault.is_none() {
+        let passed = self.framing.consume(&self.held);
+        if passed.len == 0 && passed.error.is_none() {
             return Bytes::new();
         }
         let mut released = std::mem::take(&mut self.held);
         let rest = released.split_off(passed.len);
-        match passed.fault {
+        match passed.error {
             Some(fault) => released.extend_from_slice(self.refuse(fault, exchange)),
             None => self.held = rest,
         }
@@ -179,7 +179,7 @@ impl RequestHeads {
     /// What hyper reads instead. A body that is refused breaks off.
     fn refuse(&mut self, fault: FramingError, exchange: &Exchange) -> &'static [u8] {
         if self.framing.is_in_body() {
-            self.over = Some(Over::InBody(fault.what));
+            self.over = Some(Over::InBody(fault.message));
             return &[];
         }
         self.over = Some(Over::InHead);

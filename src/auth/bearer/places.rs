@@ -124,7 +124,7 @@ impl Places {
                 query::values(query, name).map(|token| (Place::Query, FoundCredential::Plain(token.as_bytes()))),
             );
         }
-        if self.websocket && websocket::is_asked_for(request) {
+        if self.websocket && websocket::is_upgrade_request(request) {
             for entry in subprotocol::entries(headers) {
                 match entry {
                     subprotocol::Entry::Token(token) => all.push((Place::Websocket, FoundCredential::Plain(token))),

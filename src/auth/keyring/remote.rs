@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fetch::{self, FetchOutcome, FetchedPage, TIME_LIMIT};
 use super::settings::{Location, Remote};
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::{Issuer, json};
 
@@ -25,9 +25,9 @@ pub(super) struct KeySourceClient {
     remote: Remote,
     policy: Arc<Issuer>,
     /// Where the keys were last found by discovery.
-    discovered: Option<KeyUrl>,
+    discovered: Option<SecureUrl>,
     /// Of the last good set, and where it was.
-    etag: Option<(KeyUrl, HeaderValue)>,
+    etag: Option<(SecureUrl, HeaderValue)>,
 }
 
 impl KeySourceClient {
@@ -53,7 +53,7 @@ impl KeySourceClient {
         Ok(found)
     }
 
-    fn admit(&mut self, url: &KeyUrl, page: FetchedPage) -> Result<Found, String> {
+    fn admit(&mut self, url: &SecureUrl, page: FetchedPage) -> Result<Found, String> {
         let set = KeySet::from_remote_jwks(&page.text, &self.policy.algorithms);
         let (keys, warnings) = set.map_err(|fault| format!("{url}: {fault}"))?;
         for warning in warnings.iter().take(5) {
@@ -65,7 +65,7 @@ impl KeySourceClient {
     }
 
     /// Asks the issuer where its keys are.
-    async fn discover(&self, places: &[KeyUrl]) -> Result<KeyUrl, String> {
+    async fn discover(&self, places: &[SecureUrl]) -> Result<SecureUrl, String> {
         let mut faults = Vec::new();
         for place in places {
             match fetch::get(place, self.remote.ca_file.as_deref(), None, TIME_LIMIT).await {
@@ -83,7 +83,7 @@ impl KeySourceClient {
 
 /// `jwks_uri` of a discovery document that speaks of this very issuer. One that speaks of another is how a token of one
 /// issuer comes to be checked with the keys of another (RFC 8414 section 3.3, RFC 9207).
-fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<KeyUrl, String> {
+fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<SecureUrl, String> {
     let document = json::object(document.as_bytes()).map_err(|error| format!("this is not JSON: {error}"))?;
     let text = |name: &str| document.get(name).and_then(Value::as_str);
     match text("issuer") {
@@ -95,7 +95,7 @@ fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<KeyUrl, St
         Some(_) => {}
     }
     let url = text("jwks_uri").ok_or("the document names no jwks_uri")?;
-    KeyUrl::parse(url, allow_http).map_err(|fault| format!("jwks_uri: {fault}"))
+    SecureUrl::parse(url, allow_http).map_err(|fault| format!("jwks_uri: {fault}"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 
@@ -44,9 +44,9 @@ pub struct Remote {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    Jwks(KeyUrl),
+    Jwks(SecureUrl),
     /// The places at which the issuer may describe itself, in the order they are asked.
-    Discovery([KeyUrl; 2]),
+    Discovery([SecureUrl; 2]),
 }
 
 /// What becomes of tokens whose issuer's keys are stale.

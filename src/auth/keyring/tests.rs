@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::tokens::jwt::{Algorithm, Audience, Issuer};
@@ -39,7 +39,7 @@ fn policy(name: &str) -> Issuer {
 
 fn remote(on_stale: OnStale, start: Start) -> KeySource {
     KeySource::Remote(Box::new(Remote {
-        location: Location::Jwks(KeyUrl::parse("https://a.example/keys", false).expect("a good URL")),
+        location: Location::Jwks(SecureUrl::parse("https://a.example/keys", false).expect("a good URL")),
         allow_http: false,
         ca_file: None,
         refresh: Duration::from_secs(60)..=Duration::from_secs(900),

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::config::document::error::Fault;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
-use crate::protocols::url::{KeyUrl, UrlFault};
+use crate::protocols::url::{SecureUrl, UrlError};
 use crate::telemetry::audit_log::{Settings, Target, Webhook};
 
 /// What means something only with a webhook.
@@ -61,20 +61,20 @@ fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
     if let Some(path) = &authorization_file {
         table.accept("webhook_authorization_file", files::contents(path));
     }
-    let url = table.take("webhook")?.parse(|text| KeyUrl::parse(text, allow_http).map_err(explain))?;
+    let url = table.take("webhook")?.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     Some(Webhook { url, ca_file, authorization_file })
 }
 
-fn explain(fault: UrlFault) -> Fault {
+fn explain(fault: UrlError) -> Fault {
     let expected = "expected https:// and a host";
     match fault {
-        UrlFault::NotAUrl => Fault::new("this is not a URL that events can be sent to", expected)
+        UrlError::Invalid => Fault::new("this is not a URL that events can be sent to", expected)
             .help("write it in full, as \"https://collector.example/bearward\""),
-        UrlFault::Credentials => Fault::new("a URL with a user name or password", expected)
+        UrlError::Credentials => Fault::new("a URL with a user name or password", expected)
             .help("put the value of the Authorization header into a file, and name it: `webhook_authorization_file`")
             .confidential(),
-        UrlFault::Fragment => Fault::new("a URL with a fragment", expected).help("leave out what follows `#`"),
-        UrlFault::Cleartext => Fault::new("events would be sent in cleartext", expected).help(
+        UrlError::Fragment => Fault::new("a URL with a fragment", expected).help("leave out what follows `#`"),
+        UrlError::Cleartext => Fault::new("events would be sent in cleartext", expected).help(
             "they name users and addresses; if nobody can read them on their way, say `webhook_allow_http = true`",
         ),
     }

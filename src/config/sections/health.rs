@@ -5,15 +5,14 @@ use std::time::Duration;
 use crate::config::document::error::Fault;
 use crate::config::document::table::Table;
 use crate::config::sections::limits::{LONGEST, SHORTEST};
-use crate::upstream::health::{Settings, Statuses};
-use crate::upstream::outlier;
+use crate::upstream::{EjectionSettings, ExpectedStatus, HealthCheckSettings};
 
 /// `None` without the table.
-pub(super) fn health(upstream: &mut Table<'_>) -> Option<Settings> {
+pub(super) fn health(upstream: &mut Table<'_>) -> Option<HealthCheckSettings> {
     let table = upstream.take("health")?.table()?;
     Some(table.read(|table| {
         let path = table.required("path", "\"/healthz\"").and_then(|value| value.parse(path_of_a_check));
-        Settings {
+        HealthCheckSettings {
             path: path.unwrap_or_else(|| "/".to_owned()),
             interval: table.duration("interval", Duration::from_secs(5), Duration::from_millis(10)..=LONGEST),
             timeout: table.duration("timeout", Duration::from_secs(2), SHORTEST..=LONGEST),
@@ -24,9 +23,9 @@ pub(super) fn health(upstream: &mut Table<'_>) -> Option<Settings> {
     }))
 }
 
-pub(super) fn ejection(upstream: &mut Table<'_>) -> outlier::Settings {
+pub(super) fn ejection(upstream: &mut Table<'_>) -> EjectionSettings {
     upstream.table("ejection", |table| {
-        let settings = outlier::Settings {
+        let settings = EjectionSettings {
             failures: count(table, "failures", 3, 0),
             time: table.duration("time", Duration::from_secs(10), SHORTEST..=LONGEST),
             longest: table.duration("longest", Duration::from_mins(5), SHORTEST..=LONGEST),
@@ -60,9 +59,9 @@ fn path_of_a_check(text: &str) -> Result<String, Fault> {
     }
 }
 
-fn good_statuses(table: &mut Table<'_>) -> Vec<Statuses> {
+fn good_statuses(table: &mut Table<'_>) -> Vec<ExpectedStatus> {
     let example = "[\"2xx\"]";
-    let default = || vec![Statuses::Class(2)];
+    let default = || vec![ExpectedStatus::Class(2)];
     let Some(value) = table.take("status") else { return default() };
     let Some(statuses) = value.list_of(example, statuses) else { return default() };
     if value.list(example).is_some_and(|list| list.is_empty()) {
@@ -71,10 +70,10 @@ fn good_statuses(table: &mut Table<'_>) -> Vec<Statuses> {
     statuses
 }
 
-fn statuses(text: &str) -> Result<Statuses, Fault> {
+fn statuses(text: &str) -> Result<ExpectedStatus, Fault> {
     let class = text.strip_suffix("xx").and_then(|class| class.parse().ok()).filter(|class| (1..=5).contains(class));
     let one = text.parse().ok().filter(|status| text.len() == 3 && (100..=599).contains(status));
-    class.map(Statuses::Class).or(one.map(Statuses::One)).ok_or_else(|| {
+    class.map(ExpectedStatus::Class).or(one.map(ExpectedStatus::One)).ok_or_else(|| {
         Fault::new(
             format!("\"{}\" is not a status", text.escape_debug()),
             "expected one, as \"204\", or a class, as \"2xx\"",

@@ -7,7 +7,7 @@ use crate::config::document::error::Fault;
 use crate::config::document::table::Table;
 use crate::config::document::units::spell_duration;
 use crate::config::sections::{Placed, files, pem};
-use crate::protocols::url::{KeyUrl, UrlFault};
+use crate::protocols::url::{SecureUrl, UrlError};
 use crate::tokens::jwt::Issuer;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -70,17 +70,17 @@ fn refuse_upkeep(table: &Table<'_>, file: &str) {
     }
 }
 
-fn key_url(text: &str, allow_http: bool) -> Result<KeyUrl, Fault> {
-    KeyUrl::parse(text, allow_http).map_err(explain)
+fn key_url(text: &str, allow_http: bool) -> Result<SecureUrl, Fault> {
+    SecureUrl::parse(text, allow_http).map_err(explain)
 }
 
-fn explain(fault: UrlFault) -> Fault {
+fn explain(fault: UrlError) -> Fault {
     let shown = Fault::new(fault.to_string(), "expected https:// and a host");
     match fault {
-        UrlFault::NotAUrl => shown.help("write it in full, as \"https://login.example/.well-known/jwks.json\""),
-        UrlFault::Credentials => shown.help("public keys need no password; leave it out").confidential(),
-        UrlFault::Fragment => shown.help("leave out what follows `#`"),
-        UrlFault::Cleartext => shown.help(
+        UrlError::Invalid => shown.help("write it in full, as \"https://login.example/.well-known/jwks.json\""),
+        UrlError::Credentials => shown.help("public keys need no password; leave it out").confidential(),
+        UrlError::Fragment => shown.help("leave out what follows `#`"),
+        UrlError::Cleartext => shown.help(
             "whoever can change the answer on its way can make tokens; \
              if nobody can, on a network of your own, say `allow_http = true`",
         ),
@@ -88,8 +88,8 @@ fn explain(fault: UrlFault) -> Fault {
 }
 
 fn discovery(table: &Table<'_>, issuer: Option<&str>, allow_http: bool) -> Option<Location> {
-    let places = KeyUrl::well_known(issuer?, allow_http).map_err(|fault| match fault {
-        UrlFault::NotAUrl => Fault::new("discovery begins at the issuer's name", "expected `issuer` to be a URL")
+    let places = SecureUrl::well_known(issuer?, allow_http).map_err(|fault| match fault {
+        UrlError::Invalid => Fault::new("discovery begins at the issuer's name", "expected `issuer` to be a URL")
             .related(&table.place("issuer"), "this is not one")
             .help("name its keys with `jwks_url` instead"),
         fault => explain(fault),

@@ -126,7 +126,7 @@ fn count(table: &mut Table<'_>, key: &'static str, default: usize) -> u32 {
 /// The key is the burst. What was used up is back after ten seconds.
 fn bad_signatures(table: &mut Table<'_>) -> Rate {
     let burst = u32::try_from(table.whole("bad_signatures", 100, 1..=10_000)).unwrap_or(u32::MAX);
-    Rate { burst, every: Duration::from_secs(10) / burst }
+    Rate { burst, interval: Duration::from_secs(10) / burst }
 }
 
 fn body_size(table: &mut Table<'_>) -> Option<u64> {
@@ -152,7 +152,7 @@ fn fits_the_head(table: &Table<'_>, key: &str, size: usize, head_size: usize) {
 
 /// The client's side of both tables.
 pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSettings {
-    let least = |rate| MinRate { rate: rate as u64, over: timeouts.slow };
+    let least = |rate| MinRate { bytes_per_second: rate as u64, window: timeouts.slow };
     ConnectionSettings {
         tls_handshake: timeouts.tls_handshake,
         head: timeouts.head,

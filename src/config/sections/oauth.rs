@@ -72,7 +72,7 @@ fn resource_url(text: &str) -> Result<Option<(String, String)>, Fault> {
         return fault("leave out everything but host, port and path");
     }
     // Clients ask for it below the well-known path, and no other request gets through.
-    if let Some(reason) = path::fault(uri.path().as_bytes()) {
+    if let Some(reason) = path::ambiguity(uri.path().as_bytes()) {
         return fault(&format!("its path has {reason}"));
     }
     // `https://a` has no path, and the parser gives it one.

@@ -10,7 +10,7 @@ use crate::config::sections::limits::{LONGEST, SHORTEST, Timeouts};
 use crate::config::sections::{Placed, health, host, pem};
 use crate::protocols::proxy_protocol::Version;
 use crate::protocols::tls::CertificateFiles;
-use crate::upstream::{Balance, Key, MOST_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
+use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
 
 const DEFAULT_NAME: &str = "backend";
 
@@ -176,9 +176,9 @@ fn servers(table: &mut Table<'_>) -> Option<Vec<ServerSettings>> {
         value.wrong(Fault::new("there is no server", format!("expected at least one, as {example}")));
     }
     let servers = value.list_of(example, server)?;
-    if servers.len() > MOST_SERVERS {
+    if servers.len() > MAX_SERVERS {
         let fault =
-            Fault::new(format!("these are {} servers", servers.len()), format!("expected at most {MOST_SERVERS}"));
+            Fault::new(format!("these are {} servers", servers.len()), format!("expected at most {MAX_SERVERS}"));
         value.wrong(fault.help("a name with several addresses is one server, and all of them are used"));
     }
     Some(servers)

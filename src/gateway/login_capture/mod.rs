@@ -47,8 +47,8 @@ pub fn begin<B>(
 ) -> Result<Option<Captured>, Reject> {
     let Some(capture) = permit.route().capture else { return Ok(None) };
     if capture == Capture::Login {
-        throttle.guess(address, now)?;
-        throttle.call(address, now)?;
+        throttle.check_failures(address, now)?;
+        throttle.count_call(address, now)?;
     }
     let headers = request.headers_mut();
     // A tunnel is no answer.
@@ -76,7 +76,7 @@ impl Captured {
             (Capture::Login, _) => {
                 // A password that was wrong, or guessed.
                 if forwarded.response.status().is_client_error() {
-                    broker.throttle.failed(self.address, now);
+                    broker.throttle.count_failure(self.address, now);
                 }
                 login(forwarded, broker, (answer_size, known), record, occasion).await
             }
@@ -103,7 +103,7 @@ async fn login(
     let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
     // It was read to its end: the connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
-        lease.give_back();
+        lease.release();
     }
     let pair = broker.issue_begun(login, known, occasion).await.map_err(|reject| match reject.reason {
         Reason::StoreUnavailable => reject,

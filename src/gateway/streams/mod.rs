@@ -1,6 +1,6 @@
 //! Streams end with the token that they stand on: within a second of its expiry, of its revocation, or of its key's.
 //!
-//! A stream is a WebSocket, or whatever of a request is still under way after a moment ([`crate::protocols::http::body::MOMENT`]): an answer, an
+//! A stream is a WebSocket, or whatever of a request is still under way after a moment ([`crate::protocols::http::body::LONG_RUNNING_AFTER`]): an answer, an
 //! upload, the wait for an answer. Only then it is entered here, so that the ordinary request pays nothing. Each worker
 //! keeps those of its own connections, and one task of it looks after them: four times a second it compares three numbers
 //! (the time with the earliest deadline, the epoch of revocations, the generation of keys), and looks at the streams

@@ -82,7 +82,7 @@ impl Termination {
     /// `is_whole`: no message is under way. `None` if nothing can be said, and it need not break off now.
     fn ending(&self, ended: CloseReason, is_whole: bool) -> Option<BodyEnd> {
         match (self, ended) {
-            (Termination::EventStream { .. }, _) => Some(BodyEnd::Quiet),
+            (Termination::EventStream { .. }, _) => Some(BodyEnd::EndOfStream),
             (Termination::Grpc(_), _) if is_whole => Some(BodyEnd::Trailers(Box::new(grpc::trailers(ended)))),
             (Termination::GrpcWeb(_), _) if is_whole => Some(BodyEnd::Data(messages::in_body(&grpc::trailers(ended)))),
             (_, CloseReason::Token(reason)) => Some(BodyEnd::Abort(reason)),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::store::Store;
 use crate::tokens::audit_event::Recorded;
 use crate::types::secret;
@@ -38,7 +38,7 @@ pub enum Target {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
-    pub url: KeyUrl,
+    pub url: SecureUrl,
     /// PEM; without it, the roots of the system.
     pub ca_file: Option<PathBuf>,
     /// Holds the value of the Authorization header.

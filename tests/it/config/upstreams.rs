@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bearward::config::{self, Probe};
-use bearward::upstream::health::Statuses;
-use bearward::upstream::{Balance, Key};
+use bearward::upstream::{Balance, ExpectedStatus, Key};
 
 use super::{assert_only_fault, check, parse};
 
@@ -66,7 +65,7 @@ fn what_is_said_is_understood() {
     assert_eq!(upstream.balance, Balance::Hash(Key::Header("x-tenant".parse().expect("a name"))));
     let health = upstream.health.expect("it is asked");
     assert_eq!((health.path.as_str(), health.healthy, health.unhealthy), ("/healthz?deep=1", 2, 3));
-    assert_eq!(health.status, [Statuses::Class(2), Statuses::One(304)]);
+    assert_eq!(health.status, [ExpectedStatus::Class(2), ExpectedStatus::One(304)]);
     assert_eq!((upstream.ejection.failures, upstream.ejection.slow_start), (3, Duration::ZERO));
     assert!(parse(ONE).expect("it is right").upstreams[0].health.is_none(), "nobody asks unless it is said");
 }
