@@ -38,7 +38,7 @@
 //! | crate | named only in | why there |
 //! |---|---|---|
 //! | `annotate_snippets` | `config/` | faults in `gateway.toml` are shown as rustc shows them |
-//! | `aws_lc_rs` | `protocols/tls`, `tokens/jwt/`, `types/secret` | no cryptography of our own, and none elsewhere |
+//! | `aws_lc_rs` | `protocols/tls/`, `tokens/jwt/`, `types/secret` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | what is typed |
 //! | `crc32fast` | `tokens/family/` | the checksum that ends a refresh token |
 //! | `h2` | `server/`, `upstream/` | the errors of a protocol that hyper speaks: was it a flood? was the request looked at? |
@@ -49,7 +49,7 @@
 //! | `moka` | `auth/revocations/` | safe only without a capacity: a bounded one forgets revocations |
 //! | `prometheus_client` | `telemetry/metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `auth/token_cache` | losing an entry costs one verification, so it may be bounded |
-//! | `rcgen` | `protocols/tls` | the certificate of a first start |
+//! | `rcgen` | `protocols/tls/` | the certificate of a first start |
 //! | `rusqlite` | `store/` | no database type outside the store |
 //! | `rustix` | `protocols/socket_handover` | gives listening sockets to another process |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
@@ -64,12 +64,12 @@
 //! | `limits.connections` | `server/connection.rs` | closed at once |
 //! | `limits.connections_per_address` | `server/connection.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.requests` | `limits/concurrency.rs`, asked by `gateway/mod.rs` | 503 `overloaded` |
-//! | `limits.requests_reserve` | `limits/concurrency.rs` | the same, for addresses that have many |
-//! | `limits.head_size` | `protocols/http/framing/mod.rs`; over HTTP/2 by hyper, told in `server/serve.rs` | 431 |
-//! | `limits.headers` | `protocols/http/framing/mod.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
+//! | `limits.requests_reserve` | `limits/reserve.rs` | the same, for addresses that have many |
+//! | `limits.head_size` | `protocols/http/framing/parser.rs`; over HTTP/2 by hyper, told in `server/serve.rs` | 431 |
+//! | `limits.headers` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
-//! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body.rs` | 413 `body_too_large` |
-//! | `limits.upload_rate` | `protocols/http/body.rs` | 408 `body_too_slow` |
+//! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
+//! | `limits.upload_rate` | `protocols/http/body/streamed.rs` | 408 `body_too_slow` |
 //! | `limits.download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | cut off |
 //! | `limits.streams` | hyper, told in `server/serve.rs` | REFUSED_STREAM |
 //! | `limits.requests_per_connection` | `gateway/client.rs` | the connection ends in order |

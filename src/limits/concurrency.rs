@@ -12,8 +12,8 @@ pub struct ConcurrencyLimit {
     unreserved: u64,
     /// Maximum requests in flight, the reserve included.
     total: u64,
-    /// Further requests that are accepted if they refresh or revoke tokens: a client must be able to log out while the gateway
-    /// is overloaded.
+    /// Further requests that are accepted if they refresh or revoke tokens: a client must be able to log out while the
+    /// gateway is overloaded.
     token_calls: u64,
     /// Also limits how many of `token_calls` one address may use.
     reserve: Reserve,
@@ -25,7 +25,8 @@ pub struct ReservedPermit {
 }
 
 impl ConcurrencyLimit {
-    /// `requests`: maximum requests in flight of all workers, 0 for no limit. `reserve_percent`: how much of it is reserved.
+    /// `requests`: maximum requests in flight of all workers, 0 for no limit. `reserve_percent`: how much of it is
+    /// reserved.
     pub fn new(requests: usize, reserve_percent: usize, workers: usize) -> ConcurrencyLimit {
         if requests == 0 {
             return ConcurrencyLimit {
@@ -45,8 +46,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Rejects a request that is over the limit of this worker or of this address. The gateway checks this first, before it
-    /// reads the body. `in_flight` counts this request too.
+    /// Rejects a request that is over the limit of this worker or of this address. The gateway checks this first,
+    /// before it reads the body. `in_flight` counts this request too.
     pub fn acquire(
         &self,
         in_flight: u64,

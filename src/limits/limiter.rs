@@ -1,8 +1,8 @@
 //! A rate limit for each address or login, in bounded memory.
 //!
-//! It is GCRA, the leaky bucket stored as one number for each key: the time at which the bucket will be full again. Keys are kept in
-//! two generations and the older one is dropped, so an attacker with many addresses uses no more memory. A dropped key gets a
-//! full bucket.
+//! It is GCRA, the leaky bucket stored as one number for each key: the time at which the bucket will be full again.
+//! Keys are kept in two generations and the older one is dropped, so an attacker with many addresses uses no more
+//! memory. A dropped key gets a full bucket.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -89,14 +89,14 @@ impl Limiter {
         Limiter { rate, buckets: Mutex::default(), capacity, overdraft: 0 }
     }
 
-    /// Lets a key owe `tokens` beyond a burst. Use it where several tasks check [`Limiter::retry_after`] before any of them
-    /// takes a token: without it, the tokens taken beyond the burst would be free.
+    /// Lets a key owe `tokens` beyond a burst. Use it where several tasks check [`Limiter::retry_after`] before any of
+    /// them takes a token: without it, the tokens taken beyond the burst would be free.
     pub fn with_overdraft(self, tokens: usize) -> Self {
         Limiter { overdraft: u32::try_from(tokens).unwrap_or(u32::MAX), ..self }
     }
 
-    /// Takes a token even if none is left. The debt is at most a burst and the overdraft, so taking many at once costs no longer
-    /// wait than that.
+    /// Takes a token even if none is left. The debt is at most a burst and the overdraft, so taking many at once costs
+    /// no longer wait than that.
     pub fn take(&self, key: impl Into<Key>, now: UnixTime) {
         self.lock().take(key.into(), self, now);
     }

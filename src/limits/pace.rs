@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// A timeout for waiting. The timer is created at the first wait, so a peer that never makes the gateway wait costs none; it is
-/// moved only when it fires, so progress costs no timer work.
+/// A timeout for waiting. The timer is created at the first wait, so a peer that never makes the gateway wait costs
+/// none; it is moved only when it fires, so progress costs no timer work.
 pub struct IdleTimer {
     limit: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -23,8 +23,8 @@ impl IdleTimer {
         IdleTimer { limit, sleep: None, since: None, early: None, has_passed_early: false }
     }
 
-    /// Also notes when `early` has passed since the first wait began: see [`IdleTimer::has_passed_early`]. It costs no timer of
-    /// its own.
+    /// Also notes when `early` has passed since the first wait began: see [`IdleTimer::has_passed_early`]. It costs no
+    /// timer of its own.
     pub fn with_early(self, early: Duration) -> Self {
         IdleTimer { early: Some(early), ..self }
     }
@@ -72,8 +72,8 @@ pub struct MinRate {
     pub window: Duration,
 }
 
-/// Checks a peer against a [`MinRate`]: one byte now and then resets an [`IdleTimer`], but does not pass this check. Only time in
-/// which the gateway waits for the peer counts, so a peer does not pay for delays on the other side.
+/// Checks a peer against a [`MinRate`]: one byte now and then resets an [`IdleTimer`], but does not pass this check.
+/// Only time in which the gateway waits for the peer counts, so a peer does not pay for delays on the other side.
 pub struct RateMeter {
     minimum: MinRate,
     waited: Duration,

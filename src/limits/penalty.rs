@@ -1,9 +1,10 @@
 //! `limits.penalty_duration`: addresses that flooded the gateway, and are rejected for a while.
 //!
-//! Each kind of flood costs the gateway more than its sender. After a flood of frames, one new connection buys a handshake and the
-//! next second's frames. An abandoned handshake costs a signature. A malformed request or a rejected body costs a new connection.
-//! The gateway checks the address once for each connection, before TLS. Several clients may share an address, so a penalty is
-//! short, does not close open connections, and can be turned off. It never applies to a proxy that carries the requests of others.
+//! Each kind of flood costs the gateway more than its sender. After a flood of frames, one new connection buys a
+//! handshake and the next second's frames. An abandoned handshake costs a signature. A malformed request or a rejected
+//! body costs a new connection. The gateway checks the address once for each connection, before TLS. Several clients
+//! may share an address, so a penalty is short, does not close open connections, and can be turned off. It never
+//! applies to a proxy that carries the requests of others.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,13 +66,14 @@ impl PenaltyBox {
         self.count(self.handshakes.as_ref(), address, now);
     }
 
-    /// Counts a request that was malformed or had too large a head. It ends its connection, so the next one costs a new one.
+    /// Counts a request that was malformed or had too large a head. It ends its connection, so the next one costs a new
+    /// one.
     pub fn malformed_request(&self, address: IpAddr, now: UnixTime) {
         self.count(self.requests.as_ref(), address, now);
     }
 
-    /// Counts a body that the gateway rejected and did not read. It ends its connection, and the gateway has to discard what the
-    /// client still sends.
+    /// Counts a body that the gateway rejected and did not read. It ends its connection, and the gateway has to discard
+    /// what the client still sends.
     pub fn rejected_body(&self, address: IpAddr, now: UnixTime) {
         self.count(self.bodies.as_ref(), address, now);
     }

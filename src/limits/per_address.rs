@@ -1,7 +1,7 @@
 //! Counts what each client address holds of something limited: connections of all workers, or slots of a reserve.
 //!
-//! The gateway checks it once for each connection, and for a request only while a reserve is in use. There are never more entries
-//! than things counted, so the overall limit of those bounds the memory too.
+//! The gateway checks it once for each connection, and for a request only while a reserve is in use. There are never
+//! more entries than things counted, so the overall limit of those bounds the memory too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,8 +1,9 @@
 //! `[[rate]]` and `[[route.rate]]`: how many requests a client may send. Off by default.
 //!
-//! Each address, subject or route has a token bucket. All workers share the buckets, so a limit is exact however the connections
-//! are spread. Each limit has several shards, each with a lock that is held for one lookup. Each limit remembers the newest 65,536
-//! to 131,072 clients, which is a few megabytes; a client that was forgotten gets a full bucket.
+//! Each address, subject or route has a token bucket. All workers share the buckets, so a limit is exact however the
+//! connections are spread. Each limit has several shards, each with a lock that is held for one lookup. Each limit
+//! remembers the newest 65,536 to 131,072 clients, which is a few megabytes; a client that was forgotten gets a full
+//! bucket.
 
 use std::fmt::Write;
 use std::hash::BuildHasher;
@@ -125,8 +126,8 @@ impl RateLimits {
         RateLimits::reloaded(&RateLimits::default(), all, global)
     }
 
-    /// As [`RateLimits::new`], but a limit that `before` has too keeps its buckets. Otherwise each reload would give every client
-    /// another burst.
+    /// As [`RateLimits::new`], but a limit that `before` has too keeps its buckets. Otherwise each reload would give
+    /// every client another burst.
     pub fn reloaded(before: &RateLimits, all: impl Iterator<Item = Settings>, global: usize) -> RateLimits {
         // Two limits of one route may be equal. Each takes over the buckets of one of those before.
         let mut available: Vec<&RateLimit> = before.limits.iter().collect();
@@ -145,8 +146,8 @@ impl RateLimits {
         self.limits.is_empty()
     }
 
-    /// Takes one token of each limit that applies to this request. Rejects the request at the first limit that has none.
-    /// `headers` gets the state of each limit that was checked.
+    /// Takes one token of each limit that applies to this request. Rejects the request at the first limit that has
+    /// none. `headers` gets the state of each limit that was checked.
     pub fn take(
         &self,
         of_route: &[Settings],

@@ -1,7 +1,8 @@
 //! A reserve: the part of a limit that is kept for addresses that have few requests in flight.
 //!
-//! Without it, one client with many connections takes all of a limit, and the gateway rejects every other client. The part that
-//! is not reserved is open to every request, so requests are counted by address only while that part is used up.
+//! Without it, one client with many connections takes all of a limit, and the gateway rejects every other client. The
+//! part that is not reserved is open to every request, so requests are counted by address only while that part is used
+//! up.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ impl Reserve {
         self.size
     }
 
-    /// Counts one for this address until the guard is dropped. `None` if the address has its part of the reserve already.
+    /// Counts one for this address until the guard is dropped. `None` if the address has its part of the reserve
+    /// already.
     pub fn acquire(&self, address: IpAddr) -> Option<AddressGuard> {
         self.holders.acquire(address)
     }

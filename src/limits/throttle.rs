@@ -1,7 +1,7 @@
 //! `[throttle]`: how often tokens may be refreshed and revoked, by login and by address. In bounded memory.
 //!
-//! One client cannot lock out another. A login is counted by its genuine refresh tokens only, because its id is visible in every
-//! access token. A client with a valid access token is not stopped by failures of others at its address.
+//! One client cannot lock out another. A login is counted by its genuine refresh tokens only, because its id is visible
+//! in every access token. A client with a valid access token is not stopped by failures of others at its address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -39,8 +39,8 @@ impl Throttle {
         or_limited(retry_after, Reason::AddressLimited)
     }
 
-    /// Rejects a call that needs no access token if too many from its address have failed: such a call could guess a token or a
-    /// password.
+    /// Rejects a call that needs no access token if too many from its address have failed: such a call could guess a
+    /// token or a password.
     pub fn check_failures(&self, address: IpAddr, now: UnixTime) -> Result<(), Reject> {
         let retry_after = self.failures.as_ref().and_then(|failures| failures.retry_after(address, now));
         or_limited(retry_after, Reason::FailuresLimited)

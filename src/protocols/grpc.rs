@@ -1,9 +1,10 @@
 //! gRPC calls: how the gateway rejects them and ends them.
 //!
-//! A call is forwarded like any other request; its status is a trailer, and trailers pass. A rejection by the gateway is HTTP 200 with
-//! `grpc-status` and `grpc-message` in its head and no body, which gRPC calls Trailers-Only. A client would report HTTP 401 with a
-//! JSON body as "received status 401" without the reason, and some clients ignore `grpc-status` beside a status other than 200.
-//! Logs and metrics have the HTTP status that the reason has for other requests, so that no rejection looks like a success.
+//! A call is forwarded like any other request; its status is a trailer, and trailers pass. A rejection by the gateway
+//! is HTTP 200 with `grpc-status` and `grpc-message` in its head and no body, which gRPC calls Trailers-Only. A client
+//! would report HTTP 401 with a JSON body as "received status 401" without the reason, and some clients ignore
+//! `grpc-status` beside a status other than 200. Logs and metrics have the HTTP status that the reason has for other
+//! requests, so that no rejection looks like a success.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
@@ -25,8 +26,8 @@ const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
 const UNAUTHENTICATED: u16 = 16;
 
-/// Returns true if the request is a gRPC call: a POST over HTTP/2. `application/grpc-web` is another protocol, and its clients read
-/// HTTP statuses.
+/// Returns true if the request is a gRPC call: a POST over HTTP/2. `application/grpc-web` is another protocol, and its
+/// clients read HTTP statuses.
 pub fn is_call<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2 && *request.method() == Method::POST && is_grpc(request.headers())
 }
@@ -70,8 +71,9 @@ fn set_status(headers: &mut HeaderMap, status: StatusCode, message: &str) {
     }
 }
 
-/// The code that a gRPC client derives from an HTTP status without a code (`http-grpc-status-mapping.md` of gRPC), so that it makes no
-/// difference whether the gateway or a proxy in front of it rejects a call. 405, 413 and 500 are not in that table.
+/// The code that a gRPC client derives from an HTTP status without a code (`http-grpc-status-mapping.md` of gRPC), so
+/// that it makes no difference whether the gateway or a proxy in front of it rejects a call. 405, 413 and 500 are not
+/// in that table.
 fn code(status: StatusCode) -> u16 {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR => INTERNAL,

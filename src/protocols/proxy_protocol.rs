@@ -1,9 +1,9 @@
-//! The PROXY protocol (haproxy.org, `proxy-protocol.txt`, versions 1 and 2): a load balancer names the client of a connection, and the
-//! gateway names it to a backend. Pure.
+//! The PROXY protocol (haproxy.org, `proxy-protocol.txt`, versions 1 and 2): a load balancer names the client of a
+//! connection, and the gateway names it to a backend. Pure.
 //!
-//! The parsed address becomes the client's address, so the parser is as strict as the one for request heads. It is our own, because
-//! the libraries for it accept a port of `+80` and separators other than a space. Where a header is expected, a connection without one
-//! is rejected.
+//! The parsed address becomes the client's address, so the parser is as strict as the one for request heads. It is our
+//! own, because the libraries for it accept a port of `+80` and separators other than a space. Where a header is
+//! expected, a connection without one is rejected.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,8 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const V2_HEAD: usize = 16;
 /// Maximum length of a version 1 header with its CRLF: two IPv6 addresses in their longest form.
 const MAX_V1_HEADER: usize = 107;
-/// Maximum length of a version 2 header. Senders put the names of certificates into its extensions; real headers are much shorter.
+/// Maximum length of a version 2 header. Senders put the names of certificates into its extensions; real headers are
+/// much shorter.
 pub const MAX_HEADER: usize = 4096;
 
 /// The version of a header.
@@ -120,7 +121,8 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     Ok(Some((source, V2_HEAD + len)))
 }
 
-/// The header that names a client to `server`. The client's port is 0, because requests of several of its connections may use this one.
+/// The header that names a client to `server`. The client's port is 0, because requests of several of its connections
+/// may use this one.
 pub fn header(version: Version, client: IpAddr, server: SocketAddr) -> Vec<u8> {
     let (client, server_ip) = match (client.to_canonical(), server.ip().to_canonical()) {
         (IpAddr::V4(client), IpAddr::V4(server)) => (IpAddr::V4(client), IpAddr::V4(server)),

@@ -31,8 +31,8 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
     Ok(listeners)
 }
 
-/// Distributes the sockets of one address over the workers. Each socket gets a worker, and each worker at least one socket: if there
-/// are fewer sockets than workers, some workers share one.
+/// Distributes the sockets of one address over the workers. Each socket gets a worker, and each worker at least one
+/// socket: if there are fewer sockets than workers, some workers share one.
 pub fn distribute(sockets: Vec<std::net::TcpListener>, workers: usize) -> io::Result<Vec<Vec<std::net::TcpListener>>> {
     let mut by_worker: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
     for worker in sockets.len()..workers {
@@ -44,8 +44,8 @@ pub fn distribute(sockets: Vec<std::net::TcpListener>, workers: usize) -> io::Re
     Ok(by_worker)
 }
 
-/// Checks whether [`bind`] can have this address. Binds and closes at once, without listening, so that no client's connection is
-/// accepted and dropped.
+/// Checks whether [`bind`] can have this address. Binds and closes at once, without listening, so that no client's
+/// connection is accepted and dropped.
 pub fn probe(address: SocketAddr) -> io::Result<()> {
     open(address, false).map(drop)
 }
@@ -80,8 +80,8 @@ pub fn reset(stream: TcpStream) {
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Closes the connection within 20 s if the peer does not respond any more, whether or not data is on the way to it. For
-/// connections that many clients share: all their requests would wait there.
+/// Closes the connection within 20 s if the peer does not respond any more, whether or not data is on the way to it.
+/// For connections that many clients share: all their requests would wait there.
 pub fn set_fast_keepalive(stream: &TcpStream) {
     let keepalive = TcpKeepalive::new().with_time(DEAD_PEER_TIMEOUT / 2).with_interval(DEAD_PEER_TIMEOUT / 4);
     // As in [`set_options`].
@@ -89,8 +89,8 @@ pub fn set_fast_keepalive(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_tcp_user_timeout(Some(DEAD_PEER_TIMEOUT));
 }
 
-/// Sets TCP_NODELAY, because each write is a whole message or TLS record, and a keepalive that closes the connection about two minutes
-/// after the peer stopped responding: nothing else ends an idle WebSocket.
+/// Sets TCP_NODELAY, because each write is a whole message or TLS record, and a keepalive that closes the connection
+/// about two minutes after the peer stopped responding: nothing else ends an idle WebSocket.
 pub fn set_options(stream: &TcpStream) {
     let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     // Both fail only on a connection that is closed, which the next read reports.

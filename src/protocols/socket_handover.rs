@@ -1,8 +1,8 @@
 //! Listening sockets of another process: of systemd, or of the gateway that this process replaces.
 //!
-//! Two processes that hold the same socket share its accept queue, so a client that connects during the take-over waits there and is
-//! not rejected. Two sockets at one address (SO_REUSEPORT) have a queue each, and the connections in a queue are lost when its socket
-//! is closed, unless net.ipv4.tcp_migrate_req is set.
+//! Two processes that hold the same socket share its accept queue, so a client that connects during the take-over waits
+//! there and is not rejected. Two sockets at one address (SO_REUSEPORT) have a queue each, and the connections in a
+//! queue are lost when its socket is closed, unless net.ipv4.tcp_migrate_req is set.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -33,8 +33,8 @@ pub fn from_systemd() -> io::Result<Vec<TcpListener>> {
     (0..passed.len()).filter_map(|at| passed.take_tcp_listener(at).transpose()).collect()
 }
 
-/// Requests the sockets of the gateway that listens at `path`. `None` if there is no gateway. The other gateway begins to shut down
-/// when it has sent them.
+/// Requests the sockets of the gateway that listens at `path`. `None` if there is no gateway. The other gateway begins
+/// to shut down when it has sent them.
 pub fn request(path: &Path) -> io::Result<Option<Vec<TcpListener>>> {
     let mut stream = match UnixStream::connect(path) {
         Ok(stream) => stream,

@@ -1,5 +1,5 @@
-//! URLs that the gateway sends requests to on its own: key sets and webhooks. A forged key set would make forged tokens valid, so the
-//! connection must use TLS or stay on this machine.
+//! URLs that the gateway sends requests to on its own: key sets and webhooks. A forged key set would make forged tokens
+//! valid, so the connection must use TLS or stay on this machine.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -73,8 +73,8 @@ impl SecureUrl {
         Ok(SecureUrl { tls, host, port, authority: authority.as_str().to_owned(), target })
     }
 
-    /// The two URLs of an issuer's metadata: that of OpenID Connect Discovery, then that of RFC 8414, which puts the well-known part
-    /// before the issuer's path.
+    /// The two URLs of an issuer's metadata: that of OpenID Connect Discovery, then that of RFC 8414, which puts the
+    /// well-known part before the issuer's path.
     pub fn well_known(issuer: &str, allow_http: bool) -> Result<[Self; 2], UrlError> {
         // Neither standard allows a query, and it would end up in the middle of the path.
         if issuer.contains('?') {

@@ -1,7 +1,7 @@
 //! Runs the requests of HTTP/2 connections, and ends those whose client makes no room for the response.
 //!
-//! A client can hold back many responses at once on a connection that it still reads, by never widening their windows. Each response
-//! would keep a connection to a backend.
+//! A client can hold back many responses at once on a connection that it still reads, by never widening their windows.
+//! Each response would keep a connection to a backend.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -27,8 +27,8 @@ where
     fn execute(&self, request: F) {
         // Boxed: a task that takes it by value holds it twice, before and after pinning.
         let mut request = Box::pin(request);
-        // hyper spawns a second task within a request only to write the bytes of its WebSocket. That task has nothing to write most of
-        // the time, and the tunnel has a limit of its own.
+        // hyper spawns a second task within a request only to write the bytes of its WebSocket. That task has nothing
+        // to write most of the time, and the tunnel has a limit of its own.
         if poll_activity::is_in_scope() {
             tokio::spawn(async move { drop(request.await) });
             return;

@@ -1,10 +1,12 @@
 //! Load balancing: which server a request goes to. Pure functions from shares and loads to an index.
 //!
-//! The candidates for a request are the servers in rotation that were not tried for it yet. A server in slow start is a candidate
-//! for its share of the requests. If there is no candidate, all servers that were not tried become candidates: it is less likely
-//! that every server is down than that the checks are wrong, and a rejected request would fail for certain.
+//! The candidates for a request are the servers in rotation that were not tried for it yet. A server in slow start is a
+//! candidate for its share of the requests. If there is no candidate, all servers that were not tried become
+//! candidates: it is less likely that every server is down than that the checks are wrong, and a rejected request would
+//! fail for certain.
 
-/// The share of a server in full rotation, in thousandths. It is 0 for a server out of rotation, and rises during slow start.
+/// The share of a server in full rotation, in thousandths. It is 0 for a server out of rotation, and rises during slow
+/// start.
 pub(super) const FULL_SHARE: u16 = 1000;
 
 /// A set of servers: bit i stands for server i.
@@ -20,7 +22,8 @@ pub(super) fn candidates(server_hashes: &[u64], tried: Set, seed: u64, share: im
         }
         untried |= bit;
         let share = share(at);
-        // A seed that was below a smaller share is below a larger one too, so during slow start a key moves back once and stays.
+        // A seed that was below a smaller share is below a larger one too, so during slow start a key moves back once
+        // and stays.
         if share == FULL_SHARE || mix(seed ^ server_hash) % u64::from(FULL_SHARE) < u64::from(share) {
             candidates |= bit;
         }
@@ -49,8 +52,8 @@ pub(super) fn least_requests(set: Set, ticket: u64, free: impl Fn(usize) -> usiz
     if free(second) > free(first) { second } else { first }
 }
 
-/// Rendezvous hashing: the server with the highest hash for this key. When a server leaves, its keys are spread over the others,
-/// and no other key moves. `set` is not empty.
+/// Rendezvous hashing: the server with the highest hash for this key. When a server leaves, its keys are spread over
+/// the others, and no other key moves. `set` is not empty.
 pub(super) fn by_key(set: Set, key: u64, server_hashes: &[u64]) -> usize {
     let members = server_hashes.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
     members.max_by_key(|(_, server_hash)| mix(key.rotate_left(32) ^ *server_hash)).map_or(0, |(at, _)| at)
@@ -64,7 +67,8 @@ fn nth(mut set: Set, n: u64) -> usize {
     set.trailing_zeros() as usize
 }
 
-/// 64-bit FNV-1a, then [`mix`]. It must not change between versions, so that several gateways send a key to the same server.
+/// 64-bit FNV-1a, then [`mix`]. It must not change between versions, so that several gateways send a key to the same
+/// server.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold))

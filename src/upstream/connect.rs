@@ -21,16 +21,17 @@ use crate::protocols::proxy_protocol::{self, Version};
 use crate::protocols::socket;
 use crate::protocols::tls::{self, TlsError};
 
-/// Maximum bytes that an HTTP/2 backend may send on one stream before the client has read them. It is close to the default of
-/// RFC 9113 section 6.9.2. h2 uses about 400 bytes of memory for each frame, so small frames make a few MiB of this.
+/// Maximum bytes that an HTTP/2 backend may send on one stream before the client has read them. It is close to the
+/// default of RFC 9113 section 6.9.2. h2 uses about 400 bytes of memory for each frame, so small frames make a few MiB
+/// of this.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// Maximum size of a response head from an HTTP/2 backend, as HPACK counts it (RFC 9113 section 6.5.2). hyper's default is 16 KiB,
-/// which a few long cookies or policies exceed.
+/// Maximum size of a response head from an HTTP/2 backend, as HPACK counts it (RFC 9113 section 6.5.2). hyper's default
+/// is 16 KiB, which a few long cookies or policies exceed.
 const HEAD_SIZE: u32 = 256 * 1024;
-/// Maximum bytes on all streams of a connection that clients have not read. All stream windows fit in, so clients that do not read
-/// block no others. h2 takes too many small unread frames for an attack and closes the connection: about 250 bytes for each
-/// frame count towards half of this window. The limit is then a million frames (400 MiB), more than the gRPC streams of one
-/// client can hold.
+/// Maximum bytes on all streams of a connection that clients have not read. All stream windows fit in, so clients that
+/// do not read block no others. h2 takes too many small unread frames for an attack and closes the connection: about
+/// 250 bytes for each frame count towards half of this window. The limit is then a million frames (400 MiB), more than
+/// the gRPC streams of one client can hold.
 const CONNECTION_WINDOW: u32 = 512 * 1024 * 1024;
 
 /// Opens connections to one server.
@@ -78,7 +79,8 @@ impl Dialer {
 
     // Dialling is boxed because it is rare: a request's future is as large as its largest step.
 
-    /// Opens an HTTP/1 connection. It carries one request at a time; with `proxy_protocol`, requests of this client only.
+    /// Opens an HTTP/1 connection. It carries one request at a time; with `proxy_protocol`, requests of this client
+    /// only.
     pub(super) async fn dial_http1(
         &self,
         client: Option<IpAddr>,
@@ -159,8 +161,8 @@ where
 {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        // No PING: a gRPC server takes more than one in five idle minutes for an attack and closes the connection with every
-        // call on it. See [`socket::set_fast_keepalive`].
+        // No PING: a gRPC server takes more than one in five idle minutes for an attack and closes the connection with
+        // every call on it. See [`socket::set_fast_keepalive`].
         .max_header_list_size(HEAD_SIZE)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

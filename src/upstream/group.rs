@@ -42,8 +42,8 @@ pub struct Upstream {
 #[repr(align(128))]
 struct WorkerRequests(Count);
 
-/// Which server a request is at, and how often that one had been ejected when it was chosen: the server's index in the low byte, the
-/// number above. The gateway needs both if it stops waiting for the response.
+/// Which server a request is at, and how often that one had been ejected when it was chosen: the server's index in the
+/// low byte, the number above. The gateway needs both if it stops waiting for the response.
 #[derive(Default)]
 pub struct CurrentServer(AtomicU64);
 
@@ -59,8 +59,8 @@ impl CurrentServer {
 }
 
 impl Upstream {
-    /// `before`: the upstream of the same name in the current configuration. Servers in both keep their state. Fails if a TLS file
-    /// is invalid.
+    /// `before`: the upstream of the same name in the current configuration. Servers in both keep their state. Fails if
+    /// a TLS file is invalid.
     pub fn new(settings: Settings, workers: usize, before: Option<&Upstream>) -> Result<Self, UpstreamError> {
         let first = settings.servers.first().ok_or(UpstreamError::NoServers)?;
         let scheme = if first.tls { Scheme::HTTPS } else { Scheme::HTTP };
@@ -83,8 +83,8 @@ impl Upstream {
         })
     }
 
-    /// The hash of what `balance` sends to one server. `None` if it uses no key or the request has none. `headers`: as the
-    /// server will get them.
+    /// The hash of what `balance` sends to one server. `None` if it uses no key or the request has none. `headers`: as
+    /// the server will get them.
     pub fn key(&self, headers: &HeaderMap, subject: Option<&str>) -> Option<u64> {
         match &self.settings.balance {
             Balance::RoundRobin | Balance::LeastRequests => None,
@@ -94,8 +94,9 @@ impl Upstream {
         .map(balance::hash)
     }
 
-    /// Sends a request to one server. If that failed and the request may be sent again, tries another server. The request is taken by
-    /// reference: by value, it would be part of the future of every function on the way, twice in each.
+    /// Sends a request to one server. If that failed and the request may be sent again, tries another server. The
+    /// request is taken by reference: by value, it would be part of the future of every function on the way, twice in
+    /// each.
     pub async fn send(
         &self,
         worker: usize,
@@ -144,13 +145,14 @@ impl Upstream {
         }
     }
 
-    /// Returns true if a request may be sent a second time. The only server of an upstream gets it over a new connection.
+    /// Returns true if a request may be sent a second time. The only server of an upstream gets it over a new
+    /// connection.
     fn may_repeat(&self, has_others: bool) -> bool {
         (has_others || self.servers.len() == 1) && self.retry_budget.try_spend(self.requests())
     }
 
-    /// The server for the next attempt; `None` if all were tried. A server without a free slot may be stuck, so another is taken
-    /// instead. A key keeps its server even then.
+    /// The server for the next attempt; `None` if all were tried. A server without a free slot may be stuck, so another
+    /// is taken instead. A key keeps its server even then.
     pub(super) fn pick(&self, worker: usize, ticket: u64, key: Option<u64>, tried: Set) -> Option<usize> {
         if self.servers.len() == 1 {
             return Some(0);
@@ -175,7 +177,8 @@ impl Upstream {
         Some(self.with_free_slot(worker, candidates, tried).map_or(picked, choose))
     }
 
-    /// The servers with a free slot. A server in slow start gets more than its share only if no candidate has a free slot.
+    /// The servers with a free slot. A server in slow start gets more than its share only if no candidate has a free
+    /// slot.
     fn with_free_slot(&self, worker: usize, candidates: Set, tried: Set) -> Option<Set> {
         let has_free_slot = |at: usize| self.servers[at].has_free_slot(worker);
         let is_in_rotation = |at: usize| self.servers[at].state.share() > 0;

@@ -1,4 +1,5 @@
-//! Health checks. Each check opens a new connection on the control thread, so it also tests that the server accepts connections.
+//! Health checks. Each check opens a new connection on the control thread, so it also tests that the server accepts
+//! connections.
 
 use std::error::Error;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A wrapper between a backend's socket and TLS or hyper.
 //!
-//! A backend may respond before it has read the whole request, with 413 for example, and close the connection. Further writes then
-//! fail while its response waits to be read. hyper would stop at the failed write, and the client would get 502. This wrapper
-//! discards what is still to be written instead, so that the response is read first.
+//! A backend may respond before it has read the whole request, with 413 for example, and close the connection. Further
+//! writes then fail while its response waits to be read. hyper would stop at the failed write, and the client would get
+//! 502. This wrapper discards what is still to be written instead, so that the response is read first.
 
 use std::io;
 use std::pin::Pin;

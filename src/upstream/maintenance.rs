@@ -1,5 +1,5 @@
-//! The background tasks of an upstream, on the control thread: ejections end, idle connections are closed, servers are checked,
-//! names are looked up.
+//! The background tasks of an upstream, on the control thread: ejections end, idle connections are closed, servers are
+//! checked, names are looked up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

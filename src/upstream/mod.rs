@@ -1,8 +1,8 @@
 //! The backends: groups of servers, and each worker's connection pools to them.
 //!
-//! [`Upstream::send`] (`group`) picks a server (`balance`) and sends the request (`send`) over a connection of the `pool`. A request is
-//! sent a second time only if that does no harm (`retry`), within a `retry_budget`. `outlier` and `health` decide which servers are in
-//! rotation. `maintenance` runs the background tasks.
+//! [`Upstream::send`] (`group`) picks a server (`balance`) and sends the request (`send`) over a connection of the
+//! `pool`. A request is sent a second time only if that does no harm (`retry`), within a `retry_budget`. `outlier` and
+//! `health` decide which servers are in rotation. `maintenance` runs the background tasks.
 
 mod balance;
 mod connect;

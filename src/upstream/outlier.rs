@@ -1,8 +1,9 @@
 //! When a server is taken out of rotation, for how long, and how it returns. Pure: every decision takes `now`.
 //!
-//! Two things take a server out of rotation. Failed health checks do, until enough checks pass. Consecutive failed requests do too,
-//! for a time that doubles if the server fails again soon after its return: that is an ejection. In both cases the server returns
-//! by a slow start: its share of the requests rises, and one failed request ejects it again.
+//! Two things take a server out of rotation. Failed health checks do, until enough checks pass. Consecutive failed
+//! requests do too, for a time that doubles if the server fails again soon after its return: that is an ejection. In
+//! both cases the server returns by a slow start: its share of the requests rises, and one failed request ejects it
+//! again.
 
 use std::time::{Duration, Instant};
 

@@ -78,14 +78,15 @@ struct Http2Connection {
     address: SocketAddr,
 }
 
-/// The slot of one request and its connection. Released at the end of the response body; if it is dropped before, the connection is
-/// closed.
+/// The slot of one request and its connection. Released at the end of the response body; if it is dropped before, the
+/// connection is closed.
 pub struct Lease {
     connection: Option<Box<Http1Connection>>,
     server: Arc<Server>,
     worker: usize,
     _slot: Slot,
-    /// How often the server had been ejected when it was chosen. `None` for the only server of an upstream: it is never ejected.
+    /// How often the server had been ejected when it was chosen. `None` for the only server of an upstream: it is never
+    /// ejected.
     pub(super) ejections: Option<u64>,
 }
 
@@ -210,8 +211,8 @@ impl Server {
         Ok(Box::new(Http1Connection { sender, opened: Instant::now(), address, generation, client }))
     }
 
-    /// The HTTP/1 connection that was used last, and for how long it was idle. The others become older and are closed. With
-    /// `proxy_protocol`, only a connection of this client is taken.
+    /// The HTTP/1 connection that was used last, and for how long it was idle. The others become older and are closed.
+    /// With `proxy_protocol`, only a connection of this client is taken.
     pub(super) fn take_idle(&self, worker: usize, client: Option<IpAddr>) -> Option<(Box<Http1Connection>, Duration)> {
         let mut idle = self.idle(worker);
         while let Some(at) = idle.iter().rposition(|idle| idle.connection.client == client) {
@@ -271,8 +272,8 @@ impl Server {
         self.workers[worker].http2.lock().await.open.take_if(|connection| connection.opened == opened);
     }
 
-    /// Closes connections that are unused, too old, or to an address that was removed. Requests in flight are not affected. To be
-    /// called once a second.
+    /// Closes connections that are unused, too old, or to an address that was removed. Requests in flight are not
+    /// affected. To be called once a second.
     pub(super) fn close_expired(&self, now: Instant) {
         let _ = self.distrusted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seconds| seconds.checked_sub(1));
         for (worker, pool) in self.workers.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The addresses of a server. The control thread looks a name up in regular intervals; the last successful result is kept.
+//! The addresses of a server. The control thread looks a name up in regular intervals; the last successful result is
+//! kept.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -85,8 +86,8 @@ impl Addresses {
     }
 }
 
-/// The order in which the addresses are tried. Each attempt begins with another one. IPv6 and IPv4 alternate (RFC 8305 section 4), so
-/// that the second try succeeds if one of the two has no route.
+/// The order in which the addresses are tried. Each attempt begins with another one. IPv6 and IPv4 alternate (RFC 8305
+/// section 4), so that the second try succeeds if one of the two has no route.
 fn order(known: &[SocketAddr], attempt: usize) -> Vec<SocketAddr> {
     let (mut sixes, mut fours): (Vec<_>, Vec<_>) = known.iter().copied().partition(SocketAddr::is_ipv6);
     // With both families, each begins every second attempt.

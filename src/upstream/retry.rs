@@ -11,8 +11,8 @@ use crate::protocols::http::body::Body;
 /// Which attempt this is, as far as it decides about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// To the only server of an upstream. Over HTTP/1.1, a copy is kept only if the connection is likely to break. Over HTTP/2, the
-    /// copy is used only if the server has not processed the request.
+    /// To the only server of an upstream. Over HTTP/1.1, a copy is kept only if the connection is likely to break. Over
+    /// HTTP/2, the copy is used only if the server has not processed the request.
     OfOne,
     /// To one of several servers. A copy is always kept, because another server can get it.
     OfSeveral,
@@ -67,8 +67,8 @@ fn is_broken_connection(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.is_closed() || (is_io && !error.is_parse())
 }
 
-/// Returns true if the server said that it has not processed the request (RFC 9113 sections 6.8 and 8.7). A server may announce the
-/// end of any connection just as a request is sent on it.
+/// Returns true if the server said that it has not processed the request (RFC 9113 sections 6.8 and 8.7). A server may
+/// announce the end of any connection just as a request is sent on it.
 fn is_unprocessed(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
@@ -78,8 +78,8 @@ fn is_unprocessed(error: &hyper::Error) -> bool {
     })
 }
 
-/// Copies a request that may be sent twice: GET, HEAD or OPTIONS, without a body and without an upgrade. PUT and DELETE are
-/// idempotent too, but the response to the second is not always that to the first.
+/// Copies a request that may be sent twice: GET, HEAD or OPTIONS, without a body and without an upgrade. PUT and DELETE
+/// are idempotent too, but the response to the second is not always that to the first.
 pub(super) fn copy_if_repeatable(request: &Request<Body>) -> Option<Box<Request<Body>>> {
     let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if !is_safe || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {

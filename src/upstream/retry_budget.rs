@@ -1,5 +1,5 @@
-//! `upstream.retry_budget_percent`: how many requests may be retried. Unlimited retries would double the load on servers that are
-//! already failing.
+//! `upstream.retry_budget_percent`: how many requests may be retried. Unlimited retries would double the load on
+//! servers that are already failing.
 //!
 //! Only requests that were sent count. A request that found no connection has caused no work on a server.
 
@@ -28,8 +28,8 @@ impl RetryBudget {
         RetryBudget { percent: percent as u64, window: Mutex::new(window) }
     }
 
-    /// Takes one retry from the budget. Returns false if none is left. `requests`: the number of requests so far. A budget of 0
-    /// percent allows no retry at all.
+    /// Takes one retry from the budget. Returns false if none is left. `requests`: the number of requests so far. A
+    /// budget of 0 percent allows no retry at all.
     pub(super) fn try_spend(&self, requests: u64) -> bool {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (requests_before, retries_before) = window.past.front().copied().unwrap_or_default();

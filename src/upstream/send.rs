@@ -15,15 +15,16 @@ use super::slots::Slot;
 use crate::protocols::http::body::Body;
 use crate::telemetry::metrics::WorkerMetrics;
 
-/// The server may be closing a connection that was idle for longer than this. Only then is it worth keeping a copy of the request's
-/// head for a retry.
+/// The server may be closing a connection that was idle for longer than this. Only then is it worth keeping a copy of
+/// the request's head for a retry.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// A response, and the lease of its connection, which ends with the body.
 pub type UpstreamResponse = (Response<Incoming>, Lease);
 
 impl Server {
-    /// Sends the request. It is taken out of `request` when it is sent; if it may be sent again, it is back there after a failure.
+    /// Sends the request. It is taken out of `request` when it is sent; if it may be sent again, it is back there after
+    /// a failure.
     pub(super) async fn send(
         self: &Arc<Self>,
         worker: usize,

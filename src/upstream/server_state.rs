@@ -1,6 +1,7 @@
 //! The state of one server that all workers share. The control thread and failed requests change it.
 //!
-//! It belongs to the server, not to a configuration, so a reload keeps it. A request reads two numbers of it, without a lock.
+//! It belongs to the server, not to a configuration, so a reload keeps it. A request reads two numbers of it, without a
+//! lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -73,8 +74,8 @@ impl ServerState {
         }
     }
 
-    /// Records a failed request that the server caused. `ejections`: how many there were when the server was chosen. A request
-    /// from before the last ejection says nothing about the server now.
+    /// Records a failed request that the server caused. `ejections`: how many there were when the server was chosen. A
+    /// request from before the last ejection says nothing about the server now.
     pub(super) fn record_failure(&self, settings: &EjectionSettings, ejections: u64, cause: &str, now: Instant) {
         if ejections == self.ejections() {
             self.count_failure(settings, cause, now);

@@ -20,23 +20,23 @@ pub struct Settings {
     pub protocol: Protocol,
     pub balance: Balance,
     pub tls: TlsSettings,
-    /// How long an idle connection is kept. It must be shorter than the backend's own idle timeout (Node: 5 s), or the backend
-    /// closes connections that the gateway is about to use.
+    /// How long an idle connection is kept. It must be shorter than the backend's own idle timeout (Node: 5 s), or the
+    /// backend closes connections that the gateway is about to use.
     pub idle_timeout: Duration,
     /// How long a connection is used for new requests.
     pub max_age: Duration,
     /// How long between two DNS lookups of the servers' names.
     pub resolve: Duration,
-    /// Maximum requests in flight to one server, for each worker. Over HTTP/2, the server's own limit for one connection applies
-    /// too.
+    /// Maximum requests in flight to one server, for each worker. Over HTTP/2, the server's own limit for one
+    /// connection applies too.
     pub connections: usize,
     /// How much of `connections` is reserved for addresses with few requests, in percent.
     pub reserve: usize,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
     pub preserve_host: bool,
-    /// The version of the PROXY protocol header that each connection begins with. A connection then carries the requests of one
-    /// client only. `None`: no header.
+    /// The version of the PROXY protocol header that each connection begins with. A connection then carries the
+    /// requests of one client only. `None`: no header.
     pub proxy_protocol: Option<Version>,
     /// Maximum retries, in percent of the requests.
     pub retries: usize,
@@ -96,9 +96,9 @@ pub enum Protocol {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Balance {
     RoundRobin,
-    /// The gateway draws two servers and takes the one with fewer requests of this worker in flight. Counting those of all workers
-    /// would make every core write to one number; connections are spread over the workers at random, so each worker sees a fair
-    /// sample of the load.
+    /// The gateway draws two servers and takes the one with fewer requests of this worker in flight. Counting those of
+    /// all workers would make every core write to one number; connections are spread over the workers at random, so
+    /// each worker sees a fair sample of the load.
     LeastRequests,
     /// The same key leads to the same server. A request without a key is sent round robin.
     Hash(Key),

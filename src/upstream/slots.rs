@@ -1,7 +1,7 @@
 //! Slots for the requests in flight from one worker to one server.
 //!
-//! A request holds its slot until its response ends, however slowly its body arrives. Clients with slow uploads could hold all of
-//! them, so a part is reserved for addresses with few requests.
+//! A request holds its slot until its response ends, however slowly its body arrives. Clients with slow uploads could
+//! hold all of them, so a part is reserved for addresses with few requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -62,7 +62,9 @@ impl Slots {
         let holder = self.reserve.acquire(address);
         tokio::select! {
             biased;
-            permit = self.unreserved.clone().acquire_owned() => Some(Slot { _permit: permit.ok()?, _reserved_for: None }),
+            permit = self.unreserved.clone().acquire_owned() => {
+                Some(Slot { _permit: permit.ok()?, _reserved_for: None })
+            }
             permit = self.reserved.clone().acquire_owned(), if holder.is_some() => {
                 Some(Slot { _permit: permit.ok()?, _reserved_for: holder })
             }

@@ -1,8 +1,9 @@
 //! The address of a client that connects through proxies which the operator trusts. Pure.
 //!
-//! Each proxy appends the address of its peer to `X-Forwarded-For`. The gateway reads the list from the right and skips trusted
-//! addresses. The first one that is not trusted is the client; the client may have forged those to its left. From a peer that is not
-//! trusted, the gateway ignores the header (oauth2-proxy CVE-2026-40575 trusted every peer by default).
+//! Each proxy appends the address of its peer to `X-Forwarded-For`. The gateway reads the list from the right and skips
+//! trusted addresses. The first one that is not trusted is the client; the client may have forged those to its left.
+//! From a peer that is not trusted, the gateway ignores the header (oauth2-proxy CVE-2026-40575 trusted every peer by
+//! default).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -37,8 +38,8 @@ impl Forwarding {
         Some(Box::new(Origin::new(client, tls)))
     }
 
-    /// The first address from the right that is not trusted. An element that is no address ends the search at the last proxy. If all
-    /// are trusted, it is the leftmost one.
+    /// The first address from the right that is not trusted. An element that is no address ends the search at the last
+    /// proxy. If all are trusted, it is the leftmost one.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let fields = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         let fields: Vec<&[u8]> = fields.collect();

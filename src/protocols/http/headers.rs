@@ -1,8 +1,8 @@
 //! Header hygiene: which fields are removed from requests and responses, and which are set. Pure.
 //!
-//! The order matters: the gateway first removes the fields that `Connection` nominates and those that a client must not set, then sets
-//! its own. Names are compared as CGI reads them: it turns dash, underscore and dot into `_`, so `X_Auth-Subject` would become the
-//! same variable as `X-Auth-Subject` (Caddy GHSA-f59h-q822-g45g).
+//! The order matters: the gateway first removes the fields that `Connection` nominates and those that a client must not
+//! set, then sets its own. Names are compared as CGI reads them: it turns dash, underscore and dot into `_`, so
+//! `X_Auth-Subject` would become the same variable as `X-Auth-Subject` (Caddy GHSA-f59h-q822-g45g).
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
@@ -17,8 +17,8 @@ const FORWARDING: &[&str] = &["forwarded", "x-real-ip", "x-rewrite-url", "x-requ
 /// Prefixes of such fields: a list of names is never complete (Traefik CVE-2024-52003, CVE-2026-35051).
 const FORWARDING_PREFIXES: [&[u8]; 2] = [b"x-forwarded-", b"x-original-"];
 
-/// A CGI program gets it as `HTTP_PROXY` and may use it as the proxy for its own requests (httpoxy, CVE-2016-5385). It has no meaning
-/// in a request.
+/// A CGI program gets it as `HTTP_PROXY` and may use it as the proxy for its own requests (httpoxy, CVE-2016-5385). It
+/// has no meaning in a request.
 const PROXY: &str = "proxy";
 
 /// A backend may take the method from these fields, instead of the one that the route was matched by.
@@ -54,7 +54,8 @@ static NEVER_NOMINATED: [HeaderName; 6] =
 pub struct Hygiene {
     /// Further names to remove, folded.
     folded: Vec<Vec<u8>>,
-    /// Whether a name to remove begins with this byte, folded. Most names begin with another one and need no further comparison.
+    /// Whether a name to remove begins with this byte, folded. Most names begin with another one and need no further
+    /// comparison.
     first_bytes: [bool; 256],
 }
 
@@ -107,8 +108,8 @@ impl Hygiene {
         self
     }
 
-    /// Removes fields that are hop-by-hop, that `Connection` nominates, or that only the gateway sets. One pass over the names; a
-    /// request without such fields is not changed.
+    /// Removes fields that are hop-by-hop, that `Connection` nominates, or that only the gateway sets. One pass over
+    /// the names; a request without such fields is not changed.
     pub fn clean_request(&self, headers: &mut HeaderMap) {
         remove_nominated(headers);
         let removed: Vec<HeaderName> = headers.keys().filter(|name| self.must_remove(name)).cloned().collect();
@@ -145,11 +146,12 @@ impl Hygiene {
     }
 }
 
-/// How many fields the gateway usually adds to a request: four about its origin, four about its caller, and its id. Claims come on
-/// top.
+/// How many fields the gateway usually adds to a request: four about its origin, four about its caller, and its id.
+/// Claims come on top.
 const ADDED_FIELDS: usize = 9;
 
-/// Sets the fields about the origin. To be called after [`Hygiene::clean_request`], because `Connection` could nominate them.
+/// Sets the fields about the origin. To be called after [`Hygiene::clean_request`], because `Connection` could nominate
+/// them.
 pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&HeaderValue>) {
     // Reserved at once: otherwise the map would grow twice and move all fields each time.
     headers.reserve(ADDED_FIELDS);
@@ -161,8 +163,8 @@ pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&Header
     }
 }
 
-/// Joins several `Cookie` fields, as HTTP/2 clients send them, into one (RFC 9113 section 8.2.3). A backend would read only the first
-/// one, or join them with a comma.
+/// Joins several `Cookie` fields, as HTTP/2 clients send them, into one (RFC 9113 section 8.2.3). A backend would read
+/// only the first one, or join them with a comma.
 pub fn join_cookies(headers: &mut HeaderMap) {
     let mut values = headers.get_all(header::COOKIE).iter();
     if values.next().is_none() || values.next().is_none() {
@@ -175,9 +177,10 @@ pub fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns true if the end of the body is clear: one Content-Length, or `chunked` as the only transfer coding, or neither. hyper
-/// decodes `chunked` whatever is before or beside it. A body of `gzip, chunked` would go on compressed without a field that says so,
-/// and a client would end the body by a Content-Length beside `chunked` (RFC 9112 section 6.3).
+/// Returns true if the end of the body is clear: one Content-Length, or `chunked` as the only transfer coding, or
+/// neither. hyper decodes `chunked` whatever is before or beside it. A body of `gzip, chunked` would go on compressed
+/// without a field that says so, and a client would end the body by a Content-Length beside `chunked` (RFC 9112 section
+/// 6.3).
 pub fn has_unambiguous_length(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
@@ -187,8 +190,9 @@ pub fn has_unambiguous_length(headers: &HeaderMap) -> bool {
     is_valid && (coding.is_none() || length.is_none()) && codings.next().is_none() && lengths.next().is_none()
 }
 
-/// Returns true if there are more than `limit` fields. Over HTTP/1.1 they were counted as they arrived; over HTTP/2, hyper limits only
-/// their bytes. An HTTP/2 client may send each cookie in a field of its own (RFC 9113 section 8.2.3): they count as one.
+/// Returns true if there are more than `limit` fields. Over HTTP/1.1 they were counted as they arrived; over HTTP/2,
+/// hyper limits only their bytes. An HTTP/2 client may send each cookie in a field of its own (RFC 9113 section 8.2.3):
+/// they count as one.
 pub fn exceeds_count(headers: &HeaderMap, limit: usize) -> bool {
     headers.len() > limit && headers.len() - headers.get_all(header::COOKIE).iter().skip(1).count() > limit
 }
@@ -226,8 +230,8 @@ fn remove_nominated(headers: &mut HeaderMap) {
     headers.remove(header::CONNECTION);
 }
 
-/// Returns true for the values that browsers and backends nearly always send. `Keep-Alive` is removed in any case, and no field is
-/// named `Close` (RFC 9110 section 7.6.1).
+/// Returns true for the values that browsers and backends nearly always send. `Keep-Alive` is removed in any case, and
+/// no field is named `Close` (RFC 9110 section 7.6.1).
 fn nominates_nothing(connection: &HeaderValue) -> bool {
     connection.as_bytes().eq_ignore_ascii_case(b"keep-alive") || connection.as_bytes().eq_ignore_ascii_case(b"close")
 }

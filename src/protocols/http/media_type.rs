@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, header};
 
-/// The media type without its parameters, in the case in which it was written. `None` if the field is missing or repeated: readers
-/// of a repeated field may choose different ones.
+/// The media type without its parameters, in the case in which it was written. `None` if the field is missing or
+/// repeated: readers of a repeated field may choose different ones.
 pub fn of(headers: &HeaderMap) -> Option<&str> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(only), None) = (types.next(), types.next()) else { return None };

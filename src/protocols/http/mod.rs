@@ -1,4 +1,5 @@
-//! The parts of HTTP/1.1 and HTTP/2 that the gateway handles itself: framing, headers, targets, bodies, its own responses.
+//! The parts of HTTP/1.1 and HTTP/2 that the gateway handles itself: framing, headers, targets, bodies, its own
+//! responses.
 
 pub mod body;
 pub mod field_list;

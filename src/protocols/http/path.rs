@@ -1,9 +1,10 @@
 //! Canonical paths: the gateway matches routes against the same path that it forwards. Pure.
 //!
-//! A path that two programs could read in two ways is rejected, not rewritten. The known bypasses of other proxies come from matching
-//! one form and forwarding another (Envoy `%2F..`, `..;`; Traefik `/../` and its encodings; oauth2-proxy `#`; Heimdall `%2e%2e`).
-//! Rejected are: dot segments, plain, encoded or with parameters; encoded separators (`%2f %5c %00 %3b %3f %23`), also encoded twice;
-//! backslashes; empty segments; `;`; control characters; bytes outside ASCII that are not encoded.
+//! A path that two programs could read in two ways is rejected, not rewritten. The known bypasses of other proxies come
+//! from matching one form and forwarding another (Envoy `%2F..`, `..;`; Traefik `/../` and its encodings; oauth2-proxy
+//! `#`; Heimdall `%2e%2e`). Rejected are: dot segments, plain, encoded or with parameters; encoded separators (`%2f %5c
+//! %00 %3b %3f %23`), also encoded twice; backslashes; empty segments; `;`; control characters; bytes outside ASCII
+//! that are not encoded.
 
 use std::borrow::Cow;
 
@@ -12,8 +13,8 @@ use crate::types::reject::{Reason, Reject};
 /// A path that can be read in one way only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CanonicalPath<'r> {
-    /// The path with percent-encoding decoded, so that `/%61dmin` matches the route of `/admin`. No decoded byte is a separator or
-    /// makes a dot segment, so it has the same segments as the raw path.
+    /// The path with percent-encoding decoded, so that `/%61dmin` matches the route of `/admin`. No decoded byte is a
+    /// separator or makes a dot segment, so it has the same segments as the raw path.
     decoded: Cow<'r, [u8]>,
 }
 

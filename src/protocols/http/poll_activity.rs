@@ -1,13 +1,14 @@
-//! Reports from the gateway's future and its bodies to the executor of an HTTP/2 request: what did one poll of the task wait for?
+//! Reports from the gateway's future and its bodies to the executor of an HTTP/2 request: what did one poll of the task
+//! wait for?
 //!
-//! hyper drives each HTTP/2 request in one task. It polls the gateway's future, then the response body, and in between it waits for
-//! the client to widen its window. The gateway's own waits have limits of their own. The executor limits the waits for the client,
-//! so it must tell them apart.
+//! hyper drives each HTTP/2 request in one task. It polls the gateway's future, then the response body, and in between
+//! it waits for the client to widen its window. The gateway's own waits have limits of their own. The executor limits
+//! the waits for the client, so it must tell them apart.
 //!
-//! The reports are a task-local of tokio. The executor opens a scope around each poll, and a report outside of a scope, as over
-//! HTTP/1.1, does nothing. hyper builds the task's future and gives it to the executor without any access to the gateway's future
-//! inside, so no handle can be passed to both explicitly. One that is shared with the service would rely on the order of hyper's
-//! calls, and cost every request an allocation and every body a field.
+//! The reports are a task-local of tokio. The executor opens a scope around each poll, and a report outside of a scope,
+//! as over HTTP/1.1, does nothing. hyper builds the task's future and gives it to the executor without any access to
+//! the gateway's future inside, so no handle can be passed to both explicitly. One that is shared with the service
+//! would rely on the order of hyper's calls, and cost every request an allocation and every body a field.
 
 use std::cell::Cell;
 use std::task::Poll;

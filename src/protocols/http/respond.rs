@@ -1,8 +1,8 @@
 //! The gateway's own responses: rejections, and JSON.
 //!
 //! A rejection is a JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
-//! "requestId":…}`. A client that lists `application/problem+json` in Accept also gets the members of RFC 9457, and a gRPC call gets a
-//! gRPC status.
+//! "requestId":…}`. A client that lists `application/problem+json` in Accept also gets the members of RFC 9457, and a
+//! gRPC call gets a gRPC status.
 
 use std::time::Duration;
 

@@ -9,8 +9,8 @@ use crate::types::reject::{Reason, Reject};
 
 /// Returns the host of a request. Rejects targets that a gateway does not serve.
 ///
-/// The host is in `:authority` (HTTP/2), in an absolute-form target, or in `Host`. If it is in two of them, both must be equal,
-/// because a backend may use the other one.
+/// The host is in `:authority` (HTTP/2), in an absolute-form target, or in `Host`. If it is in two of them, both must
+/// be equal, because a backend may use the other one.
 pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Reject> {
     if *request.method() == Method::CONNECT {
         return Err(Reason::ConnectRefused.into());
@@ -54,8 +54,8 @@ fn host_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Reject> {
     Ok(first)
 }
 
-/// Returns true for a name or an address with an optional port. Other characters, as `@`, `/`, `,`, space or a second colon, are read
-/// in different ways by different programs.
+/// Returns true for a name or an address with an optional port. Other characters, as `@`, `/`, `,`, space or a second
+/// colon, are read in different ways by different programs.
 fn is_host(host: &[u8]) -> bool {
     let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     let is_address = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
@@ -77,8 +77,8 @@ fn is_host(host: &[u8]) -> bool {
         }
 }
 
-/// The name or address without the port, the brackets of an IPv6 address and the final dot of a name: routes are matched against
-/// it.
+/// The name or address without the port, the brackets of an IPv6 address and the final dot of a name: routes are
+/// matched against it.
 pub fn without_port(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),

@@ -81,8 +81,8 @@ pub(super) fn dns_names(certificate: &CertifiedKey, file: &Path) -> Result<Vec<S
     Ok(parse_leaf(certificate, file)?.valid_dns_names().map(str::to_ascii_lowercase).collect())
 }
 
-/// `notAfter` of the leaf (RFC 5280 section 4.1.2.5), in Unix seconds. webpki reports it only as the error of an expired certificate,
-/// which it checks first: so this verifies the leaf at the end of time.
+/// `notAfter` of the leaf (RFC 5280 section 4.1.2.5), in Unix seconds. webpki reports it only as the error of an
+/// expired certificate, which it checks first: so this verifies the leaf at the end of time.
 pub(super) fn not_after(certificate: &CertifiedKey, file: &Path) -> Result<u64, TlsError> {
     let leaf = parse_leaf(certificate, file)?;
     let end_of_time = UnixTime::since_unix_epoch(Duration::MAX);

@@ -1,7 +1,7 @@
 //! Certificates and rustls: from PEM files to a `ServerConfig` or a `ClientConfig`.
 //!
-//! TLS 1.3 and 1.2 by rustls on aws-lc-rs, with X25519MLKEM768 preferred. Each builder names the provider, so that no process-wide
-//! default can change it.
+//! TLS 1.3 and 1.2 by rustls on aws-lc-rs, with X25519MLKEM768 preferred. Each builder names the provider, so that no
+//! process-wide default can change it.
 
 mod certificates;
 mod client;

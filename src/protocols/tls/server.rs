@@ -71,7 +71,8 @@ pub fn server_tls(settings: &Settings) -> Result<Option<Arc<ServerTls>>, TlsErro
         .with_no_client_auth()
         .with_cert_resolver(resolver.clone());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Tickets keep the resumption state with the client, so it costs no memory here and any worker can resume the session.
+    // Tickets keep the resumption state with the client, so it costs no memory here and any worker can resume the
+    // session.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Library)?;
     // Each ticket costs the gateway about 1 µs, and one is enough to resume.
     config.send_tls13_tickets = 1;

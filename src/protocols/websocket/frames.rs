@@ -1,5 +1,5 @@
-//! The boundaries of WebSocket frames (RFC 6455 section 5.2). Only frame heads are parsed; payloads are neither kept nor unmasked.
-//! Invalid frames lead to wrong boundaries, and to nothing worse.
+//! The boundaries of WebSocket frames (RFC 6455 section 5.2). Only frame heads are parsed; payloads are neither kept
+//! nor unmasked. Invalid frames lead to wrong boundaries, and to nothing worse.
 
 use crate::protocols::boundaries::Boundaries;
 

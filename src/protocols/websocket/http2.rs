@@ -1,5 +1,5 @@
-//! WebSockets over HTTP/2 (RFC 8441). The gateway turns an extended CONNECT into the HTTP/1.1 handshake that it stands for, and then
-//! decides about it and forwards it as one. The stream of the CONNECT is the client's end of the tunnel.
+//! WebSockets over HTTP/2 (RFC 8441). The gateway turns an extended CONNECT into the HTTP/1.1 handshake that it stands
+//! for, and then decides about it and forwards it as one. The stream of the CONNECT is the client's end of the tunnel.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,8 @@ use super::upgrade::set_upgrade_headers;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
-/// Turns an extended CONNECT into a handshake. Any other request stays as it is, a plain CONNECT too: that is rejected later.
+/// Turns an extended CONNECT into a handshake. Any other request stays as it is, a plain CONNECT too: that is rejected
+/// later.
 pub fn translate<B>(request: &mut Request<B>) -> Result<(), Reject> {
     if *request.method() != Method::CONNECT {
         return Ok(());

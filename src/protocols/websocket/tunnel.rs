@@ -1,7 +1,7 @@
 //! Copies the bytes of a WebSocket in both directions, until it closes or the gateway ends it.
 //!
-//! The gateway ends a tunnel whose token is not valid any more, and all tunnels when it shuts down. It first lets the backend's
-//! current frame pass, then sends a close frame of its own to both sides.
+//! The gateway ends a tunnel whose token is not valid any more, and all tunnels when it shuts down. It first lets the
+//! backend's current frame pass, then sends a close frame of its own to both sides.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::types::secret;
 /// How long one side may stay open after the other has closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the rest of the current frame may take. With [`CLOSE_FRAME_TIMEOUT`] less than a second, because a tunnel has to end
-/// within a second after its token.
+/// How long the rest of the current frame may take. With [`CLOSE_FRAME_TIMEOUT`] less than a second, because a tunnel
+/// has to end within a second after its token.
 const LAST_FRAME_TIMEOUT: Duration = Duration::from_millis(400);
 const CLOSE_FRAME_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -30,7 +30,8 @@ type UpgradedIo = TokioIo<Upgraded>;
 pub struct Tunnel {
     pub(super) client: OnUpgrade,
     pub(super) backend: OnUpgrade,
-    /// How long the client may leave no room for data. `None` over HTTP/1.1, where the connection has this limit itself.
+    /// How long the client may leave no room for data. `None` over HTTP/1.1, where the connection has this limit
+    /// itself.
     pub(super) client_write_timeout: Option<Duration>,
 }
 
@@ -52,8 +53,8 @@ impl TunnelEnd {
 }
 
 impl Tunnel {
-    /// Copies bytes in both directions until both sides have closed or `end` is ready. Counts the bytes to the client. `None` if the
-    /// tunnel did not open.
+    /// Copies bytes in both directions until both sides have closed or `end` is ready. Counts the bytes to the client.
+    /// `None` if the tunnel did not open.
     pub async fn run(self, to_client: &mut u64, end: impl Future<Output = CloseReason>) -> Option<TunnelEnd> {
         let (Ok(client), Ok(backend)) = tokio::join!(self.client, self.backend) else { return None };
         let (from_client, client) = tokio::io::split(TokioIo::new(client));

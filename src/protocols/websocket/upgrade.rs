@@ -35,8 +35,8 @@ pub fn is_upgrade_request<B>(request: &Request<B>) -> bool {
         && field_list::contains(request.headers(), &header::CONNECTION, "upgrade")
 }
 
-/// Takes the client's end of the tunnel out of a request for an upgrade. A request with a body gets no upgrade: the bytes after its
-/// head belong to the tunnel.
+/// Takes the client's end of the tunnel out of a request for an upgrade. A request with a body gets no upgrade: the
+/// bytes after its head belong to the tunnel.
 pub fn take_upgrade<B: Body>(request: &mut Request<B>) -> Option<UpgradeRequest> {
     if !is_upgrade_request(request) || !request.body().is_end_stream() {
         return None;
@@ -50,8 +50,8 @@ pub fn set_upgrade_headers(headers: &mut HeaderMap) {
     headers.insert(header::UPGRADE, WEBSOCKET);
 }
 
-/// Returns the tunnel if the backend has accepted the upgrade. Fails if it switched protocols in any other way. `write_timeout`:
-/// how long a client over HTTP/2 may leave no room for data.
+/// Returns the tunnel if the backend has accepted the upgrade. Fails if it switched protocols in any other way.
+/// `write_timeout`: how long a client over HTTP/2 may leave no room for data.
 pub fn accept_upgrade<B>(
     requested: Option<UpgradeRequest>,
     response: &mut Response<B>,
@@ -94,8 +94,8 @@ fn has_websocket_upgrade(headers: &HeaderMap) -> bool {
     is_named && values.next().is_none()
 }
 
-/// The `Sec-WebSocket-Accept` that the backend has to send if the gateway generated the key. Over HTTP/1.1 the key is the client's,
-/// and the client checks it.
+/// The `Sec-WebSocket-Accept` that the backend has to send if the gateway generated the key. Over HTTP/1.1 the key is
+/// the client's, and the client checks it.
 fn expected_accept<B>(request: &mut Request<B>) -> Option<HeaderValue> {
     request.extensions_mut().remove::<Protocol>()?;
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY)?;

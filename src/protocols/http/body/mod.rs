@@ -1,7 +1,7 @@
 //! The one body type, for requests to backends and responses to clients.
 //!
-//! Frames pass through unchanged, one at a time, as they arrive: a streamed body is never buffered. A body can have a maximum size,
-//! an idle timeout, a minimum rate and a deadline, and it reports its progress to a [`BodyObserver`].
+//! Frames pass through unchanged, one at a time, as they arrive: a streamed body is never buffered. A body can have a
+//! maximum size, an idle timeout, a minimum rate and a deadline, and it reports its progress to a [`BodyObserver`].
 
 mod error;
 mod observer;

@@ -15,8 +15,8 @@ use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::poll_activity::{report_bytes, report_pending};
 use crate::types::reject::Reason;
 
-/// How long after its first wait a body counts as long-running. Less than a second, because a body has to end within a second after
-/// its token.
+/// How long after its first wait a body counts as long-running. Less than a second, because a body has to end within a
+/// second after its token.
 pub const LONG_RUNNING_AFTER: Duration = Duration::from_millis(750);
 
 /// A body with this many frames is long-running too: one with a slow reader and a fast source never waits.
@@ -92,9 +92,9 @@ impl Body {
         self
     }
 
-    /// For HTTP/2: fails if the stream is reset with NO_ERROR before the end of the body. hyper takes that for a complete body,
-    /// because a server may reset an upload after a complete response (RFC 9113 section 8.1). In any other place, half a body
-    /// would pass for a whole one.
+    /// For HTTP/2: fails if the stream is reset with NO_ERROR before the end of the body. hyper takes that for a
+    /// complete body, because a server may reset an upload after a complete response (RFC 9113 section 8.1). In any
+    /// other place, half a body would pass for a whole one.
     pub fn fail_if_truncated(mut self, fails: bool) -> Self {
         self.fails_if_truncated = fails;
         self
@@ -276,8 +276,9 @@ impl HttpBody for Body {
         if this.frames > 0 {
             return Poll::Ready(Some(Err(error)));
         }
-        // hyper writes the head of an HTTP/1 message together with the first frame. If that is an error, it writes no head, and the
-        // client sees a closed connection without a response: some clients then send the request again, even a POST.
+        // hyper writes the head of an HTTP/1 message together with the first frame. If that is an error, it writes no
+        // head, and the client sees a closed connection without a response: some clients then send the request again,
+        // even a POST.
         this.delayed_error = Some(Box::new(error));
         context.waker().wake_by_ref();
         report_pending(Poll::Pending)

@@ -1,4 +1,5 @@
-//! Parses a request head line by line, as far as it decides where the message ends. A head that is not as RFC 9112 says is rejected.
+//! Parses a request head line by line, as far as it decides where the message ends. A head that is not as RFC 9112 says
+//! is rejected.
 
 use memchr::memchr;
 
@@ -90,8 +91,8 @@ pub(super) fn complete_line(bytes: &[u8]) -> Result<Option<&[u8]>, FramingError>
     }
 }
 
-/// Splits a field line: a token, a colon directly after it, and a value without control characters. A folded line and a space before
-/// the colon are rejected.
+/// Splits a field line: a token, a colon directly after it, and a value without control characters. A folded line and a
+/// space before the colon are rejected.
 pub(super) fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), FramingError> {
     let (name, rest) = line.split_at(token_len(line));
     let value =

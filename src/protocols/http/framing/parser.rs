@@ -21,8 +21,8 @@ pub(super) const TOO_MANY: FramingError = FramingError::head_too_large("more fie
 /// The result of [`Framing::consume`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Consumed {
-    /// How many bytes from the front are valid and may go to hyper. The rest is an incomplete head or chunk line: pass it again,
-    /// with the bytes that follow it.
+    /// How many bytes from the front are valid and may go to hyper. The rest is an incomplete head or chunk line: pass
+    /// it again, with the bytes that follow it.
     pub len: usize,
     /// The rest is not valid: close the connection.
     pub error: Option<FramingError>,
@@ -51,7 +51,8 @@ enum State {
     ChunkData(u64),
     ChunkEnd,
     Trailers,
-    /// After a request for another protocol. The response decides whether the next bytes are of that protocol or of HTTP.
+    /// After a request for another protocol. The response decides whether the next bytes are of that protocol or of
+    /// HTTP.
     Switching,
 }
 
@@ -182,7 +183,8 @@ impl Framing {
         if std::mem::take(&mut self.head.upgrade) { State::Switching } else { State::Head }
     }
 
-    /// RFC 9112 section 7.1. White space around the size is rejected, because some programs take it for the end of the line.
+    /// RFC 9112 section 7.1. White space around the size is rejected, because some programs take it for the end of the
+    /// line.
     fn chunk_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         let line = complete_line(bytes)?;
         if line.map_or(bytes.len(), <[u8]>::len) > MAX_CHUNK_LINE {

@@ -37,7 +37,8 @@ fn unambiguous_requests_pass() {
         "POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n",
         "POST / HTTP/1.1\r\ncontent-length: 003\r\n\r\nabc",
         "POST / HTTP/1.1\r\nTRANSFER-ENCODING: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0a;x=y;z=\"1 2\"\r\n0123456789\r\n000\r\nX: 1\r\nY: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
+         0a;x=y;z=\"1 2\"\r\n0123456789\r\n000\r\nX: 1\r\nY: 2\r\n\r\n",
     ] {
         let twice = request.repeat(2);
         assert_eq!(consumed(request.as_bytes()), Consumed { len: request.len(), error: None }, "{request:?}");
