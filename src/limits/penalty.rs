@@ -23,13 +23,13 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PenaltySettings {
     /// `limits.penalty_duration`; zero turns penalties off.
-    pub time: Duration,
+    pub duration: Duration,
     /// `limits.failed_handshakes`
     pub failed_handshakes: u32,
     /// `limits.malformed_requests`
-    pub unreadable_requests: u32,
+    pub malformed_requests: u32,
     /// `limits.rejected_bodies`
-    pub unread_bodies: u32,
+    pub rejected_bodies: u32,
 }
 
 pub struct PenaltyBox {
@@ -49,15 +49,15 @@ pub struct PenaltyBox {
 
 impl PenaltyBox {
     pub fn new(settings: PenaltySettings) -> Self {
-        let PenaltySettings { time: duration, failed_handshakes, unreadable_requests, unread_bodies } = settings;
+        let PenaltySettings { duration, failed_handshakes, malformed_requests, rejected_bodies } = settings;
         let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, interval: FAILURE_WINDOW / burst }));
         PenaltyBox {
             duration,
             until: AtomicU64::new(0),
             floods: Limiter::with_capacity(Rate { burst: 1, interval: duration }, CAPACITY),
             handshakes: limiter(failed_handshakes),
-            requests: limiter(unreadable_requests),
-            bodies: limiter(unread_bodies),
+            requests: limiter(malformed_requests),
+            bodies: limiter(rejected_bodies),
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
     const NOW: UnixTime = UnixTime::from_secs(1_000);
     const DURATION: Duration = Duration::from_secs(10);
     const UNLIMITED: PenaltySettings =
-        PenaltySettings { time: DURATION, failed_handshakes: 0, unreadable_requests: 0, unread_bodies: 0 };
+        PenaltySettings { duration: DURATION, failed_handshakes: 0, malformed_requests: 0, rejected_bodies: 0 };
 
     #[test]
     fn a_penalty_is_for_one_address_and_ends() {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_duration_of_zero_turns_penalties_off() {
-        let settings = PenaltySettings { time: Duration::ZERO, failed_handshakes: 1, ..UNLIMITED };
+        let settings = PenaltySettings { duration: Duration::ZERO, failed_handshakes: 1, ..UNLIMITED };
         let penalties = PenaltyBox::new(settings);
         penalties.penalize([192, 0, 2, 1].into(), NOW);
         (0..10).for_each(|_| penalties.failed_handshake([192, 0, 2, 1].into(), NOW));

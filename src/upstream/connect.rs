@@ -67,7 +67,7 @@ impl Dialer {
         let tls = match config.filter(|_| server.tls) {
             None => None,
             Some(config) => {
-                let name = settings.tls.name.as_ref().unwrap_or(&server.host);
+                let name = settings.tls.server_name.as_ref().unwrap_or(&server.host);
                 let parsed = ServerName::try_from(name.clone());
                 Some((config.clone(), parsed.map_err(|_| UpstreamError::InvalidTlsName(name.clone()))?))
             }

@@ -78,7 +78,7 @@ impl Upstream {
             servers: servers.collect::<Result<_, UpstreamError>>()?,
             server_hashes: settings.servers.iter().map(|server| balance::hash(server.url().as_bytes())).collect(),
             requests: (0..workers).map(|_| WorkerRequests::default()).collect(),
-            retry_budget: RetryBudget::new(settings.retries),
+            retry_budget: RetryBudget::new(settings.retry_budget_percent),
             settings,
         })
     }

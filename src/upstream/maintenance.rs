@@ -21,7 +21,7 @@ pub async fn maintain(upstream: Arc<Upstream>) {
     // Dropped with this task, which ends them.
     let mut tasks = JoinSet::new();
     for server in &upstream.servers {
-        match upstream.settings.health.clone() {
+        match upstream.settings.health_check.clone() {
             Some(settings) => drop(tasks.spawn(keep_checking(server.clone(), settings))),
             // Not earlier: while a reload is prepared, the current configuration still checks the server.
             None => server.state.forget_checks(&upstream.settings.ejection, Instant::now()),
@@ -57,7 +57,7 @@ async fn keep_checking(server: Arc<Server>, settings: HealthCheckSettings) {
 }
 
 async fn keep_resolving(upstream: Arc<Upstream>, server: Arc<Server>) {
-    let mut due = every(upstream.settings.resolve);
+    let mut due = every(upstream.settings.dns_refresh_interval);
     let mut is_failing = false;
     let (name, addresses) = (&server.name, &server.dialer.addresses);
     loop {

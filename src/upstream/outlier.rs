@@ -55,10 +55,10 @@ impl Rotation {
         if self.is_out() {
             return None;
         }
-        let is_soon = self.last_return.is_some_and(|back| now.saturating_duration_since(back) < settings.longest);
+        let is_soon = self.last_return.is_some_and(|back| now.saturating_duration_since(back) < settings.max_time);
         self.ejections_in_a_row = if is_soon { self.ejections_in_a_row.saturating_add(1) } else { 1 };
-        let doubled = settings.time.saturating_mul(1 << (self.ejections_in_a_row - 1).min(20));
-        let time = doubled.min(settings.longest);
+        let doubled = settings.base_time.saturating_mul(1 << (self.ejections_in_a_row - 1).min(20));
+        let time = doubled.min(settings.max_time);
         self.ejected_until = Some(now + time);
         self.slow_start_since = None;
         Some(time)
@@ -76,7 +76,7 @@ impl Rotation {
             return None;
         }
         self.opposite_checks += 1;
-        let threshold = if self.is_unhealthy { settings.healthy } else { settings.unhealthy };
+        let threshold = if self.is_unhealthy { settings.healthy_threshold } else { settings.unhealthy_threshold };
         if self.opposite_checks < threshold {
             return None;
         }
@@ -140,7 +140,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn settings() -> EjectionSettings {
-        EjectionSettings { failures: 3, time: SECOND * 10, longest: SECOND * 60, slow_start: SECOND * 10 }
+        EjectionSettings {
+            consecutive_failures: 3,
+            base_time: SECOND * 10,
+            max_time: SECOND * 60,
+            slow_start: SECOND * 10,
+        }
     }
 
     fn health_check() -> HealthCheckSettings {
@@ -148,8 +153,8 @@ mod tests {
             path: "/".into(),
             interval: SECOND,
             timeout: SECOND,
-            healthy: 2,
-            unhealthy: 3,
+            healthy_threshold: 2,
+            unhealthy_threshold: 3,
             status: Vec::new(),
         }
     }

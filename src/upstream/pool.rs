@@ -26,7 +26,7 @@ pub(super) struct Server {
     pub(super) state: Arc<ServerState>,
     pub(super) ejection: EjectionSettings,
     idle_timeout: Duration,
-    max_age: Duration,
+    max_connection_age: Duration,
     connect_timeout: Duration,
     /// Maximum idle connections of each worker.
     max_idle: usize,
@@ -134,7 +134,7 @@ impl Server {
         let pool = |_| WorkerPool {
             idle: Mutex::default(),
             http2: tokio::sync::Mutex::default(),
-            slots: Slots::new(settings.connections, settings.reserve),
+            slots: Slots::new(settings.max_concurrent_requests, settings.reserve_percent),
         };
         Ok(Server {
             dialer: Dialer::new(server, settings, config, addresses)?,
@@ -142,9 +142,9 @@ impl Server {
             state,
             ejection: settings.ejection.clone(),
             idle_timeout: settings.idle_timeout,
-            max_age: settings.max_age,
+            max_connection_age: settings.max_connection_age,
             connect_timeout: settings.connect_timeout,
-            max_idle: settings.connections,
+            max_idle: settings.max_concurrent_requests,
             workers: (0..workers).map(pool).collect(),
             distrusted: AtomicU32::new(0),
             name: server.authority(),
@@ -299,12 +299,12 @@ impl Server {
         if is_in_use {
             connection.used = now;
         }
-        now.saturating_duration_since(connection.opened) > self.max_age
+        now.saturating_duration_since(connection.opened) > self.max_connection_age
             || now.saturating_duration_since(connection.used) > self.idle_timeout
     }
 
     fn is_too_old(&self, connection: &Http1Connection, now: Instant) -> bool {
-        now.saturating_duration_since(connection.opened) > self.max_age
+        now.saturating_duration_since(connection.opened) > self.max_connection_age
     }
 
     /// Returns true if the name does not resolve to the connection's address any more.

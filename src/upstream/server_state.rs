@@ -93,8 +93,8 @@ impl ServerState {
     fn count_failure(&self, settings: &EjectionSettings, cause: &str, now: Instant) {
         let in_a_row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         // During slow start, one failure is enough.
-        let threshold = if self.share() == FULL_SHARE { settings.failures } else { 1 };
-        if settings.failures == 0 || in_a_row < threshold {
+        let threshold = if self.share() == FULL_SHARE { settings.consecutive_failures } else { 1 };
+        if settings.consecutive_failures == 0 || in_a_row < threshold {
             return;
         }
         let mut rotation = self.rotation();
@@ -171,7 +171,12 @@ mod tests {
     #[test]
     fn consecutive_failures_eject_and_one_is_enough_in_slow_start() {
         let second = Duration::from_secs(1);
-        let settings = EjectionSettings { failures: 3, time: second, longest: second * 60, slow_start: second * 10 };
+        let settings = EjectionSettings {
+            consecutive_failures: 3,
+            base_time: second,
+            max_time: second * 60,
+            slow_start: second * 10,
+        };
         let (state, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
         for _ in 0..5 {
             state.count_failure(&settings, "refused", now);
@@ -188,7 +193,7 @@ mod tests {
         state.record_head();
         state.count_failure(&settings, "refused", now + second * 2);
         assert_eq!((state.share(), state.ejections()), (0, 2));
-        let never = EjectionSettings { failures: 0, ..settings };
+        let never = EjectionSettings { consecutive_failures: 0, ..settings };
         let other = ServerState::new("backend", "b:80".into());
         (0..100).for_each(|_| other.count_failure(&never, "refused", now));
         assert_eq!(other.share(), FULL_SHARE);

@@ -24,14 +24,14 @@ pub struct Settings {
     /// backend closes connections that the gateway is about to use.
     pub idle_timeout: Duration,
     /// How long a connection is used for new requests.
-    pub max_age: Duration,
+    pub max_connection_age: Duration,
     /// How long between two DNS lookups of the servers' names.
-    pub resolve: Duration,
+    pub dns_refresh_interval: Duration,
     /// Maximum requests in flight to one server, for each worker. Over HTTP/2, the server's own limit for one
     /// connection applies too.
-    pub connections: usize,
-    /// How much of `connections` is reserved for addresses with few requests, in percent.
-    pub reserve: usize,
+    pub max_concurrent_requests: usize,
+    /// How much of `max_concurrent_requests` is reserved for addresses with few requests, in percent.
+    pub reserve_percent: usize,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
     pub preserve_host: bool,
@@ -39,9 +39,9 @@ pub struct Settings {
     /// requests of one client only. `None`: no header.
     pub proxy_protocol: Option<Version>,
     /// Maximum retries, in percent of the requests.
-    pub retries: usize,
+    pub retry_budget_percent: usize,
     /// `None`: no health checks.
-    pub health: Option<HealthCheckSettings>,
+    pub health_check: Option<HealthCheckSettings>,
     pub ejection: EjectionSettings,
 }
 
@@ -53,7 +53,7 @@ pub struct TlsSettings {
     /// The gateway's client certificate.
     pub client: Option<CertificateFiles>,
     /// The name that the gateway sends in SNI and that the certificate must have, instead of the host in `servers`.
-    pub name: Option<String>,
+    pub server_name: Option<String>,
 }
 
 impl TlsSettings {
@@ -121,9 +121,9 @@ pub struct HealthCheckSettings {
     /// How long a check may take, from the first packet to the response head.
     pub timeout: Duration,
     /// Consecutive successful checks after which a server is healthy.
-    pub healthy: u32,
+    pub healthy_threshold: u32,
     /// Consecutive failed checks after which a server is unhealthy.
-    pub unhealthy: u32,
+    pub unhealthy_threshold: u32,
     /// Statuses of a successful check.
     pub status: Vec<ExpectedStatus>,
 }
@@ -158,11 +158,11 @@ impl fmt::Display for ExpectedStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EjectionSettings {
     /// Consecutive failed requests after which a server is ejected; 0 for never.
-    pub failures: u32,
+    pub consecutive_failures: u32,
     /// How long the first ejection lasts.
-    pub time: Duration,
+    pub base_time: Duration,
     /// Maximum of the time, which doubles with each ejection soon after a return.
-    pub longest: Duration,
+    pub max_time: Duration,
     /// How long a server takes from its return to its full share of the requests.
     pub slow_start: Duration,
 }

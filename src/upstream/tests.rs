@@ -65,17 +65,22 @@ fn settings(hosts: &[&str]) -> Settings {
         balance: Balance::RoundRobin,
         tls: TlsSettings::default(),
         idle_timeout: second * 60,
-        max_age: second * 60,
-        resolve: second * 60,
-        connections: 10,
-        reserve: 25,
+        max_connection_age: second * 60,
+        dns_refresh_interval: second * 60,
+        max_concurrent_requests: 10,
+        reserve_percent: 25,
         connect_timeout: second,
         response_timeout: second,
         preserve_host: true,
         proxy_protocol: None,
-        retries: 20,
-        health: None,
-        ejection: EjectionSettings { failures: 1, time: second, longest: second * 60, slow_start: second * 60 },
+        retry_budget_percent: 20,
+        health_check: None,
+        ejection: EjectionSettings {
+            consecutive_failures: 1,
+            base_time: second,
+            max_time: second * 60,
+            slow_start: second * 60,
+        },
     }
 }
 
@@ -152,11 +157,11 @@ async fn failed_checks_are_forgotten_when_checks_end_and_not_before() {
         path: "/".into(),
         interval: Duration::from_secs(60),
         timeout: Duration::from_secs(1),
-        healthy: 1,
-        unhealthy: 1,
+        healthy_threshold: 1,
+        unhealthy_threshold: 1,
         status: Vec::new(),
     };
-    let checked = Settings { health: Some(health_check.clone()), ..settings(&["a.test", "b.test"]) };
+    let checked = Settings { health_check: Some(health_check.clone()), ..settings(&["a.test", "b.test"]) };
     let first = Upstream::new(checked, 1, None).expect("an upstream");
     let state = &first.servers[0].state;
     let failed = Err(CheckError::Timeout(health_check.timeout));
@@ -171,9 +176,9 @@ async fn failed_checks_are_forgotten_when_checks_end_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_connection_older_than_max_age_is_closed() {
+async fn a_connection_older_than_its_maximum_age_is_closed() {
     let backend = Backend::start(1).await;
-    let settings = Settings { max_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
+    let settings = Settings { max_connection_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
     upstream.servers[0].dialer.addresses.update(vec![backend.address]);
     get(&upstream).await;
@@ -201,7 +206,7 @@ async fn a_request_from_before_an_ejection_does_not_eject_again() {
 #[tokio::test]
 async fn a_returning_server_gets_more_only_if_others_are_full() {
     let backend = Backend::start(1).await;
-    let settings = Settings { connections: 1, ..settings(&["a.test", "b.test"]) };
+    let settings = Settings { max_concurrent_requests: 1, ..settings(&["a.test", "b.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
     upstream.servers[0].dialer.addresses.update(vec![backend.address]);
     let picked = || (0..1000).filter(|ticket| upstream.pick(0, *ticket, None, 0) == Some(1)).count();

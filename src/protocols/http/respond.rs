@@ -60,21 +60,12 @@ impl RejectFormat {
     }
 }
 
-/// Marks a response over HTTP/1.1 that rejects a request because of a limit and leaves its body unread.
-#[derive(Clone, Copy)]
-pub struct BodyLeft;
-
 /// The response to a rejected request. `challenge`: the beginning of `WWW-Authenticate`, if the reason has one.
 pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, format: RejectFormat) -> Response<Body> {
-    let mut response = match format {
+    match format {
         RejectFormat::Grpc => grpc::rejection(reject.reason, request_id),
         _ => render(reject, reject.reason.message(), challenge, request_id, format == RejectFormat::Problem),
-    };
-    if reject.reason.is_limit() {
-        // Tells the connection that this 429 is the gateway's, not a backend's.
-        response.extensions_mut().insert(reject.reason);
     }
-    response
 }
 
 /// As [`fn@reject`], with the detail that otherwise is only logged. For callers of the admin API, who may read the log.

@@ -22,7 +22,7 @@ impl BodyError {
     /// The rejection of a request with this body.
     pub fn reject(&self) -> Reject {
         let reason = match self {
-            BodyError::Http(_) | BodyError::Truncated => Reason::BadFraming,
+            BodyError::Http(_) | BodyError::Truncated => Reason::MalformedFraming,
             BodyError::TooLarge => Reason::BodyTooLarge,
             BodyError::IdleTimeout(_) => Reason::BodyTimeout,
             BodyError::TooSlow => Reason::BodyTooSlow,

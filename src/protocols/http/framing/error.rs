@@ -14,7 +14,7 @@ pub struct FramingError {
 
 impl FramingError {
     pub(super) const fn malformed(message: &'static str) -> Self {
-        FramingError { reason: Reason::BadFraming, message }
+        FramingError { reason: Reason::MalformedFraming, message }
     }
 
     pub(super) const fn head_too_large(message: &'static str) -> Self {

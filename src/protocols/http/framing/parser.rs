@@ -8,15 +8,16 @@ const MAX_CHUNK_LINE: usize = 256;
 /// Maximum bytes of all chunk extensions of a body (RFC 9112 section 7.1.1 requires a limit).
 const MAX_EXTENSIONS: usize = 4096;
 
-/// `limits.head_size` and `limits.headers`
+/// `limits.request_header_size` and `limits.request_header_count`
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    pub head_size: usize,
-    pub headers: usize,
+    pub request_header_size: usize,
+    pub request_header_count: usize,
 }
 
-pub(super) const TOO_LARGE: FramingError = FramingError::head_too_large("the head is larger than limits.head_size");
-pub(super) const TOO_MANY: FramingError = FramingError::head_too_large("more fields than limits.headers");
+pub(super) const TOO_LARGE: FramingError =
+    FramingError::head_too_large("the head is larger than limits.request_header_size");
+pub(super) const TOO_MANY: FramingError = FramingError::head_too_large("more fields than limits.request_header_count");
 
 /// The result of [`Framing::consume`].
 #[derive(Debug, PartialEq, Eq)]
@@ -135,7 +136,7 @@ impl Framing {
         loop {
             let rest = &bytes[self.head.parsed..];
             let Some(line) = complete_line(rest)? else {
-                if bytes.len() >= self.limits.head_size {
+                if bytes.len() >= self.limits.request_header_size {
                     return Err(TOO_LARGE);
                 }
                 // Another protocol, as TLS, is rejected at once, without waiting for the end of the line.
@@ -145,7 +146,7 @@ impl Framing {
                 return Ok(None);
             };
             self.head.parsed += line.len() + 2;
-            if self.head.parsed > self.limits.head_size {
+            if self.head.parsed > self.limits.request_header_size {
                 return Err(TOO_LARGE);
             }
             match (line, self.head.has_request_line) {
@@ -158,7 +159,7 @@ impl Framing {
                 (line, false) => self.head.request_line(line)?,
                 (line, true) => {
                     self.head.field(line)?;
-                    if self.head.fields > self.limits.headers {
+                    if self.head.fields > self.limits.request_header_count {
                         return Err(TOO_MANY);
                     }
                 }
@@ -210,8 +211,8 @@ impl Framing {
 
     fn trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         let line = complete_line(bytes)?;
-        if self.trailer_bytes + line.map_or(bytes.len(), <[u8]>::len) >= self.limits.head_size {
-            return Err(FramingError::malformed("trailers larger than limits.head_size"));
+        if self.trailer_bytes + line.map_or(bytes.len(), <[u8]>::len) >= self.limits.request_header_size {
+            return Err(FramingError::malformed("trailers larger than limits.request_header_size"));
         }
         let Some(line) = line else { return Ok(None) };
         if line.is_empty() {
@@ -220,8 +221,8 @@ impl Framing {
         }
         split_field(line)?;
         (self.trailers, self.trailer_bytes) = (self.trailers + 1, self.trailer_bytes + line.len() + 2);
-        if self.trailers > self.limits.headers {
-            return Err(FramingError::malformed("more trailers than limits.headers"));
+        if self.trailers > self.limits.request_header_count {
+            return Err(FramingError::malformed("more trailers than limits.request_header_count"));
         }
         Ok(Some(line.len() + 2))
     }

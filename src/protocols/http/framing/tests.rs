@@ -4,7 +4,7 @@ use super::head::BARE_LF;
 use super::parser::{TOO_LARGE, TOO_MANY};
 use super::*;
 
-const LIMITS: Limits = Limits { head_size: 512, headers: 8 };
+const LIMITS: Limits = Limits { request_header_size: 512, request_header_count: 8 };
 
 /// Parses `bytes` at once, and asserts that byte by byte gives the same result.
 fn consumed(bytes: &[u8]) -> Consumed {
@@ -126,8 +126,14 @@ fn ambiguous_chunks_are_rejected() {
     let extensions = format!("1;{}\r\nx\r\n", "e".repeat(200)).repeat(21);
     assert_eq!(error(&[chunked, &extensions].concat()), Some("an invalid chunk extension, or too many"));
     assert_eq!(error(&[chunked, "1;", &"e".repeat(300)].concat()), Some("a chunk line that is too long"));
-    assert_eq!(error(&[chunked, "0\r\n", &"X: 1\r\n".repeat(9)].concat()), Some("more trailers than limits.headers"));
-    assert_eq!(error(&[chunked, "0\r\nX: ", &"v".repeat(600)].concat()), Some("trailers larger than limits.head_size"));
+    assert_eq!(
+        error(&[chunked, "0\r\n", &"X: 1\r\n".repeat(9)].concat()),
+        Some("more trailers than limits.request_header_count")
+    );
+    assert_eq!(
+        error(&[chunked, "0\r\nX: ", &"v".repeat(600)].concat()),
+        Some("trailers larger than limits.request_header_size")
+    );
 }
 
 #[test]
