@@ -21,7 +21,7 @@ use crate::gateway::streams::{Streams, TokenChecks};
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::limiter::Limiter;
-use crate::protocols::http::headers::Origin;
+use crate::protocols::http::forwarded::Origin;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::Issuer;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::protocols::http::headers::Origin;
+use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::Sni;
 use crate::telemetry::metrics::Count;
 

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grpc_and_grpc_web_are_told_apart() {
+    fn grpc_and_grpc_web_are_distinguished() {
         for (kind, plain, web) in [
             ("application/grpc", true, false),
             ("application/grpc+proto", true, false),

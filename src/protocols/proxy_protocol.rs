@@ -29,7 +29,7 @@ pub enum Version {
 pub enum Source {
     /// This client, through the sender.
     Proxied(SocketAddr),
-    /// The sender itself, as for a health check, or a client whose address the sender does not tell.
+    /// The sender itself, as for a health check, or a client that the sender does not name.
     Local,
 }
 

@@ -1,4 +1,4 @@
-//! Runs the requests of HTTP/2 connections, and ends those whose client makes no room for the response.
+//! Runs the requests of HTTP/2 connections, and ends those that the client makes no room for.
 //!
 //! A client can hold back many responses at once on a connection that it still reads, by never widening their windows.
 //! Each response would keep a connection to a backend.

@@ -10,6 +10,7 @@ mod failure;
 mod group;
 mod health;
 mod io;
+mod lease;
 mod maintenance;
 mod outlier;
 mod pool;
@@ -24,8 +25,8 @@ mod slots;
 
 pub use failure::{Failure, UpstreamError};
 pub use group::{CurrentServer, Upstream};
+pub use lease::Lease;
 pub use maintenance::maintain;
-pub use pool::Lease;
 pub use report::Report;
 pub use send::UpstreamResponse;
 pub use settings::{

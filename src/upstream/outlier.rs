@@ -101,7 +101,7 @@ impl Rotation {
         }
     }
 
-    /// Ends an ejection or a slow start whose time is over.
+    /// Ends an ejection or a slow start when its time is over.
     pub(super) fn advance(&mut self, settings: &EjectionSettings, now: Instant) -> Option<RotationChange> {
         if self.ejected_until.is_some_and(|until| until <= now) {
             self.ejected_until = None;

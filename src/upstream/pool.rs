@@ -78,51 +78,6 @@ struct Http2Connection {
     address: SocketAddr,
 }
 
-/// The slot of one request and its connection. Released at the end of the response body; if it is dropped before, the
-/// connection is closed.
-pub struct Lease {
-    connection: Option<Box<Http1Connection>>,
-    server: Arc<Server>,
-    worker: usize,
-    _slot: Slot,
-    /// How often the server had been ejected when it was chosen. `None` for the only server of an upstream: it is never
-    /// ejected.
-    pub(super) ejections: Option<u64>,
-}
-
-impl Lease {
-    /// Records that the response body broke off because of the server.
-    pub fn record_broken_body(&self, cause: &str) {
-        if let Some(ejections) = self.ejections {
-            self.server.state.record_broken_body(&self.server.ejection, ejections, cause, Instant::now());
-        }
-    }
-
-    /// Records that the response is complete, and returns the connection to the pool.
-    pub fn release(mut self) {
-        self.server.state.record_complete();
-        let Some(mut connection) = self.connection.take().filter(|connection| !connection.sender.is_closed()) else {
-            return;
-        };
-        let since = Instant::now();
-        if self.server.is_too_old(&connection, since) || self.server.has_removed_address(&mut connection) {
-            return;
-        }
-        let mut idle = self.server.idle(self.worker);
-        // The first has been idle for longest. Connections that are never needed end here.
-        let is_expired = |idle: &Idle| since.duration_since(idle.since) > self.server.idle_timeout;
-        if idle.first().is_some_and(is_expired) {
-            let expired = idle.partition_point(is_expired);
-            idle.drain(..expired);
-        }
-        // With `proxy_protocol`, each recent client leaves connections that no other client can use.
-        if idle.len() >= self.server.max_idle {
-            idle.remove(0);
-        }
-        idle.push(Idle { connection, since });
-    }
-}
-
 impl Server {
     pub(super) fn new(
         server: &ServerSettings,
@@ -181,15 +136,6 @@ impl Server {
         })
     }
 
-    pub(super) fn lease(
-        self: &Arc<Self>,
-        worker: usize,
-        connection: Option<Box<Http1Connection>>,
-        slot: Slot,
-    ) -> Lease {
-        Lease { connection, server: self.clone(), worker, _slot: slot, ejections: None }
-    }
-
     /// Records that the server closed a connection under a request. It may do so again soon.
     pub(super) fn distrust_connections(&self) {
         self.distrusted.store(DISTRUST, Ordering::Relaxed);
@@ -224,12 +170,35 @@ impl Server {
                 idle.drain(..at);
                 return None;
             }
-            // A connection that is not ready is closed, or still sends an upload whose response came early.
+            // A connection that is not ready is closed, or still sends an upload that got an early response.
             if connection.sender.is_ready() && !self.is_too_old(&connection, now) {
                 return Some((connection, idle_for));
             }
         }
         None
+    }
+
+    /// Keeps an HTTP/1 connection for another request, unless it is closed, too old or to an address that was removed.
+    pub(super) fn put_idle(&self, worker: usize, mut connection: Box<Http1Connection>) {
+        let since = Instant::now();
+        let is_usable = !connection.sender.is_closed()
+            && !self.is_too_old(&connection, since)
+            && !self.has_removed_address(&mut connection);
+        if !is_usable {
+            return;
+        }
+        let mut idle = self.idle(worker);
+        // The first has been idle for longest. Connections that are never needed end here.
+        let is_expired = |idle: &Idle| since.duration_since(idle.since) > self.idle_timeout;
+        if idle.first().is_some_and(is_expired) {
+            let expired = idle.partition_point(is_expired);
+            idle.drain(..expired);
+        }
+        // With `proxy_protocol`, each recent client leaves connections that no other client can use.
+        if idle.len() >= self.max_idle {
+            idle.remove(0);
+        }
+        idle.push(Idle { connection, since });
     }
 
     /// The HTTP/2 connection and when it was opened. Opens one if there is none.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 
-use super::pool::{Lease, Server};
+use super::lease::Lease;
+use super::pool::Server;
 use super::retry::{Attempt, SendFailure, copy_if_repeatable};
 use super::settings::Protocol;
 use super::slots::Slot;
@@ -57,7 +58,7 @@ impl Server {
             let may_break = idle_for > FRESH || self.distrusts_connections();
             let copy = (attempt == Attempt::OfSeveral || may_break).then(|| copy_if_repeatable(request)).flatten();
             let mut error = match connection.sender.try_send_request(mem::take(request)).await {
-                Ok(response) => return Ok((response, self.lease(worker, Some(connection), slot))),
+                Ok(response) => return Ok((response, Lease::new(self, worker, Some(connection), slot))),
                 Err(error) => error,
             };
             // The server closed the connection before the request was sent, or without a response.
@@ -73,7 +74,7 @@ impl Server {
         let mut connection = self.open_http1(client, metrics).await.map_err(SendFailure::unsent)?;
         let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
         match connection.sender.try_send_request(mem::take(request)).await {
-            Ok(response) => Ok((response, self.lease(worker, Some(connection), slot))),
+            Ok(response) => Ok((response, Lease::new(self, worker, Some(connection), slot))),
             Err(error) => Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
         }
     }
@@ -91,7 +92,7 @@ impl Server {
             let (mut sender, opened) = self.http2_connection(worker, metrics).await.map_err(SendFailure::unsent)?;
             let copy = (attempt != Attempt::Second).then(|| copy_if_repeatable(request)).flatten();
             match sender.try_send_request(mem::take(request)).await {
-                Ok(response) => return Ok((response, self.lease(worker, None, slot))),
+                Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
                 Err(mut error) => match error.take_message().filter(|_| is_first) {
                     // The server closed the connection before the request was sent.
                     Some(unsent) => {

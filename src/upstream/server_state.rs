@@ -124,7 +124,7 @@ impl ServerState {
         self.log(change, error.as_ref());
     }
 
-    /// Ends an ejection or a slow start whose time is over.
+    /// Ends an ejection or a slow start when its time is over.
     pub(super) fn advance(&self, settings: &EjectionSettings, now: Instant) {
         if self.share() == FULL_SHARE {
             return;

@@ -1,4 +1,5 @@
-//! The address of a client that connects through proxies which the operator trusts. Pure.
+//! The origin of a request: the address of the client, also of one that connects through proxies which the operator
+//! trusts. Pure.
 //!
 //! Each proxy appends the address of its peer to `X-Forwarded-For`. The gateway reads the list from the right and skips
 //! trusted addresses. The first one that is not trusted is the client; the client may have forged those to its left.
@@ -10,7 +11,30 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
-use crate::protocols::http::headers::Origin;
+/// Where a request comes from, as the gateway reports it to backends.
+pub struct Origin {
+    /// The client's address: that of the peer, or the one that a trusted proxy reports.
+    pub address: IpAddr,
+    pub forwarded_for: HeaderValue,
+    pub forwarded: HeaderValue,
+    pub scheme: HeaderValue,
+}
+
+impl Origin {
+    pub fn new(address: IpAddr, tls: bool) -> Self {
+        let scheme = if tls { "https" } else { "http" };
+        // An IPv4 client of a dual-stack socket has a mapped IPv6 address.
+        let address = address.to_canonical();
+        let node = if address.is_ipv6() { format!("\"[{address}]\"") } else { address.to_string() };
+        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"));
+        Origin {
+            address,
+            forwarded_for: value(address.to_string()),
+            forwarded: value(format!("for={node};proto={scheme}")),
+            scheme: HeaderValue::from_static(scheme),
+        }
+    }
+}
 
 /// `[forwarding]`
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,6 +8,7 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use crate::protocols::http::field_list;
+use crate::protocols::http::forwarded::Origin;
 
 /// The reason for which a route that does not enforce would have rejected the request.
 pub const OBSERVED: &str = "x-auth-observed";
@@ -57,31 +58,6 @@ pub struct Hygiene {
     /// Whether a name to remove begins with this byte, folded. Most names begin with another one and need no further
     /// comparison.
     first_bytes: [bool; 256],
-}
-
-/// Where a request comes from, as the gateway reports it to backends.
-pub struct Origin {
-    /// The client's address: that of the peer, or the one that a trusted proxy reports.
-    pub address: std::net::IpAddr,
-    pub forwarded_for: HeaderValue,
-    pub forwarded: HeaderValue,
-    pub scheme: HeaderValue,
-}
-
-impl Origin {
-    pub fn new(address: std::net::IpAddr, tls: bool) -> Self {
-        let scheme = if tls { "https" } else { "http" };
-        // An IPv4 client of a dual-stack socket has a mapped IPv6 address.
-        let address = address.to_canonical();
-        let node = if address.is_ipv6() { format!("\"[{address}]\"") } else { address.to_string() };
-        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"));
-        Origin {
-            address,
-            forwarded_for: value(address.to_string()),
-            forwarded: value(format!("for={node};proto={scheme}")),
-            scheme: HeaderValue::from_static(scheme),
-        }
-    }
 }
 
 impl Hygiene {

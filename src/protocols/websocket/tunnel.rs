@@ -1,7 +1,7 @@
 //! Copies the bytes of a WebSocket in both directions, until it closes or the gateway ends it.
 //!
-//! The gateway ends a tunnel whose token is not valid any more, and all tunnels when it shuts down. It first lets the
-//! backend's current frame pass, then sends a close frame of its own to both sides.
+//! The gateway ends a tunnel when its token is not valid any more, and all tunnels when it shuts down. It first lets
+//! the backend's current frame pass, then sends a close frame of its own to both sides.
 
 use std::pin::pin;
 use std::time::Duration;
