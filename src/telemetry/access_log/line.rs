@@ -10,7 +10,8 @@ use std::net::IpAddr;
 
 use http::Version;
 
-use super::{Format, Record};
+use super::record::Record;
+use super::settings::Format;
 use crate::protocols::http::path::decode;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;

@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::line::Lines;
-use super::{Record, Settings, Target};
+use super::record::Record;
+use super::settings::{Settings, Target};
 use crate::telemetry::metrics::WorkerMetrics;
 
 /// Bytes of lines that one worker may leave lying around: at 100,000 requests a second, half a second's worth.

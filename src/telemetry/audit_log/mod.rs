@@ -6,9 +6,9 @@
 //! nothing can be delivered, events wait, up to `audit.outbox` of them; requests never wait for a delivery.
 
 mod file;
+mod settings;
 mod webhook;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,34 +16,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::protocols::url::KeyUrl;
 use crate::store::Store;
 use crate::tokens::audit_event::Recorded;
 use crate::types::secret;
 
-/// `[audit]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub target: Target,
-    /// `audit.outbox`: so many events wait at most.
-    pub outbox: usize,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Target {
-    Off,
-    File(PathBuf),
-    Webhook(Webhook),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Webhook {
-    pub url: KeyUrl,
-    /// PEM; without it, the roots of the system.
-    pub ca_file: Option<PathBuf>,
-    /// Holds the value of the Authorization header.
-    pub authorization_file: Option<PathBuf>,
-}
+pub use settings::{Settings, Target, Webhook};
 
 /// Events of one delivery: some 100 KB.
 const AT_ONCE: usize = 500;

@@ -1,0 +1,23 @@
+//! `[access_log]`: where lines go, and in which format.
+
+use std::path::PathBuf;
+
+/// `[access_log]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub target: Target,
+    pub format: Format,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    Off,
+    Stdout,
+    File(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Text,
+}
