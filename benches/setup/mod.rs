@@ -16,7 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bearward::auth::authenticate::{Asker, Authenticator, Caller};
 use bearward::auth::bearer;
 use bearward::auth::identity::Identity;
-use bearward::auth::keyring::{Keyring, Keys, Own};
+use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -161,7 +161,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     };
     let hygiene = Arc::new(Hygiene::new(identity.names()));
     let authenticator = Authenticator {
-        keyring: Arc::new(Keyring::new(Keys::new(Own::alone(mint.trusted(), signing)))),
+        keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(mint.trusted(), signing)))),
         revocations: Arc::new(Revocations::new()),
         token_cache: Arc::new(TokenCache::new(64 << 20)),
         seen_generations: Arc::default(),

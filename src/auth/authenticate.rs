@@ -150,8 +150,8 @@ impl Authenticator {
         let known = Arc::new(CachedToken::new(text, token, identity, generation));
         known.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {
-            self.seen_generations.note(family, generation);
-            self.renewals.note(family, &known, now);
+            self.seen_generations.record(family, generation);
+            self.renewals.record(family, &known, now);
         }
         self.token_cache.insert(known.clone());
         Ok(known)
@@ -211,10 +211,10 @@ impl Authenticator {
         let issuer = bearer.text().ok().and_then(named_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
         let unavailable = |why: &'static str| Err(Reject::new(Reason::KeysUnavailable, why));
-        match source.ask(now).await {
+        match source.refetch(now).await {
             // Lately may mean a moment ago: after the first look.
-            RefetchOutcome::Anew | RefetchOutcome::Lately => {}
-            RefetchOutcome::NoAnswer => {
+            RefetchOutcome::Fetched | RefetchOutcome::CoolingDown => {}
+            RefetchOutcome::TimedOut => {
                 return unavailable("the key is unknown, and its issuer has not answered in time");
             }
         }

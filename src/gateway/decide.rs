@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Request};
 
 use crate::auth::authenticate::{Asker, Authenticator, Caller};
-use crate::auth::bearer::Place;
+use crate::auth::bearer::TokenLocation;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::csrf;
 use crate::gateway::endpoints::Endpoint;
@@ -147,8 +147,8 @@ impl Decider {
         now: UnixTime,
     ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
-        arrival.asker.trace.step(Step::Token, || format!("in {}", found.place));
-        if found.place == Place::Cookie {
+        arrival.asker.trace.step(Step::Token, || format!("in {}", found.location));
+        if found.location == TokenLocation::Cookie {
             let websocket = websocket::is_asked_for(request);
             let (method, scheme) = (request.method(), &arrival.origin.scheme);
             let logout = route.capture == Some(Capture::Logout);

@@ -133,10 +133,11 @@ impl Forwarder {
         Ok(Forwarded { response, lease: tunnel.is_none().then_some(lease), tunnel, held: Some(held), said })
     }
 
-    /// What the upstream sees of the token. Answers as [`bearer::Places::take_out`].
+    /// What the upstream sees of the token. Answers as [`bearer::TokenLocations::rewrite_for_upstream`].
     fn set_token(&self, request: &mut Request<Body>, permit: &Permit, now: UnixTime) -> Result<bool, Reject> {
         let route = permit.route();
-        let asked_as_bearer = route.places.take_out(request, route.token_forwarding != TokenForwarding::Pass)?;
+        let asked_as_bearer =
+            route.places.rewrite_for_upstream(request, route.token_forwarding != TokenForwarding::Pass)?;
         if let (TokenForwarding::Replace(audience), Some(caller)) = (&route.token_forwarding, permit.caller()) {
             let (known, keys) = (caller.known(), self.keyring.keys());
             let signing = &keys.own().signing;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use http::Method;
 
-use crate::auth::bearer::Places;
+use crate::auth::bearer::TokenLocations;
 use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
@@ -31,7 +31,7 @@ pub struct Route {
     pub access: Access,
     /// CORS preflights (OPTIONS with Origin and Access-Control-Request-Method) pass without a token.
     pub preflight: bool,
-    pub places: Places,
+    pub places: TokenLocations,
     /// `route.origins`: pages of these may use a token from a cookie, besides those of the request's own host.
     pub origins: Vec<String>,
     pub token_forwarding: TokenForwarding,
@@ -79,7 +79,7 @@ impl Route {
             upstream: 0,
             access: Access::Token(Rules::default()),
             preflight: false,
-            places: Places::default(),
+            places: TokenLocations::default(),
             origins: Vec::new(),
             token_forwarding: TokenForwarding::Pass,
             enforce: true,

@@ -1,7 +1,7 @@
 //! What the gateway counts, and how it is shown to Prometheus.
 //!
-//! Each worker has counters of its own that only it writes, so counting is an ordinary addition and no two cores share a
-//! cache line. A scrape adds them up. Labels are closed sets: nothing that a client chooses becomes one.
+//! Each worker has counters of its own that only it writes, so counting is an ordinary addition and no two cores share
+//! a cache line. A scrape adds them up. Labels are closed sets: nothing that a client chooses becomes one.
 
 use std::fmt;
 use std::sync::Arc;

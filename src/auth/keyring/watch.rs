@@ -1,31 +1,33 @@
-//! The task that keeps one issuer's keys up to date. Whoever spawns it can end it at any time.
+//! The task that keeps one issuer's keys up to date. It can be aborted at any time.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::Keyring;
+use super::error::KeySourceError;
 use super::refetch::Refetch;
 use super::remote::KeySourceClient;
 use super::schedule::{next_refresh, next_try};
 use super::settings::{KeyFile, KeySource, Remote};
+use super::snapshot::Keyring;
 use super::source::Source;
 use crate::types::clock::{Clock, every};
+use crate::types::reject::with_causes;
 use crate::types::secret;
 
-/// How often a file is looked at. Its content decides, not its time: Kubernetes swaps links, and copies keep old times.
+/// How often a file is read. Its content decides, not its time: Kubernetes swaps links, and copies keep old times.
 const FILE_POLL: Duration = Duration::from_secs(2);
-/// How often the age of keys is looked at.
+/// How often the age of fetched keys is checked.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
 pub async fn watch(source: Arc<Source>, keyring: Arc<Keyring>, clock: Arc<dyn Clock>) {
     let watch = Watch { source: source.clone(), keyring, clock };
     match (&source.settings, &source.refetch) {
-        (KeySource::Remote(remote), Some(refetch)) => watch.follow(remote, refetch).await,
-        (KeySource::File(file), _) => watch.poll(file).await,
+        (KeySource::Remote(remote), Some(refetch)) => watch.follow_issuer(remote, refetch).await,
+        (KeySource::File(file), _) => watch.poll_file(file).await,
         (KeySource::Remote(_), None) => {}
     }
 }
@@ -37,67 +39,68 @@ struct Watch {
 }
 
 impl Watch {
-    /// Goes to the issuer ahead of each expiry, and at once for a request that waits for a key.
-    async fn follow(&self, remote: &Remote, refetch: &Refetch) {
-        let mut visitor = KeySourceClient::new(remote.clone(), self.source.policy.clone());
-        let (mut failures, mut in_haste) = (0, false);
+    /// Fetches the keys before they expire, and at once when a request waits for a key.
+    async fn follow_issuer(&self, remote: &Remote, refetch: &Refetch) {
+        let mut client = KeySourceClient::new(remote.clone(), self.source.policy.clone());
+        let (mut failures, mut is_urgent) = (0, false);
         loop {
-            let visit = refetch.begin();
-            let pause = match visitor.visit(in_haste).await {
-                Ok(found) => {
+            let fetch = refetch.start();
+            let delay = match client.fetch(is_urgent).await {
+                Ok(fetched) => {
                     failures = 0;
                     let now = self.clock.now();
-                    self.publish_if(match found.keys {
+                    self.publish_if(match fetched.keys {
                         Some(keys) => self.source.confirm(keys, now),
-                        None => self.source.confirm_same(now),
+                        None => self.source.confirm_unchanged(now),
                     });
-                    next_refresh(found.max_age, &remote.refresh, luck())
+                    next_refresh(fetched.max_age, &remote.refresh, jitter())
                 }
-                Err(fault) => {
+                Err(error) => {
                     failures += 1;
-                    self.source.fail(&fault);
-                    next_try(failures, &remote.refresh, luck())
+                    self.source.record_failure(&error);
+                    next_try(failures, &remote.refresh, jitter())
                 }
             };
-            refetch.end(visit);
-            in_haste = self.rest(Instant::now() + pause, refetch).await;
+            refetch.finish(fetch);
+            is_urgent = self.sleep(Instant::now() + delay, refetch).await;
         }
     }
 
-    /// Until it is time, or a request waits: then the answer is true.
-    async fn rest(&self, until: Instant, refetch: &Refetch) -> bool {
+    /// Sleeps until the deadline, or until a request waits for a key. Returns true in the latter case.
+    async fn sleep(&self, deadline: Instant, refetch: &Refetch) -> bool {
         let mut age_check = every(AGE_CHECK);
         loop {
             tokio::select! {
-                () = sleep_until(until) => return false,
-                () = refetch.wanted() => return true,
+                () = sleep_until(deadline) => return false,
+                () = refetch.requested() => return true,
                 _ = age_check.tick() => self.publish_if(self.source.withdraw_if_stale(self.clock.now())),
             }
         }
     }
 
-    /// Looks at the file again and again. A file that cannot be used leaves the keys as they are.
-    async fn poll(&self, file: &KeyFile) {
+    /// Reads the file at intervals. An invalid file leaves the current keys in force.
+    async fn poll_file(&self, file: &KeyFile) {
         let mut poll = every(FILE_POLL);
         let mut last = None;
         loop {
             poll.tick().await;
-            let content = read(file.path()).await;
-            let this = Some(content.as_ref().map(|content| secret::digest(&[content])).map_err(String::clone));
-            // A file that is broken is said to be so once, and not at every look.
+            let content = read(file.path().clone()).await;
+            let this =
+                Some(content.as_ref().map(|content| secret::digest(&[content])).map_err(|error| with_causes(error)));
+            // Only a change is handled: an invalid file is reported once, not every two seconds.
             if last != this {
                 last = this;
-                self.take(file, content);
+                self.update(file, content);
             } else if !self.source.is_failing() {
-                self.publish_if(self.source.confirm_same(self.clock.now()));
+                self.publish_if(self.source.confirm_unchanged(self.clock.now()));
             }
         }
     }
 
-    fn take(&self, file: &KeyFile, content: Result<Vec<u8>, String>) {
+    fn update(&self, file: &KeyFile, content: Result<Vec<u8>, KeySourceError>) {
         match content.and_then(|content| file.admit(&content, &self.source.policy)) {
             Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.now())),
-            Err(fault) => self.source.fail(&format!("{}: {fault}", file.path().display())),
+            Err(error) => self.source.record_failure(&error),
         }
     }
 
@@ -108,14 +111,15 @@ impl Watch {
     }
 }
 
-/// On a thread that may wait: a file system over the network can hang.
-async fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let path = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || std::fs::read(path).map_err(|error| error.to_string()));
-    read.await.unwrap_or_else(|error| Err(error.to_string()))
+/// Reads on a thread that may block: a network file system can hang.
+async fn read(path: PathBuf) -> Result<Vec<u8>, KeySourceError> {
+    let at = path.clone();
+    let read = tokio::task::spawn_blocking(move || std::fs::read(at)).await;
+    let content = read.unwrap_or_else(|error| Err(error.into()));
+    content.map_err(|source| KeySourceError::ReadFile { path, source })
 }
 
-/// From 0 to 1.
-fn luck() -> f64 {
+/// A random number from 0 to 1.
+fn jitter() -> f64 {
     f64::from(u32::from_be_bytes(secret::random())) / f64::from(u32::MAX)
 }

@@ -9,6 +9,7 @@ use crate::config::document::units::spell_duration;
 use crate::config::sections::{Placed, files, pem};
 use crate::protocols::url::{KeyUrl, UrlFault};
 use crate::tokens::jwt::Issuer;
+use crate::types::reject::with_causes;
 
 const DAY: Duration = Duration::from_hours(24);
 const HOUR: Duration = Duration::from_hours(1);
@@ -163,8 +164,7 @@ pub(super) fn fit(file: &KeyFile, policy: &Issuer) -> Result<(), Fault> {
     if policy.algorithms.is_empty() {
         return Ok(());
     }
-    let named = |fault| format!("{}: {fault}", file.path().display());
-    file.admit(&content, policy).map(drop).map_err(|fault| Fault::new(named(fault), form(file)))
+    file.admit(&content, policy).map(drop).map_err(|error| Fault::new(with_causes(&error), form(file)))
 }
 
 fn form(file: &KeyFile) -> &'static str {

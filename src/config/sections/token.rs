@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-use crate::auth::bearer::Places;
+use crate::auth::bearer::TokenLocations;
 use crate::config::document::error::Fault;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
@@ -17,18 +17,18 @@ enum Place {
     Websocket,
 }
 
-pub(super) fn places(table: &mut Table<'_>, public: bool) -> Places {
+pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
     let example = "[\"header\", \"cookie:session\"]";
-    let Some(value) = table.take("token_from") else { return Places::default() };
+    let Some(value) = table.take("token_from") else { return TokenLocations::default() };
     if public {
         let fault = Fault::new("a public route asks for a token", "expected no `token_from`, as no token is looked at");
         value.wrong(fault.related(&table.place("public"), "public is said here"));
     }
-    let Some(listed) = value.list_of(example, place) else { return Places::default() };
+    let Some(listed) = value.list_of(example, place) else { return TokenLocations::default() };
     if value.list(example).is_some_and(|list| list.is_empty()) {
         value.wrong(Fault::new("no request could have a token", format!("expected at least one place, as {example}")));
     }
-    let mut places = Places { header: false, ..Places::default() };
+    let mut places = TokenLocations { header: false, ..TokenLocations::default() };
     for place in listed {
         match place {
             Place::Header => places.header = true,
@@ -110,7 +110,7 @@ pub(super) fn token_forwarding(table: &mut Table<'_>, own_audience: &[String]) -
 }
 
 /// `None` of them without a cookie to guard: whoever lists origins believes that they are checked.
-pub(super) fn origins(table: &mut Table<'_>, places: &Places) -> Vec<String> {
+pub(super) fn origins(table: &mut Table<'_>, places: &TokenLocations) -> Vec<String> {
     let Some(value) = table.take("origins") else { return Vec::new() };
     let origins = value.list_of("[\"https://app.example\"]", origin).unwrap_or_default();
     if !origins.is_empty() && !places.has_cookies() {

@@ -100,7 +100,7 @@ async fn login(
     check_head(&head)?;
     let login = Login { address: occasion.client, ..said.login().map_err(refused)? };
     let content = body::read(body, answer_size).await.map_err(|broken| refused(broken.detail))?;
-    let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
+    let object = JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(refused)?;
     // It was read to its end: the connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
         lease.give_back();

@@ -52,7 +52,7 @@ impl Call<'_> {
 
     /// Whose a token in a form is: good is what would be let through as a Bearer.
     async fn authenticate(&self, token: &str) -> Result<Caller, Reject> {
-        let bearer = BearerToken::in_text(token, self.authenticator.token_size)?;
+        let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
         self.authenticator.authenticate(bearer, self.asker, self.now).await
     }
 

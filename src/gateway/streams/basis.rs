@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::keyring::Keyring;
-use crate::auth::renewals::{Renewals, Watched};
+use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::Validity;
@@ -29,7 +29,7 @@ pub(super) struct TokenBasis {
     /// Of the keyring, when the keys of both were good.
     generation: u64,
     /// Of our own tokens alone: those of others belong to no family.
-    watched: Option<Watched>,
+    watched: Option<FamilyWatch>,
 }
 
 impl TokenBasis {
@@ -66,7 +66,7 @@ impl TokenBasis {
     }
 
     fn renew(&mut self, now: UnixTime) -> Result<(), Reason> {
-        let fresh = self.watched.as_ref().and_then(Watched::freshest).filter(|known| now < known.token.expires);
+        let fresh = self.watched.as_ref().and_then(FamilyWatch::freshest).filter(|known| now < known.token.expires);
         let fresh = fresh.ok_or(Reason::Expired)?;
         if fresh.generation() != self.generation {
             // Of no keyring: both are looked at again.

@@ -197,8 +197,8 @@ impl CachedSecond {
     }
 }
 
-/// The path, with every segment cut where a token begins: clients put them there, by right (`DELETE /token/…` takes a refresh
-/// token) or by mistake. Escapes hide nothing: an escaped token is as good as a plain one.
+/// The path, with every segment cut where a token begins: clients put them there, by right (`DELETE /token/…` takes a
+/// refresh token) or by mistake. Escapes hide nothing: an escaped token is as good as a plain one.
 fn without_tokens(path: &str) -> Cow<'_, str> {
     if !may_have_token(path) {
         return Cow::Borrowed(path);
@@ -217,8 +217,8 @@ fn without_tokens(path: &str) -> Cow<'_, str> {
     Cow::Owned(path.split('/').map(cut).collect::<Vec<_>>().join("/"))
 }
 
-/// Each token has one of these in it, or two dots, or hides that behind an escape. Most paths have nothing of it, and are looked
-/// at once.
+/// Each token has one of these in it, or two dots, or hides that behind an escape. Most paths have nothing of it, and
+/// are looked at once.
 fn may_have_token(path: &str) -> bool {
     let mut dots = 0;
     path.bytes().any(|byte| {
@@ -234,11 +234,11 @@ fn token_in(text: &str) -> Option<usize> {
     known.chain(jws_in(text)).min()
 }
 
-/// Where a signed token begins by its shape: three parts of base64url with dots between (RFC 7515 section 3.1), the last empty
-/// if it is not signed. `eyJ` is how most begin, but a space in the JSON makes it something else.
+/// Where a signed token begins by its shape: three parts of base64url with dots between (RFC 7515 section 3.1), the
+/// last empty if it is not signed. `eyJ` is how most begin, but a space in the JSON makes it something else.
 fn jws_in(text: &str) -> Option<usize> {
-    // `{"alg":"none"}` has 19 characters, a MAC by SHA-256 has 43, and no signature is shorter. Names of files that are as long
-    // as that end in something short.
+    // `{"alg":"none"}` has 19 characters, a MAC by SHA-256 has 43, and no signature is shorter. Names of files that are
+    // as long as that end in something short.
     const HEADER: usize = 19;
     const CLAIMS: usize = 10;
     const SIGNATURE: usize = 43;

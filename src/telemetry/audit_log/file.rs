@@ -1,7 +1,8 @@
 //! The audit file: one line an event, each event once.
 //!
 //! It is opened for each delivery, so that it may be moved away at any time. Its own end says how far the last delivery
-//! came: a torn line is cut off, and events up to the last whole line, if that is one of those to be written, are there.
+//! came: a torn line is cut off, and events up to the last whole line, if that is one of those to be written, are
+//! there.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

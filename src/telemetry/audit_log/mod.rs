@@ -1,9 +1,9 @@
-//! Audit events on their way from the store's outbox to a file or a webhook: in order, at least once, retried until they are
-//! taken.
+//! Audit events on their way from the store's outbox to a file or a webhook: in order, at least once, retried until
+//! they are taken.
 //!
-//! An event leaves the outbox once the file is flushed to the disk or the webhook has said 2xx. A crash in between has it
-//! delivered again: the file knows its own last line and takes each event once; a webhook tells doubles by `seq`. Where
-//! nothing can be delivered, events wait, up to `audit.outbox` of them; requests never wait for a delivery.
+//! An event leaves the outbox once the file is flushed to the disk or the webhook has said 2xx. A crash in between has
+//! it delivered again: the file knows its own last line and takes each event once; a webhook tells doubles by `seq`.
+//! Where nothing can be delivered, events wait, up to `audit.outbox` of them; requests never wait for a delivery.
 
 mod file;
 mod settings;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bearward::auth::authenticate::{Asker, Authenticator, Caller};
 use bearward::auth::bearer;
 use bearward::auth::identity::Identity;
-use bearward::auth::keyring::{Keyring, Keys, Own};
+use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -65,7 +65,7 @@ impl Process {
                 lifetimes: LIFETIMES,
                 token_size: TOKEN_SIZE,
                 families: 100,
-                store_patience: Duration::from_hours(1),
+                store_timeout: Duration::from_hours(1),
                 expires_at_milliseconds: false,
                 extra_fields: true,
             },
@@ -147,7 +147,7 @@ impl Process {
 
     /// By an operator.
     pub(super) async fn revoke(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
-        self.broker.revoke_by(family, RevokedBy::Admin, now.into()).await
+        self.broker.revoke_family(family, RevokedBy::Admin, now.into()).await
     }
 
     /// A watermark at `now`.
@@ -184,5 +184,5 @@ fn keys(pem: &str) -> Keys {
         own: true,
     };
     let keys = Arc::new(verifying_keys([&signing]).expect("a key"));
-    Keys::new(Own::alone(TrustedIssuer { policy: Arc::new(own), keys }, signing))
+    Keys::new(OwnIssuer::single_key(TrustedIssuer { policy: Arc::new(own), keys }, signing))
 }
