@@ -47,7 +47,7 @@
 //! | `listenfd` | `protocols/socket_handover` | takes the sockets of systemd without unsafe code of ours |
 //! | `memchr` | `protocols/http/framing/` | heads are searched before anybody is known |
 //! | `moka` | `auth/revocations/` | safe only without a capacity: a bounded one forgets revocations |
-//! | `prometheus_client` | `telemetry/metrics` | names and labels are a promise to dashboards |
+//! | `prometheus_client` | `telemetry/metrics/` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `auth/token_cache` | losing an entry costs one verification, so it may be bounded |
 //! | `rcgen` | `protocols/tls` | the certificate of a first start |
 //! | `rusqlite` | `store/` | no database type outside the store |

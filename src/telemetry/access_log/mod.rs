@@ -1,16 +1,20 @@
-//! One line a request, also when the client leaves, written to the disk off the hot path.
+//! The access log: one line for each request, also if the client disconnects. It never blocks a request.
 //!
-//! A worker fills in a [`Record`] and writes it as a line on a page of its own; a thread collects the pages. A request
-//! pays for its line, half a microsecond, and an uncontended lock, never for a system call. To hand the record itself
-//! over would cost more in all: it is four times as large as its line, out of the cache when the other thread looks at
-//! it, and what it owns would be freed by another thread than made it. If the writer cannot keep up (a full disk, a
-//! stalled terminal) lines are dropped and counted, not waited for.
+//! A worker fills in a [`Record`] and writes it as a line into its own [`Buffer`]; a thread writes the buffers to the
+//! disk. A request pays for its line, about half a microsecond, and for an uncontended lock, but never for a system
+//! call. Handing the record itself to the thread would cost more: it is four times as large as its line, and the thread
+//! would read it with a cold cache and free memory of another thread. If the thread cannot keep up (a full disk, a
+//! stalled terminal), lines are dropped and counted.
 //!
-//! The query is not logged: it is where other people's secrets are. Nor is any header but User-Agent.
+//! The query and all headers but User-Agent are not logged, because they can hold secrets.
 
+mod json;
 mod line;
 mod record;
+mod redact;
 mod settings;
+mod text;
+mod timestamp;
 mod writer;
 
 pub use record::Record;

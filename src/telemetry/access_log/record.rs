@@ -1,4 +1,4 @@
-//! What is known of one request.
+//! What the gateway records of one request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::types::close_reason::CloseReason;
 use crate::types::ids::{RequestId, TokenId};
 use crate::types::reject::Reject;
 
-/// What is known of one request, filled in on its way.
+/// Filled in while the request is handled.
 #[derive(Default)]
 pub struct Record {
     pub request_id: RequestId,
@@ -25,22 +25,42 @@ pub struct Record {
     pub version: Version,
     pub host: Option<HeaderValue>,
     pub user_agent: Option<HeaderValue>,
-    /// 0: the client left before there was an answer.
+    /// 0: the client disconnected before the response.
     pub status: u16,
     pub sent: u64,
-    /// The whole answer was handed to the connection.
+    /// If true, the whole response was written to the connection.
     pub complete: bool,
-    /// Why we ended it before it was.
+    /// Why the gateway ended the response early.
     pub ended: Option<CloseReason>,
     pub route: Option<Arc<Route>>,
     pub caller: Option<Arc<VerifiedToken>>,
-    /// The family a call on tokens was about.
+    /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
     pub upstream: Option<Arc<str>>,
     pub refused: Option<Reject>,
-    /// What it would have been refused for, on a route that does not enforce that.
+    /// Why an enforcing route would have rejected the request.
     pub observed: Option<Arc<Reject>>,
-    /// For the answer's headers, not for the log.
+    /// For the response headers, not for the log.
     pub told: Option<Box<RateLimitHeaders>>,
     pub duration: Duration,
+}
+
+impl Record {
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_ref().and_then(|host| host.to_str().ok())
+    }
+
+    pub(super) fn protocol(&self) -> &'static str {
+        match self.version {
+            Version::HTTP_2 => "HTTP/2",
+            Version::HTTP_10 => "HTTP/1.0",
+            _ => "HTTP/1.1",
+        }
+    }
+
+    /// Why the request was rejected, or would have been on an enforcing route.
+    pub(super) fn detail(&self) -> Option<&str> {
+        let reject = self.refused.as_ref().or(self.observed.as_deref())?;
+        Some(&*reject.detail).filter(|detail| !detail.is_empty())
+    }
 }

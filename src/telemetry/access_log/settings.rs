@@ -1,8 +1,7 @@
-//! `[access_log]`: where lines go, and in which format.
+//! `[access_log]`
 
 use std::path::PathBuf;
 
-/// `[access_log]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub target: Target,

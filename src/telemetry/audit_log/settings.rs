@@ -1,14 +1,13 @@
-//! `[audit]`: where events go, and how many wait at most.
+//! `[audit]`
 
 use std::path::PathBuf;
 
 use crate::protocols::url::KeyUrl;
 
-/// `[audit]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub target: Target,
-    /// `audit.outbox`: so many events wait at most.
+    /// `audit.outbox`: Maximum number of events that wait for their delivery.
     pub outbox: usize,
 }
 
@@ -22,8 +21,8 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
     pub url: KeyUrl,
-    /// PEM; without it, the roots of the system.
+    /// CA certificates (PEM). `None`: the system's.
     pub ca_file: Option<PathBuf>,
-    /// Holds the value of the Authorization header.
+    /// A file with the value of the Authorization header.
     pub authorization_file: Option<PathBuf>,
 }
