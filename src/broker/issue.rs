@@ -20,7 +20,7 @@ impl Broker {
     pub async fn issue(&self, login: Login, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
-        let family = self.with_timeout(self.store.issue(family, self.settings.families, occasion)).await?;
+        let family = self.with_timeout(self.store.issue(family, self.settings.sessions_per_subject, occasion)).await?;
         self.pair(&family, now)
     }
 
@@ -29,7 +29,9 @@ impl Broker {
     pub async fn issue_begun(&self, login: Login, known: u64, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
-        let issued = self.with_timeout(self.store.issue_begun(family, self.settings.families, known, occasion)).await?;
+        let issued = self
+            .with_timeout(self.store.issue_begun(family, self.settings.sessions_per_subject, known, occasion))
+            .await?;
         let revoked = || Reject::new(Reason::LoginCapture, "all tokens of the subject were revoked during the login");
         self.pair(&issued.ok_or_else(revoked)?, now)
     }

@@ -16,7 +16,7 @@ pub struct Settings {
     /// `limits.token_size`. A longer access token is not issued, because the gateway would reject it.
     pub token_size: usize,
     /// Maximum number of live families of one subject. One more revokes the least recently used.
-    pub families: usize,
+    pub sessions_per_subject: usize,
     /// `timeouts.store`
     pub store_timeout: Duration,
     /// If true, `expiresAt` is in milliseconds instead of seconds.

@@ -21,7 +21,7 @@ mod watch;
 pub use error::{DiscoveryError, KeySourceError, OwnKeysError};
 pub use own_issuer::OwnIssuer;
 pub use refetch::RefetchOutcome;
-pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Start};
+pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use snapshot::{Keyring, Keys};
 pub use source::{Counts, Source};
 pub use watch::watch;

@@ -36,11 +36,11 @@ pub struct Remote {
     /// Minimum and maximum time between two refreshes, regardless of `Cache-Control`.
     pub refresh: RangeInclusive<Duration>,
     /// Minimum time between two refetches for an unknown `kid`.
-    pub refetch_cool_down: Duration,
+    pub refetch_cooldown: Duration,
     /// How long keys are used after the source last confirmed them. Older keys are stale, and the gateway is not ready.
     pub max_age: Duration,
     pub on_stale: OnStale,
-    pub start: Start,
+    pub startup: Startup,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,16 +56,16 @@ pub enum OnStale {
     /// They are verified with the last good keys.
     Keep,
     /// They get 503 until the source confirms its keys.
-    Refuse,
+    Reject,
 }
 
 /// What a start without keys does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum Startup {
     /// It waits for them for a limited time. The gateway is not ready while they are missing.
     Wait,
     /// It continues. Tokens of this issuer get 503 until its keys arrive.
-    Closed,
+    Continue,
 }
 
 impl KeyFile {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::KeySourceError;
 use super::refetch::{Refetch, RefetchOutcome};
-use super::settings::{KeySource, OnStale, Remote, Start};
+use super::settings::{KeySource, OnStale, Remote, Startup};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::TrustedIssuer;
@@ -46,7 +46,7 @@ impl Source {
     pub fn new(policy: Issuer, settings: KeySource) -> Self {
         let refetch = match &settings {
             KeySource::File(_) => None,
-            KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cool_down))),
+            KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cooldown))),
         };
         let state = State { keys: Arc::default(), confirmed: None, is_withdrawn: false, is_failing: false };
         Source { policy: Arc::new(policy), settings, counts: Counts::default(), refetch, state: Mutex::new(state) }
@@ -110,7 +110,7 @@ impl Source {
 
     /// Takes stale keys out of force if `on_stale` says so. Returns true if the keys in force change.
     pub(super) fn withdraw_if_stale(&self, now: UnixTime) -> bool {
-        let rejects = self.remote().is_some_and(|remote| remote.on_stale == OnStale::Refuse);
+        let rejects = self.remote().is_some_and(|remote| remote.on_stale == OnStale::Reject);
         if !rejects || !self.is_stale(now) {
             return false;
         }
@@ -159,7 +159,7 @@ impl Source {
     pub fn not_ready(&self, now: UnixTime) -> Option<String> {
         let issuer = &self.policy.issuer;
         if !self.has_keys() {
-            let waits = self.remote().is_none_or(|remote| remote.start == Start::Wait);
+            let waits = self.remote().is_none_or(|remote| remote.startup == Startup::Wait);
             return waits.then(|| format!("issuer {issuer}: no keys yet"));
         }
         let age = self.age(now).unwrap_or_default().as_secs();
@@ -168,7 +168,7 @@ impl Source {
 
     /// Returns true if the start waits for the first keys of this issuer.
     pub fn blocks_startup(&self) -> bool {
-        !self.has_keys() && self.remote().is_some_and(|remote| remote.start == Start::Wait)
+        !self.has_keys() && self.remote().is_some_and(|remote| remote.startup == Startup::Wait)
     }
 
     pub fn remote(&self) -> Option<&Remote> {

@@ -33,28 +33,28 @@ fn policy(name: &str) -> Issuer {
         audience: Audience::Any,
         algorithms: vec![Algorithm::ES256],
         types: vec!["at+jwt".into()],
-        leeway: Duration::ZERO,
+        clock_skew: Duration::ZERO,
         max_lifetime: HOUR,
         require_subject: true,
         own: false,
     }
 }
 
-fn remote(on_stale: OnStale, start: Start) -> KeySource {
+fn remote(on_stale: OnStale, startup: Startup) -> KeySource {
     KeySource::Remote(Box::new(Remote {
         location: Location::Jwks(KeyUrl::parse("https://a.example/keys", false).expect("a good URL")),
         allow_http: false,
         ca_file: None,
         refresh: Duration::from_secs(60)..=Duration::from_secs(900),
-        refetch_cool_down: Duration::from_secs(30),
+        refetch_cooldown: Duration::from_secs(30),
         max_age: HOUR,
         on_stale,
-        start,
+        startup,
     }))
 }
 
-fn source(on_stale: OnStale, start: Start) -> Arc<Source> {
-    Arc::new(Source::new(policy("https://a.example"), remote(on_stale, start)))
+fn source(on_stale: OnStale, startup: Startup) -> Arc<Source> {
+    Arc::new(Source::new(policy("https://a.example"), remote(on_stale, startup)))
 }
 
 fn keyring() -> Keyring {
@@ -71,7 +71,7 @@ fn keys_in_force(keyring: &Keyring) -> usize {
 #[test]
 fn the_generation_changes_only_if_a_key_or_policy_changes() {
     let (a, b) = (signing_key(), signing_key());
-    let (keyring, source) = (keyring(), source(OnStale::Keep, Start::Wait));
+    let (keyring, source) = (keyring(), source(OnStale::Keep, Startup::Wait));
     let mut moved = {
         let mut before = keyring.generation();
         move |keyring: &Keyring| std::mem::replace(&mut before, keyring.generation()) != keyring.generation()
@@ -94,7 +94,7 @@ fn the_generation_changes_only_if_a_key_or_policy_changes() {
 
     let mut before = keyring.generation();
     let mut moved = || std::mem::replace(&mut before, keyring.generation()) != keyring.generation();
-    let lenient = Source::new(Issuer { leeway: HOUR, ..policy("https://a.example") }, source.settings.clone());
+    let lenient = Source::new(Issuer { clock_skew: HOUR, ..policy("https://a.example") }, source.settings.clone());
     lenient.inherit_keys(&source);
     keyring.replace_sources(vec![Arc::new(lenient)]);
     assert!(moved(), "another policy");
@@ -106,8 +106,8 @@ fn the_generation_changes_only_if_a_key_or_policy_changes() {
 #[test]
 fn stale_keys_make_the_gateway_not_ready() {
     let key = signing_key();
-    for (on_stale, kept) in [(OnStale::Keep, 1), (OnStale::Refuse, 0)] {
-        let (keyring, source) = (keyring(), source(on_stale, Start::Wait));
+    for (on_stale, kept) in [(OnStale::Keep, 1), (OnStale::Reject, 0)] {
+        let (keyring, source) = (keyring(), source(on_stale, Startup::Wait));
         keyring.replace_sources(vec![source.clone()]);
         source.confirm(set(&[&key]), T0);
         keyring.publish();
@@ -136,8 +136,8 @@ fn stale_keys_make_the_gateway_not_ready() {
 
 #[test]
 fn without_keys_readiness_depends_on_the_startup_setting() {
-    for (start, ready) in [(Start::Wait, false), (Start::Closed, true)] {
-        let (keyring, source) = (keyring(), source(OnStale::Keep, start));
+    for (startup, ready) in [(Startup::Wait, false), (Startup::Continue, true)] {
+        let (keyring, source) = (keyring(), source(OnStale::Keep, startup));
         keyring.replace_sources(vec![source.clone()]);
         assert_eq!(keyring.not_ready(T0).is_none(), ready);
         assert_eq!(source.blocks_startup(), !ready);

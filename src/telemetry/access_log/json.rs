@@ -34,7 +34,7 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, page: &mut Vec
         line.plain("observed", observed.reason.code());
     }
     line.optional("detail", record.detail());
-    line.optional("route", record.route.as_ref().map(|route| &*route.name));
+    line.optional("route", record.route.as_deref());
     line.optional("upstream", record.upstream.as_deref());
     line.optional("issuer", caller.map(|caller| &*caller.issuer));
     line.optional("subject", caller.map(|caller| &*caller.subject).filter(|subject| !subject.is_empty()));

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method, Uri, Version};
 
-use crate::gateway::route::Route;
-use crate::limits::rate_limit::RateLimitHeaders;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
@@ -32,7 +30,8 @@ pub struct Record {
     pub complete: bool,
     /// Why the gateway ended the response early.
     pub ended: Option<CloseReason>,
-    pub route: Option<Arc<Route>>,
+    /// The name of the route.
+    pub route: Option<Arc<str>>,
     pub caller: Option<Arc<VerifiedToken>>,
     /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
@@ -40,8 +39,6 @@ pub struct Record {
     pub refused: Option<Reject>,
     /// Why an enforcing route would have rejected the request.
     pub observed: Option<Arc<Reject>>,
-    /// For the response headers, not for the log.
-    pub told: Option<Box<RateLimitHeaders>>,
     pub duration: Duration,
 }
 

@@ -48,7 +48,7 @@ impl Collector for MetricsCollector {
             }
         }
         encode_duration(metrics, &mut encoder)?;
-        let gauge = encoder.encode_descriptor("requests_under_way", IN_FLIGHT, None, MetricType::Gauge)?;
+        let gauge = encoder.encode_descriptor("requests_in_flight", IN_FLIGHT, None, MetricType::Gauge)?;
         ConstGauge::new(i64::try_from(metrics.in_flight()).unwrap_or(i64::MAX)).encode(gauge)?;
         for (name, help, read) in COUNTERS {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -61,7 +61,7 @@ impl Collector for MetricsCollector {
 
 fn encode_requests(metrics: &Metrics, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let mut family = encoder.encode_descriptor("requests", "Requests by status class", None, MetricType::Counter)?;
-    for (class, label) in ["left", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+    for (class, label) in ["client_closed", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
         let count = ConstCounter::new(metrics.sum(|worker| &worker.requests[class]));
         count.encode(family.encode_family(&[("status", label)])?)?;
     }
@@ -106,7 +106,7 @@ const IN_FLIGHT: &str = "Requests whose response is not finished, and open WebSo
 type ReadReasons = fn(&WorkerMetrics) -> &[Count];
 
 const BY_REASON: &[(&str, &str, ReadReasons)] = &[
-    ("refusals", "Rejected requests, by reason", |worker| &worker.refusals),
+    ("rejections", "Rejected requests, by reason", |worker| &worker.rejections),
     (
         "observed",
         "Requests that were forwarded on a route in observe mode, by the reason for which other routes reject them",
@@ -124,14 +124,16 @@ type ReadCount = fn(&WorkerMetrics) -> &Count;
 const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("connections_opened", "Accepted client connections", |worker| &worker.connections_opened),
     ("connections_closed", "Closed client connections", |worker| &worker.connections_closed),
-    ("connections_refused", "Client connections rejected by limits.connections", |worker| &worker.connections_refused),
-    ("address_connections_refused", "Client connections rejected by limits.connections_per_address", |worker| {
-        &worker.address_connections_refused
+    ("connections_rejected", "Client connections rejected by limits.connections", |worker| {
+        &worker.connections_rejected
+    }),
+    ("address_connections_rejected", "Client connections rejected by limits.connections_per_address", |worker| {
+        &worker.address_connections_rejected
     }),
     (
-        "paused_connections_refused",
+        "penalized_connections_rejected",
         "Client connections rejected because their address exceeded a limit shortly before",
-        |worker| &worker.paused_connections_refused,
+        |worker| &worker.penalized_connections_rejected,
     ),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     (
@@ -139,7 +141,9 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
         "Connections without a PROXY protocol header, or from a peer that is not trusted",
         |worker| &worker.proxy_protocol_failed,
     ),
-    ("slow_readers", "Responses closed because the client read too slowly", |worker| &worker.slow_readers),
+    ("slow_clients_disconnected", "Responses closed because the client read too slowly", |worker| {
+        &worker.slow_clients_disconnected
+    }),
     ("token_cache_hits", "Requests whose token was in the cache", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests whose token was verified", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),

@@ -35,7 +35,7 @@ pub(super) type ByReason = [Count; Reason::ALL.len()];
 pub struct WorkerMetrics {
     /// By status class: 1xx to 5xx, and 0 for requests whose client disconnected before the response.
     pub requests: [Count; 6],
-    pub refusals: ByReason,
+    pub rejections: ByReason,
     pub observations: ByReason,
     pub begun: Count,
     pub ended: Count,
@@ -44,12 +44,12 @@ pub struct WorkerMetrics {
     pub(super) duration_micros: Count,
     pub connections_opened: Count,
     pub connections_closed: Count,
-    pub connections_refused: Count,
-    pub address_connections_refused: Count,
-    pub paused_connections_refused: Count,
+    pub connections_rejected: Count,
+    pub address_connections_rejected: Count,
+    pub penalized_connections_rejected: Count,
     pub handshakes_failed: Count,
     pub proxy_protocol_failed: Count,
-    pub slow_readers: Count,
+    pub slow_clients_disconnected: Count,
     pub token_cache_hits: Count,
     pub token_cache_misses: Count,
     pub upstream_connects: Count,
@@ -67,7 +67,7 @@ impl Default for WorkerMetrics {
         let by_reason = || std::array::from_fn(|_| Count::default());
         WorkerMetrics {
             requests: Default::default(),
-            refusals: by_reason(),
+            rejections: by_reason(),
             observations: by_reason(),
             begun: Count::default(),
             ended: Count::default(),
@@ -75,12 +75,12 @@ impl Default for WorkerMetrics {
             duration_micros: Count::default(),
             connections_opened: Count::default(),
             connections_closed: Count::default(),
-            connections_refused: Count::default(),
-            address_connections_refused: Count::default(),
-            paused_connections_refused: Count::default(),
+            connections_rejected: Count::default(),
+            address_connections_rejected: Count::default(),
+            penalized_connections_rejected: Count::default(),
             handshakes_failed: Count::default(),
             proxy_protocol_failed: Count::default(),
-            slow_readers: Count::default(),
+            slow_clients_disconnected: Count::default(),
             token_cache_hits: Count::default(),
             token_cache_misses: Count::default(),
             upstream_connects: Count::default(),
@@ -110,7 +110,7 @@ impl WorkerMetrics {
     }
 
     pub fn refused(&self, reason: Reason) {
-        self.refusals[reason.index()].one();
+        self.rejections[reason.index()].one();
     }
 
     pub fn observed(&self, reason: Reason) {
