@@ -59,8 +59,8 @@ struct Queued<'q, 't> {
 }
 
 impl Authenticator {
-    /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Another token waits
-    /// for the signature queue, and if its key is unknown until the issuer has been asked for its keys.
+    /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Another token
+    /// waits for the signature queue, and if its key is unknown until the issuer has been asked for its keys.
     pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         let cached = match self.find(bearer, self.keyring.generation()) {
             Some(cached) => {
@@ -80,7 +80,8 @@ impl Authenticator {
         Ok(Caller { cached })
     }
 
-    /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is noticed.
+    /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
+    /// noticed.
     fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
         self.token_cache.find(bearer, generation, |token| still_holds(token, &self.keyring.keys().issuers))
     }
@@ -142,8 +143,8 @@ impl Authenticator {
         Ok(cached)
     }
 
-    /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad tokens
-    /// from one address cost at most `limits.bad_signatures`.
+    /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad
+    /// tokens from one address cost at most `limits.bad_signatures`.
     fn check_before_signature(
         &self,
         bearer: BearerToken<'_>,
@@ -208,8 +209,8 @@ impl Authenticator {
 
     /// Verifies the Bearer of a refresh. It may have expired up to `idle` ago, because that is when clients refresh.
     ///
-    /// A revoked family is not rejected here. The store rejects it in its transaction as `invalid_grant`, at which a client
-    /// that refreshes on any 401 can stop.
+    /// A revoked family is not rejected here. The store rejects it in its transaction as `invalid_grant`, at which a
+    /// client that refreshes on any 401 can stop.
     pub async fn authenticate_refresh(
         &self,
         headers: &HeaderMap,
@@ -228,7 +229,8 @@ impl Authenticator {
     }
 }
 
-/// Lets the next token have its signature checked: at once if this one cost no signature, otherwise after other requests.
+/// Lets the next token have its signature checked: at once if this one cost no signature, otherwise after other
+/// requests.
 async fn release<T>(permit: SignaturePermit<'_>, result: &Result<T, Reject>) {
     if result.as_ref().err().is_none_or(failed_by_signature) {
         permit.end().await;

@@ -13,11 +13,11 @@ use crate::auth::token_cache::CachedToken;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// How long, at least, a token is remembered whose family has no open stream: the client may use it a moment before the
-/// gateway registers the stream.
+/// How long, at least, the token of a family without open streams is remembered: the client may use it a moment before
+/// the gateway registers the stream.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// Maximum number of such tokens. A stream whose token was not remembered ends when its own token expires.
+/// Maximum number of such tokens. If a token is not remembered, its stream ends when the token that opened it expires.
 const MAX_RECENT: usize = 8_192;
 
 /// Shared by all workers.

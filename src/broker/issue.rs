@@ -42,7 +42,7 @@ impl Broker {
         Ok(family)
     }
 
-    /// Rejects a login whose access tokens the gateway itself would reject: they could not even be refreshed.
+    /// Rejects a login if the gateway itself would reject its access tokens: they could not even be refreshed.
     fn check_usable(&self, family: &Family, now: UnixTime) -> Result<(), Reject> {
         let unusable = |detail| Err(Reject::new(Reason::BadParameter, detail));
         let accepted = &self.settings.audience;

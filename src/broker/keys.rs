@@ -2,8 +2,8 @@
 //! module does it.
 //!
 //! A change is durable before it is in force, and then in force for all workers at once, because they share one
-//! snapshot. Changes run one after the other. Each runs to its end, also if the client disconnects or the disk hangs; a
-//! change that waits for the disk blocks the next one.
+//! snapshot. Changes run one after the other. Each one is completed, also if the client disconnects or the disk hangs;
+//! a change that waits for the disk blocks the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

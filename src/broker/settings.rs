@@ -10,7 +10,7 @@ pub const BODY_LIMIT: u64 = 8 * 1024;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub issuer: String,
-    /// The `aud` of access tokens whose family has none of its own.
+    /// The `aud` of an access token if its family names none.
     pub audience: Vec<String>,
     pub lifetimes: Lifetimes,
     /// `limits.token_size`. A longer access token is not issued, because the gateway would reject it.

@@ -13,7 +13,7 @@ impl<'r> BearerToken<'r> {
         check_size(bytes, max_size).map(|()| BearerToken(bytes))
     }
 
-    /// For bytes whose size was checked before.
+    /// Does not check the size again.
     pub(super) const fn from_checked(bytes: &'r [u8]) -> Self {
         BearerToken(bytes)
     }

@@ -16,7 +16,7 @@ mod schedule;
 mod settings;
 mod snapshot;
 mod source;
-mod watch;
+mod watcher;
 
 pub use error::{DiscoveryError, KeySourceError, OwnKeysError};
 pub use own_issuer::OwnIssuer;
@@ -24,7 +24,7 @@ pub use refetch::RefetchOutcome;
 pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use snapshot::{Keyring, Keys};
 pub use source::{Counts, Source};
-pub use watch::watch;
+pub use watcher::watch;
 
 #[cfg(test)]
 mod tests;

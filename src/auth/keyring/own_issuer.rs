@@ -19,7 +19,8 @@ use crate::types::clock::UnixTime;
 pub struct OwnIssuer {
     /// The keys that verify access tokens everywhere.
     pub trusted: TrustedIssuer,
-    /// The keys that verify the bearer token of a refresh. This includes keys whose last token has expired.
+    /// The keys that verify the bearer token of a refresh. This includes keys that have no unexpired token
+    /// any more.
     pub at_refresh: Arc<KeySet>,
     pub signing: Arc<SigningKey>,
     /// The body of `/.well-known/jwks.json`.

@@ -7,8 +7,8 @@
 //!
 //! The **epoch** counts revocations. A token that was found not revoked at an epoch is not looked up again before the
 //! epoch moves: while nothing is revoked, a known token costs one atomic load here. A revocation is in the set before
-//! the epoch moves, and the epoch is read before the look-up, so a token is never recorded as checked at an epoch whose
-//! revocation it missed.
+//! the epoch moves, and the epoch is read before the look-up. So no token counts as checked at an epoch without its
+//! look-up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -101,7 +101,7 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &Family) -> fmt::R
     Ok(())
 }
 
-const IN_FLIGHT: &str = "Requests whose response is not finished, and open WebSockets";
+const IN_FLIGHT: &str = "Requests without a finished response, and open WebSockets";
 
 type ReadReasons = fn(&WorkerMetrics) -> &[Count];
 
@@ -144,8 +144,8 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("slow_clients_disconnected", "Responses closed because the client read too slowly", |worker| {
         &worker.slow_clients_disconnected
     }),
-    ("token_cache_hits", "Requests whose token was in the cache", |worker| &worker.token_cache_hits),
-    ("token_cache_misses", "Requests whose token was verified", |worker| &worker.token_cache_misses),
+    ("token_cache_hits", "Requests with a token from the cache", |worker| &worker.token_cache_hits),
+    ("token_cache_misses", "Requests with a token that was not in the cache", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),
     ("upstream_retries", "Requests retried on another upstream connection", |worker| &worker.upstream_retries),
     ("streams_opened", "WebSockets, and responses and uploads that took more than a moment", |worker| {

@@ -33,7 +33,7 @@ pub(super) const BOUNDS: [u64; 14] =
 pub(super) type ByReason = [Count; Reason::ALL.len()];
 
 pub struct WorkerMetrics {
-    /// By status class: 1xx to 5xx, and 0 for requests whose client disconnected before the response.
+    /// By status class: 1xx to 5xx, and 0 for a client that disconnected before the response.
     pub requests: [Count; 6],
     pub rejections: ByReason,
     pub observations: ByReason,
@@ -104,7 +104,7 @@ impl WorkerMetrics {
         self.duration_micros.add(micros);
     }
 
-    /// The number of requests whose response is not finished, or whose tunnel is open.
+    /// The number of requests without a finished response, and of open tunnels.
     pub fn under_way(&self) -> u64 {
         self.begun.get().saturating_sub(self.ended.get())
     }
