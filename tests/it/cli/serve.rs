@@ -16,11 +16,13 @@ fn shipped() -> String {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml")).expect("it is shipped");
     let mut edited = text.clone();
     for (default, free) in [
-        ("# [[listener]]\n# address = \"0.0.0.0:8443\"", "[[listener]]\naddress = \"0.0.0.0:0\""),
+        ("# [[listener]]", "[[listener]]"),
+        ("# address = \"0.0.0.0:8443\"", "address = \"0.0.0.0:0\""),
         ("# address = \"127.0.0.1:9443\"", "address = \"127.0.0.1:0\""),
     ] {
-        assert!(edited.contains(default), "gateway.toml has no line {default:?}");
-        edited = edited.replace(default, free);
+        let [default, free] = [default, free].map(|line| format!("\n{line}\n"));
+        assert!(edited.contains(&default), "gateway.toml has no line {default:?}");
+        edited = edited.replace(&default, &free);
     }
     edited
 }
