@@ -37,7 +37,7 @@
 //!
 //! | crate | named only in | why there |
 //! |---|---|---|
-//! | `annotate_snippets` | `config/` | faults in `gateway.toml` are shown as rustc shows them |
+//! | `annotate_snippets` | `config/` | errors in `gateway.toml` are printed as rustc prints them |
 //! | `aws_lc_rs` | `protocols/tls`, `tokens/jwt/`, `types/secret` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | what is typed |
 //! | `crc32fast` | `tokens/family/` | the checksum that ends a refresh token |
@@ -53,6 +53,7 @@
 //! | `rusqlite` | `store/` | no database type outside the store |
 //! | `rustix` | `protocols/socket_handover` | gives listening sockets to another process |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
+//! | `strsim` | `config/` | "did you mean": how similar two words are |
 //! | `toml` | `config/` | nothing else knows that the configuration is a file |
 //!
 //! # Limits

@@ -12,10 +12,10 @@ mod upstreams;
 
 use std::path::Path;
 
-use bearward::config::{self, Config, Faults, Probe};
+use bearward::config::{self, Config, ConfigErrors, Probe};
 
 /// Reads a configuration that names no files.
-fn parse(text: &str) -> Result<Config, Faults> {
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
     config::parse(text, Path::new(env!("CARGO_MANIFEST_DIR")), Probe::None)
 }
 
@@ -41,7 +41,7 @@ fn check(rows: &[Row]) {
 
 /// Exactly this one fault: its key, line and column, and something that it says.
 #[track_caller]
-fn assert_only_fault(result: Result<Config, Faults>, key: &str, (line, column): (usize, usize), says: &str) {
+fn assert_only_fault(result: Result<Config, ConfigErrors>, key: &str, (line, column): (usize, usize), says: &str) {
     let Err(faults) = result else { panic!("no fault was found, expected one at {key}") };
     let [fault] = faults.all() else { panic!("expected one fault at {key}, found:{faults:?}") };
     assert_eq!(fault.place.key, key, "{faults:?}");

@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 use crate::admin;
-use crate::config::Probe;
-use crate::config::document::error::{Fault, Place};
+use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::table::Table;
-use crate::config::sections::Placed;
+use crate::config::sections::placed::Placed;
+use crate::config::settings::Probe;
 use crate::protocols::socket;
 use crate::server::ListenerSettings;
 
@@ -22,12 +22,11 @@ pub(super) fn check(
     for (index, (address, place)) in all.iter().enumerate() {
         let earlier = all[..index].iter().find(|(earlier, _)| overlap(*earlier, *address));
         if let Some((other, other_place)) = earlier {
-            root.reading()
-                .record(taken_twice(*address, *other).related(other_place, "the first one is here").at(place));
+            root.report().add(taken_twice(*address, *other).related(other_place, "the first one is here").at(place));
         } else if probe == Probe::Addresses
             && let Err(error) = socket::probe(*address)
         {
-            root.reading().record(cannot_bind(*address, &error).at(place));
+            root.report().add(cannot_bind(*address, &error).at(place));
         }
     }
 }
@@ -41,31 +40,35 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     same_port && same_family && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
 }
 
-fn taken_twice(address: SocketAddr, other: SocketAddr) -> Fault {
+fn taken_twice(address: SocketAddr, other: SocketAddr) -> ConfigError {
     let message = match address == other {
         true => format!("two listeners on {address}"),
         false => format!("{address} and {other} overlap"),
     };
-    Fault::new(message, "expected an address of its own").help("give one of them another port")
+    ConfigError::new(message, "expected an address of its own").help("give one of them another port")
 }
 
-fn cannot_bind(address: SocketAddr, error: &io::Error) -> Fault {
+fn cannot_bind(address: SocketAddr, error: &io::Error) -> ConfigError {
     let port = address.port();
     match error.kind() {
-        ErrorKind::AddrInUse => Fault::new(format!("{address} is in use"), "expected an address that is free")
+        ErrorKind::AddrInUse => ConfigError::new(format!("{address} is in use"), "expected an address that is free")
             .help(format!("`ss -ltnp 'sport = :{port}'` shows by whom; stop that, or choose another port")),
         ErrorKind::AddrNotAvailable => {
-            Fault::new(format!("{} is no address of this machine", address.ip()), "expected one of its own")
+            ConfigError::new(format!("{} is no address of this machine", address.ip()), "expected one of its own")
                 .help("`ip address` lists them; \"0.0.0.0\" stands for all")
         }
         ErrorKind::PermissionDenied => {
-            Fault::new(format!("this user may not listen on port {port}"), "expected 1024 or above")
+            ConfigError::new(format!("this user may not listen on port {port}"), "expected 1024 or above")
                 .help("or give the capability: AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit")
         }
-        _ if address.is_ipv6() => {
-            Fault::new(format!("cannot listen on {address}: {error}"), "expected an address that can be listened on")
-                .help("does this machine have IPv6?")
-        }
-        _ => Fault::new(format!("cannot listen on {address}: {error}"), "expected an address that can be listened on"),
+        _ if address.is_ipv6() => ConfigError::new(
+            format!("cannot listen on {address}: {error}"),
+            "expected an address that can be listened on",
+        )
+        .help("does this machine have IPv6?"),
+        _ => ConfigError::new(
+            format!("cannot listen on {address}: {error}"),
+            "expected an address that can be listened on",
+        ),
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::protocols::http::forwarded::Forwarding;
 
@@ -13,20 +13,20 @@ pub(super) fn read(table: &mut Table<'_>) -> Forwarding {
     Forwarding { trusted: trusted.unwrap_or_default() }
 }
 
-fn network(text: &str) -> Result<IpNet, Fault> {
+fn network(text: &str) -> Result<IpNet, ConfigError> {
     let expected = "expected a network, as \"10.0.0.0/8\" or \"fd00::/8\"";
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_canonical().into());
     }
     let Ok(network) = text.parse::<IpNet>() else {
-        return Err(Fault::new(format!("\"{}\" is not a network", text.escape_debug()), expected));
+        return Err(ConfigError::new(format!("\"{}\" is not a network", text.escape_debug()), expected));
     };
     if network.prefix_len() == 0 {
-        return Err(Fault::new("this is everybody", expected)
+        return Err(ConfigError::new("this is everybody", expected)
             .help("a client could then say that it is anybody else: name the proxies in front of the gateway"));
     }
     if network.trunc() != network {
-        return Err(Fault::new(format!("{text} is an address inside a network"), expected).help(format!(
+        return Err(ConfigError::new(format!("{text} is an address inside a network"), expected).help(format!(
             "the network is \"{}\", the address alone \"{}\"",
             network.trunc(),
             network.addr()

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::admin;
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
-use crate::config::sections::{Placed, files, pem};
+use crate::config::sections::placed::Placed;
+use crate::config::sections::{files, pem};
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::tls::{self, CertificateFiles};
 use crate::server::ListenerSettings;
@@ -37,14 +38,14 @@ fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<Lis
 
 /// Only a peer that is trusted may say whose a connection is.
 fn proxy_protocol(table: &mut Table<'_>, forwarding: &Forwarding) -> bool {
-    let proxy_protocol = table.flag("proxy_protocol", false);
+    let proxy_protocol = table.boolean("proxy_protocol", false);
     if proxy_protocol && forwarding.trusted.is_empty() {
-        let fault = Fault::new(
+        let error = ConfigError::new(
             "nobody is trusted to say whose a connection is: all would be closed",
             "expected the balancer's networks in [forwarding] trusted",
         );
         let help = "write `trusted = [\"10.0.0.0/24\"]` under [forwarding], or remove `proxy_protocol`";
-        table.wrong("proxy_protocol", fault.help(help));
+        table.reject("proxy_protocol", error.help(help));
     }
     proxy_protocol
 }
@@ -53,50 +54,50 @@ pub(super) fn admin(table: &mut Table<'_>) -> Placed<admin::Settings> {
     let address = table.take("address").and_then(|value| value.parse(socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
     let tls = tls(table);
     if !table.has("tls") && !address.ip().is_loopback() {
-        let fault = Fault::new(
+        let error = ConfigError::new(
             "whoever can reach this address would see the admin token in clear",
             "expected an address of this machine alone, as \"127.0.0.1:9443\"",
         );
-        table.wrong("address", fault.help("add `tls`, or say `tls = \"off\"` if the network is trusted"));
+        table.reject("address", error.help("add `tls`, or say `tls = \"off\"` if the network is trusted"));
     }
     let token = files::secret(table, "token_file", "token_env", "admin.token");
     let value = admin::Settings { address, tls: tls.unwrap_or(tls::Settings::Off), token };
     Placed { value, place: table.place("address") }
 }
 
-fn socket_address(text: &str) -> Result<SocketAddr, Fault> {
+fn socket_address(text: &str) -> Result<SocketAddr, ConfigError> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    let fault = Fault::new(
+    let error = ConfigError::new(
         format!("\"{text}\" is not an address"),
         "expected an IP address and a port, as \"0.0.0.0:8443\" or \"[::1]:8443\"",
     );
     let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
     let has_port = port.parse::<u16>().is_ok();
     Err(if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
-        fault.help(format!("an IPv6 address stands in brackets before its port: \"[{text}]:8443\""))
+        error.help(format!("an IPv6 address stands in brackets before its port: \"[{text}]:8443\""))
     } else if text.parse::<IpAddr>().is_ok() {
-        fault.help(format!("the port is missing: \"{text}:8443\""))
+        error.help(format!("the port is missing: \"{text}:8443\""))
     } else if has_port && matches!(host, "" | "*") {
-        fault.help(format!("\"0.0.0.0:{port}\" stands for all IPv4 addresses, \"[::]:{port}\" for all IPv6 addresses"))
+        error.help(format!("\"0.0.0.0:{port}\" stands for all IPv4 addresses, \"[::]:{port}\" for all IPv6 addresses"))
     } else if has_port && host == "localhost" {
-        fault.help(format!("write \"127.0.0.1:{port}\""))
+        error.help(format!("write \"127.0.0.1:{port}\""))
     } else if text.contains("://") {
-        fault.help("no scheme here: whether it is TLS is said by `tls`")
+        error.help("no scheme here: whether it is TLS is said by `tls`")
     } else {
-        fault
+        error
     })
 }
 
 fn self_signed(table: &Table<'_>) -> tls::Settings {
-    tls::Settings::SelfSigned { folder: table.reading().base().join(SELF_SIGNED_FOLDER) }
+    tls::Settings::SelfSigned { folder: table.report().base().join(SELF_SIGNED_FOLDER) }
 }
 
 /// `None` if it is not said, or not understood.
 fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
     let value = table.take("tls")?;
-    if value.is_text() {
+    if value.is_string() {
         let words = [("self-signed", true), ("off", false)];
         return value.parse(|text| choose(text, &words).map_err(explain_tls)).map(|on| match on {
             true => self_signed(table),
@@ -110,16 +111,16 @@ fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
     (!pairs.is_empty()).then_some(tls::Settings::Certificates(pairs))
 }
 
-fn explain_tls(mut fault: Fault) -> Fault {
-    fault.expected.push_str(" or { certificate = \"…\", key = \"…\" }");
-    fault
+fn explain_tls(mut error: ConfigError) -> ConfigError {
+    error.expected.push_str(" or { certificate = \"…\", key = \"…\" }");
+    error
 }
 
 fn several<'a>(list: &Value<'a>) -> Vec<Table<'a>> {
     let tables = list.list("[{ certificate = \"…\", key = \"…\" }]").unwrap_or_default();
     if tables.is_empty() {
-        list.wrong(
-            Fault::new("no certificate is named", "expected at least one { certificate = \"…\", key = \"…\" }")
+        list.reject(
+            ConfigError::new("no certificate is named", "expected at least one { certificate = \"…\", key = \"…\" }")
                 .help("write `tls = \"off\"` if this listener is to speak cleartext"),
         );
     }

@@ -1,4 +1,4 @@
-//! From the tables of `gateway.toml` to a [`Config`], with every fault at once.
+//! From the tables of `gateway.toml` to a [`Config`], with every error at once.
 //!
 //! Each section has its file, which reads its keys and checks them. What concerns several sections is checked here or
 //! where the later of them is read. Checking changes nothing on disk and sends nothing over the network.
@@ -17,6 +17,7 @@ mod listener;
 mod login;
 mod oauth;
 mod pem;
+mod placed;
 mod rate;
 mod route;
 mod rules;
@@ -29,23 +30,16 @@ use std::thread;
 use std::time::Duration;
 
 use crate::admin;
-use crate::config::document::error::Place;
 use crate::config::document::table::Table;
-use crate::config::{Config, Probe, StoreSettings, Watch};
+use crate::config::settings::{Config, Probe, StoreSettings, Watch};
 use crate::telemetry::access_log::{self, Format, Target};
-
-/// Something read, and where it stands in the file.
-struct Placed<T> {
-    value: T,
-    place: Place,
-}
 
 /// `[admin]` alone.
 pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
     listener::admin(table).value
 }
 
-/// The whole file. A fault in it leaves a value that is only good for finding further faults.
+/// The whole file. A error in it leaves a value that is only good for finding further errors.
 pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let words = [("certificates", Watch::Certificates), ("all", Watch::All), ("off", Watch::Off)];
     let watch = root.choice("watch", Watch::Certificates, &words);
@@ -95,30 +89,30 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
 }
 
 fn workers(root: &mut Table<'_>) -> usize {
-    match root.whole("workers", 0, 0..=1024) {
+    match root.integer("workers", 0, 0..=1024) {
         0 => thread::available_parallelism().map_or(1, usize::from),
         workers => workers,
     }
 }
 
-fn store(table: &mut Table<'_>, patience: Duration) -> StoreSettings {
-    let sqlite = table.path("sqlite").unwrap_or_else(|| table.reading().base().join("bearward.db"));
-    table.accept("sqlite", files::writable_later(&sqlite));
+fn store(table: &mut Table<'_>, timeout: Duration) -> StoreSettings {
+    let sqlite = table.path("sqlite").unwrap_or_else(|| table.report().base().join("bearward.db"));
+    table.accept("sqlite", files::can_create(&sqlite));
     let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret");
-    StoreSettings { sqlite, secret, patience }
+    StoreSettings { sqlite, secret, timeout }
 }
 
 fn access_log(table: &mut Table<'_>) -> access_log::Settings {
     let target = match table.take("file") {
         None => Target::Stdout,
-        Some(value) => match value.text() {
+        Some(value) => match value.string() {
             None | Some("stdout") => Target::Stdout,
             Some("off") => Target::Off,
             Some(_) => value.path().map_or(Target::Stdout, Target::File),
         },
     };
     if let Target::File(path) = &target {
-        table.accept("file", files::writable_later(path));
+        table.accept("file", files::can_create(path));
     }
     let format = table.choice("format", Format::Json, &[("json", Format::Json), ("text", Format::Text)]);
     access_log::Settings { target, format }

@@ -16,6 +16,6 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
 
 /// The key is the burst, which is back after `span`.
 fn rate(table: &mut Table<'_>, key: &'static str, default: usize, span: Duration) -> Option<Rate> {
-    let burst = u32::try_from(table.whole(key, default, 0..=10_000)).unwrap_or(u32::MAX);
+    let burst = u32::try_from(table.integer(key, default, 0..=10_000)).unwrap_or(u32::MAX);
     (burst > 0).then(|| Rate { burst, every: span / burst })
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use bearward::admin::SecretSource;
-use bearward::config::{self, Config, Faults, Probe};
+use bearward::config::{self, Config, ConfigErrors, Probe};
 use bearward::protocols::tls;
 use bearward::tokens::jwt::Algorithm;
 use rcgen::{CertifiedKey, KeyPair, PKCS_ECDSA_P384_SHA384, generate_simple_self_signed};
@@ -35,7 +35,7 @@ fn read(folder: &TempDir, name: &str) -> String {
     fs::read_to_string(folder.path().join(name)).expect("a file")
 }
 
-fn parse(folder: &TempDir, text: &str) -> Result<Config, Faults> {
+fn parse(folder: &TempDir, text: &str) -> Result<Config, ConfigErrors> {
     config::parse(&with_upstream(text), folder.path(), Probe::None)
 }
 

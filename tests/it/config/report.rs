@@ -28,7 +28,7 @@ path = "/orders/"
 #[test]
 fn all_faults_are_shown_at_once_as_rustc_shows_them() {
     let faults = parse(SEVERAL).expect_err("it is full of faults");
-    assert_eq!(faults.render(false), include_str!("several_faults.txt"));
+    assert_eq!(faults.render(false), include_str!("several_errors.txt"));
     assert!(!faults.render(false).contains('\u{1b}'));
     assert!(faults.render(true).contains('\u{1b}'), "colour when asked");
 }
