@@ -71,7 +71,7 @@ impl UnknownKey {
         let table_keys = format!("{} has the keys {}", header(&self.table), self.table_keys.join(", "));
         let error = if let Some(tables) = self.other_tables(every_key) {
             // The usual mistake in TOML: a key belongs to the last header above it, at any distance.
-            ConfigError::new("this key belongs in another table", format!("expected {tables}"))
+            ConfigError::new("this key belongs in another table", format!("expected it {tables}"))
                 .help("move the key; a key belongs to the nearest [table] header above it")
         } else if let Some(near) = suggest::nearest(&self.name, self.table_keys.iter().copied()) {
             ConfigError::new("unknown key", format!("did you mean `{near}`?")).help(table_keys)
@@ -88,8 +88,8 @@ impl UnknownKey {
         let mut tables = Vec::new();
         for key in every_key {
             match key.rsplit_once('.') {
-                Some((table, name)) if name == self.name => tables.push(format!("it under {}", header(table))),
-                None if *key == self.name => tables.push("it at the top of the file, above all headers".to_owned()),
+                Some((table, name)) if name == self.name => tables.push(format!("under {}", header(table))),
+                None if *key == self.name => tables.push("at the top of the file, above all headers".to_owned()),
                 _ => {}
             }
         }
@@ -108,7 +108,7 @@ fn header(table: &str) -> String {
 }
 
 /// `route[3].path` → `route[].path`. Digits in names stay: `limits.http2_resets`.
-fn without_indexes(path: &str) -> String {
+pub(super) fn without_indexes(path: &str) -> String {
     let mut in_index = false;
     let keep = |character: &char| {
         in_index = *character == '[' || (in_index && *character != ']');

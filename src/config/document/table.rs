@@ -11,7 +11,7 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::document::error::{ConfigError, Place};
-use crate::config::document::report::{Report, UnknownKey};
+use crate::config::document::report::{Report, UnknownKey, without_indexes};
 use crate::config::document::value::Value;
 
 /// A table of the file, or a table that the file omits: then all keys have their defaults.
@@ -171,7 +171,7 @@ impl<'a> Value<'a> {
 
     /// This value as an array of tables. A single table is an error, but is read too, to find the errors in it.
     pub(crate) fn tables(self) -> Vec<Table<'a>> {
-        let header = format!("[[{}]]", self.place.key);
+        let header = format!("[[{}]]", without_indexes(&self.place.key).replace("[]", ""));
         if let DeValue::Table(entries) = self.value {
             self.reject(ConfigError::new("a single table where several are possible", format!("expected {header}")));
             return vec![Table::new(entries, self.place, self.report)];

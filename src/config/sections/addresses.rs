@@ -1,4 +1,4 @@
-//! Addresses of listeners against each other, and, when asked, against what this machine has free.
+//! Checks that no two listeners share an address and, before a start, that each address is free on this machine.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub(super) fn check(
     for (index, (address, place)) in all.iter().enumerate() {
         let earlier = all[..index].iter().find(|(earlier, _)| overlap(*earlier, *address));
         if let Some((other, other_place)) = earlier {
-            root.report().add(taken_twice(*address, *other).related(other_place, "the first one is here").at(place));
+            root.report().add(taken_twice(*address, *other).related(other_place, "first used here").at(place));
         } else if probe == Probe::Addresses
             && let Err(error) = socket::probe(*address)
         {
@@ -31,10 +31,10 @@ pub(super) fn check(
     }
 }
 
-/// Would one listener take connections of the other? `0.0.0.0` and `[::]` stand for every address of their family, and
-/// for that alone: listeners on `[::]` take IPv6 only.
+/// Returns true if one listener would accept connections of the other. `0.0.0.0` and `[::]` mean all addresses of their
+/// family only: listeners on `[::]` accept IPv6 only.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
-    // Port 0 is a free one, chosen by the system: never the same twice.
+    // With port 0, the system picks a free port: two of them never conflict.
     let same_port = a.port() == b.port() && a.port() != 0;
     let same_family = a.is_ipv4() == b.is_ipv4();
     same_port && same_family && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
@@ -42,33 +42,30 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 
 fn taken_twice(address: SocketAddr, other: SocketAddr) -> ConfigError {
     let message = match address == other {
-        true => format!("two listeners on {address}"),
+        true => format!("two listeners have the address {address}"),
         false => format!("{address} and {other} overlap"),
     };
-    ConfigError::new(message, "expected an address of its own").help("give one of them another port")
+    ConfigError::new(message, "expected a different address").help("give one of them another port")
 }
 
 fn cannot_bind(address: SocketAddr, error: &io::Error) -> ConfigError {
     let port = address.port();
     match error.kind() {
-        ErrorKind::AddrInUse => ConfigError::new(format!("{address} is in use"), "expected an address that is free")
-            .help(format!("`ss -ltnp 'sport = :{port}'` shows by whom; stop that, or choose another port")),
+        ErrorKind::AddrInUse => ConfigError::new(format!("{address} is in use"), "expected a free address").help(
+            format!("`ss -ltnp 'sport = :{port}'` shows the program that uses it; stop it, or choose another port"),
+        ),
         ErrorKind::AddrNotAvailable => {
-            ConfigError::new(format!("{} is no address of this machine", address.ip()), "expected one of its own")
-                .help("`ip address` lists them; \"0.0.0.0\" stands for all")
+            ConfigError::new(format!("{} is not an address of this machine", address.ip()), "expected a local address")
+                .help("`ip address` lists the local addresses; \"0.0.0.0\" means all of them")
         }
         ErrorKind::PermissionDenied => {
-            ConfigError::new(format!("this user may not listen on port {port}"), "expected 1024 or above")
-                .help("or give the capability: AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit")
+            ConfigError::new(format!("no permission to listen on port {port}"), "expected port 1024 or above")
+                .help("choose another port, or set AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit")
         }
-        _ if address.is_ipv6() => ConfigError::new(
-            format!("cannot listen on {address}: {error}"),
-            "expected an address that can be listened on",
-        )
-        .help("does this machine have IPv6?"),
-        _ => ConfigError::new(
-            format!("cannot listen on {address}: {error}"),
-            "expected an address that can be listened on",
-        ),
+        _ if address.is_ipv6() => {
+            ConfigError::new(format!("cannot listen on {address}: {error}"), "expected a usable address")
+                .help("check that IPv6 is enabled on this machine, or use an IPv4 address")
+        }
+        _ => ConfigError::new(format!("cannot listen on {address}: {error}"), "expected a usable address"),
     }
 }

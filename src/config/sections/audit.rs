@@ -1,4 +1,4 @@
-//! `[audit]`: where audit events go.
+//! `[audit]`: the file or webhook for audit events.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use crate::config::sections::{files, pem};
 use crate::protocols::url::{KeyUrl, UrlFault};
 use crate::telemetry::audit_log::{Settings, Target, Webhook};
 
-/// What means something only with a webhook.
+/// Keys that need `webhook`.
 const WEBHOOK_ONLY: &[&str] = &["webhook_ca_file", "webhook_authorization_file", "webhook_allow_http"];
 
-/// Without a word in the file, events lie beside the store.
+/// By default, events go to a file beside the database.
 pub(super) fn read(table: &mut Table<'_>, store: &Path) -> Settings {
     let webhook = webhook(table);
     let file = file(table, store);
     let target = match webhook {
         Some(webhook) => {
             if table.has("file") {
-                let error = ConfigError::new("audit events go to two places", "expected `file` or `webhook`");
-                table.reject("file", error.related(&table.place("webhook"), "the other one is here"));
+                let error = ConfigError::new("audit events have two destinations", "expected `file` or `webhook`");
+                table.reject("file", error.related(&table.place("webhook"), "also set here"));
             }
             Target::Webhook(webhook)
         }
@@ -38,8 +38,8 @@ fn file(table: &mut Table<'_>, store: &Path) -> Target {
         Some("off") => return Target::Off,
         Some("stdout") => {
             value.reject(
-                ConfigError::new("audit events cannot go to standard output", "expected a file, or \"off\"")
-                    .help("an event leaves the store once it is safe elsewhere, which a pipe cannot say; name a file or a webhook"),
+                ConfigError::new("audit events cannot be written to stdout", "expected the path of a file, or \"off\"")
+                    .help("a pipe does not confirm that an event was stored; use a file or `webhook`"),
             );
             return default();
         }
@@ -68,24 +68,25 @@ fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
 fn explain(error: UrlFault) -> ConfigError {
     let expected = "expected https:// and a host";
     match error {
-        UrlFault::NotAUrl => ConfigError::new("this is not a URL that events can be sent to", expected)
-            .help("write it in full, as \"https://collector.example/bearward\""),
-        UrlFault::Credentials => ConfigError::new("a URL with a user name or password", expected)
-            .help("put the value of the Authorization header into a file, and name it: `webhook_authorization_file`")
+        UrlFault::NotAUrl => ConfigError::new("this is not a URL for a webhook", expected)
+            .help("write the complete URL, for example \"https://collector.example/bearward\""),
+        UrlFault::Credentials => ConfigError::new("the URL contains a user name or password", expected)
+            .help("write the value of the Authorization header to a file, and name it in `webhook_authorization_file`")
             .confidential(),
-        UrlFault::Fragment => ConfigError::new("a URL with a fragment", expected).help("leave out what follows `#`"),
+        UrlFault::Fragment => {
+            ConfigError::new("the URL contains a fragment", expected).help("remove `#` and the text after it")
+        }
         UrlFault::Cleartext => ConfigError::new("events would be sent in cleartext", expected).help(
-            "they name users and addresses; if nobody can read them on their strategy, say `webhook_allow_http = true`",
+            "use https://; on a trusted network, set `webhook_allow_http = true` (events contain users and addresses)",
         ),
     }
 }
 
 fn reject_webhook_settings(table: &Table<'_>) {
-    // A webhook that is there and wrong is reported already.
+    // An invalid webhook has its own error.
     for key in WEBHOOK_ONLY.iter().filter(|key| table.has(key) && !table.has("webhook")) {
         let error =
-            ConfigError::new(format!("`{key}` is about a webhook, and there is none"), "expected `webhook` beside it");
-        table
-            .reject(key, error.help("name one, as `webhook = \"https://collector.example/bearward\"`, or remove this"));
+            ConfigError::new(format!("`{key}` has no effect without a webhook"), "expected `webhook` in this table");
+        table.reject(key, error.help("add `webhook = \"https://collector.example/bearward\"`, or remove this key"));
     }
 }

@@ -1,4 +1,4 @@
-//! `[[issuer]]`, as far as it says where the issuer's keys are and how they are kept.
+//! `[[issuer]]`: where the keys of the issuer come from, and how they are refreshed.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ const HOUR: Duration = Duration::from_hours(1);
 const MINUTE: Duration = Duration::from_mins(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What means something only where keys are fetched.
+/// Keys that need `jwks_url` or `discover`.
 const REMOTE_ONLY: &[&str] =
     &["allow_http", "ca_file", "refresh_min", "refresh_max", "refetch_cooldown", "max_age", "on_stale", "startup"];
 
-/// The one key of five that says where the issuer's keys are. `issuer` is its name, where discovery begins.
+/// The source of the keys: exactly one of five keys. `issuer`: the name of the issuer, where discovery starts.
 pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Placed<KeySource>> {
-    // All are asked for, also when the first is there: each is a known key.
+    // All are read, even if the first is set: an unread key would be reported as unknown.
     let files = [
         ("jwks_file", table.path("jwks_file").map(KeyFile::Jwks)),
         ("pem_file", table.path("pem_file").map(KeyFile::Pem)),
@@ -50,15 +50,15 @@ fn key_source_key(table: &Table<'_>, discover: bool) -> Option<&'static str> {
     let mut named = named.chain(discover.then_some("discover"));
     let Some(key) = named.next() else {
         let error = ConfigError::new(
-            "this issuer has no keys",
+            "this issuer has no source of keys",
             "expected `jwks_url`, `discover = true`, `jwks_file`, `pem_file` or `secret_file`",
         );
         table.reject("jwks_file", error.missing());
         return None;
     };
     for other in named {
-        let error = ConfigError::new("the keys come from two places", "expected one source of keys");
-        table.reject(other, error.related(&table.place(key), "the first one is here"));
+        let error = ConfigError::new("this issuer has two sources of keys", "expected one source");
+        table.reject(other, error.related(&table.place(key), "the first source is here"));
     }
     Some(key)
 }
@@ -66,9 +66,9 @@ fn key_source_key(table: &Table<'_>, discover: bool) -> Option<&'static str> {
 fn reject_refresh_settings(table: &Table<'_>, file: &str) {
     for key in REMOTE_ONLY.iter().filter(|key| table.has(key)) {
         let error =
-            ConfigError::new(format!("`{key}` is about keys that are fetched"), "expected a source to fetch from");
-        let error = error.related(&table.place(file), "the keys are in this file, which is looked at all the time");
-        table.reject(key, error.help("remove it, or write `jwks_url` or `discover = true` instead of the file"));
+            ConfigError::new(format!("`{key}` has no effect on keys from a file"), "expected keys that are fetched");
+        let error = error.related(&table.place(file), "the keys come from this file");
+        table.reject(key, error.help("remove this key, or replace the file by `jwks_url` or `discover = true`"));
     }
 }
 
@@ -77,29 +77,33 @@ fn key_url(text: &str, allow_http: bool) -> Result<KeyUrl, ConfigError> {
 }
 
 fn explain(error: UrlFault) -> ConfigError {
-    let shown = ConfigError::new(error.to_string(), "expected https:// and a host");
+    let described = ConfigError::new(error.to_string(), "expected https:// and a host");
     match error {
-        UrlFault::NotAUrl => shown.help("write it in full, as \"https://login.example/.well-known/jwks.json\""),
-        UrlFault::Credentials => shown.help("public keys need no password; leave it out").confidential(),
-        UrlFault::Fragment => shown.help("leave out what follows `#`"),
-        UrlFault::Cleartext => shown.help(
-            "whoever can change the answer on its strategy can make tokens; \
-             if nobody can, on a network of your own, say `allow_http = true`",
+        UrlFault::NotAUrl => {
+            described.help("write the complete URL, for example \"https://login.example/.well-known/jwks.json\"")
+        }
+        UrlFault::Credentials => {
+            described.help("remove the user name and password; public keys need none").confidential()
+        }
+        UrlFault::Fragment => described.help("remove `#` and the text after it"),
+        UrlFault::Cleartext => described.help(
+            "use https://; on a trusted network, set `allow_http = true` \
+             (an attacker on the network could replace the keys and forge tokens)",
         ),
     }
 }
 
 fn discovery(table: &Table<'_>, issuer: Option<&str>, allow_http: bool) -> Option<Location> {
     let places = KeyUrl::well_known(issuer?, allow_http).map_err(|error| match error {
-        UrlFault::NotAUrl => ConfigError::new("discovery begins at the issuer's name", "expected `issuer` to be a URL")
-            .related(&table.place("issuer"), "this is not one")
-            .help("name its keys with `jwks_url` instead"),
+        UrlFault::NotAUrl => ConfigError::new("discovery needs the URL of the issuer", "expected `issuer` to be a URL")
+            .related(&table.place("issuer"), "this is not a URL")
+            .help("set `jwks_url` instead"),
         error => explain(error),
     });
     table.accept("discover", places).map(Location::Discovery)
 }
 
-/// How keys are fetched and kept, wherever they are.
+/// How keys are fetched and kept, for `jwks_url` and `discover`.
 struct RefreshSettings {
     ca_file: Option<std::path::PathBuf>,
     refresh_min: Duration,
@@ -116,7 +120,7 @@ impl RefreshSettings {
         if let Some(path) = &ca_file {
             table.accept("ca_file", pem::certificates(path));
         }
-        let refresh = RefreshSettings {
+        let settings = RefreshSettings {
             ca_file,
             refresh_min: table.duration("refresh_min", MINUTE, SECOND..=DAY),
             refresh_max: table.duration("refresh_max", 15 * MINUTE, SECOND..=DAY),
@@ -129,9 +133,9 @@ impl RefreshSettings {
                 &[("wait", Startup::Wait), ("continue", Startup::Continue)],
             ),
         };
-        in_order(table, ("refresh_min", refresh.refresh_min), ("refresh_max", refresh.refresh_max));
-        in_order(table, ("refresh_max", refresh.refresh_max), ("max_age", refresh.max_age));
-        refresh
+        in_order(table, ("refresh_min", settings.refresh_min), ("refresh_max", settings.refresh_max));
+        in_order(table, ("refresh_max", settings.refresh_max), ("max_age", settings.max_age));
+        settings
     }
 
     fn remote(self, location: Location, allow_http: bool) -> KeySource {
@@ -148,7 +152,7 @@ impl RefreshSettings {
     }
 }
 
-/// The error points at whichever was written; a default alone is never wrong.
+/// The error points at a key in the file, never at a default.
 fn in_order(table: &Table<'_>, (lower, less): (&str, Duration), (upper, more): (&str, Duration)) {
     if less <= more {
         return;
@@ -159,13 +163,13 @@ fn in_order(table: &Table<'_>, (lower, less): (&str, Duration), (upper, more): (
         false => (lower, format!("expected at most {more}, which is {upper}")),
     };
     let error = ConfigError::new(format!("{lower} ({less}) is longer than {upper} ({more})"), expected);
-    table.reject(at, error.help("refresh_min ≤ refresh_max ≤ max_age must hold"));
+    table.reject(at, error.help("change one of them: refresh_min ≤ refresh_max ≤ max_age"));
 }
 
-/// Are the keys in this file fit for an issuer on these terms?
+/// Checks that the file contains keys for the algorithms of the issuer.
 pub(super) fn keys_match(file: &KeyFile, policy: &Issuer) -> Result<(), ConfigError> {
     let content = files::contents(file.path())?;
-    // Without algorithms, whose error is reported already, no key can be judged.
+    // Wrong algorithms have their own error.
     if policy.algorithms.is_empty() {
         return Ok(());
     }

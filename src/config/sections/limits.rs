@@ -15,11 +15,11 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
-/// Zero would end every request, or none: a timeout is at least this long.
+/// A timeout of zero would end each request, or none.
 pub(super) const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
-/// Longer than a machine runs, and short enough to be added to any time.
+/// No limit. The value can be added to any time without overflow.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 pub(super) struct Timeouts {
@@ -33,7 +33,7 @@ pub(super) struct Timeouts {
     request: Duration,
     drain: Duration,
     pub(super) store: Duration,
-    /// Unless the upstream says otherwise.
+    /// Default of `upstream.connect_timeout`.
     pub(super) upstream_connect: Duration,
     pub(super) upstream_response: Duration,
 }
@@ -50,7 +50,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         store: timeout("store", 5),
         upstream_connect: timeout("upstream_connect", 5),
         upstream_response: timeout("upstream_response", 60),
-        // The one that may be zero: then SIGTERM ends everything at once.
+        // These may be zero.
         max_connection_age: table.duration("max_connection_age", Duration::ZERO, Duration::ZERO..=7 * MAX_TIMEOUT),
         request: table.duration("request", Duration::ZERO, Duration::ZERO..=MAX_TIMEOUT),
         drain: table.duration("drain", Duration::from_secs(30), Duration::ZERO..=MAX_TIMEOUT),
@@ -84,13 +84,13 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         requests_per_connection: table.integer("requests_per_connection", 0, 0..=1_000_000_000),
         concurrent_requests: table.integer("concurrent_requests", 20_000, 0..=10_000_000),
         reserve_percent: table.integer("reserve_percent", 25, 0..=90),
-        // hyper's read buffer for a head is never below 8 KiB.
+        // The read buffer of hyper for a head is at least 8 KiB.
         request_header_size: table.size("request_header_size", 16 * KIB, 8 * KIB..=MIB),
         request_header_count: table.integer("request_header_count", 100, 10..=1000),
-        // The most the `http` crate takes as a URI is a little below 64 KiB.
+        // The `http` crate accepts URIs of up to almost 64 KiB.
         uri_size: table.size("uri_size", 8 * KIB, 256..=63 * KIB),
         body_size: body_size(table),
-        // What Kestrel asks of its clients by default. The slowest link that anybody uses is ten times as fast.
+        // The default of Kestrel. The slowest links in use are ten times faster.
         min_upload_rate: table.size("min_upload_rate", 240, 0..=MIB),
         min_download_rate: table.size("min_download_rate", 240, 0..=MIB),
         http2_concurrent_streams: u32::try_from(table.integer("http2_concurrent_streams", 200, 1..=10_000))
@@ -126,12 +126,12 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
     limits
 }
 
-/// 0 for any number.
+/// 0: no limit.
 fn count(table: &mut Table<'_>, key: &'static str, default: usize) -> u32 {
     u32::try_from(table.integer(key, default, 0..=1_000_000)).unwrap_or(u32::MAX)
 }
 
-/// The key is the burst. What was used up is back after ten seconds.
+/// The key is the burst. The full burst is available again after ten seconds.
 fn bad_signatures(table: &mut Table<'_>) -> Rate {
     let burst = u32::try_from(table.integer("bad_signatures", 100, 1..=10_000)).unwrap_or(u32::MAX);
     Rate { burst, every: Duration::from_secs(10) / burst }
@@ -145,20 +145,20 @@ fn body_size(table: &mut Table<'_>) -> Option<u64> {
     }
 }
 
-/// What arrives within the head cannot be larger than the head: the limit would never be reached, and whoever raised it
-/// would wonder why.
+/// A part of the head cannot be larger than the head. A larger limit would have no effect, and the operator would not know
+/// why.
 fn check_fits_header(table: &Table<'_>, key: &str, size: usize, head_size: usize) {
     if size > head_size {
         let error = ConfigError::new(
-            format!("{} do not fit into a request head", format_size(size)),
+            format!("{key} ({}) is larger than request_header_size", format_size(size)),
             format!("expected at most {}, which is request_header_size", format_size(head_size)),
         );
         let place = if table.has(key) { key } else { "request_header_size" };
-        table.reject(place, error.help(format!("raise request_header_size, or lower {key}")));
+        table.reject(place, error.help(format!("lower {key} or raise request_header_size")));
     }
 }
 
-/// The client's side of both tables.
+/// The settings of client connections, from both tables.
 pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSettings {
     let least = |rate| Least { rate: rate as u64, over: timeouts.rate_window };
     ConnectionSettings {

@@ -1,4 +1,4 @@
-//! `[login]`: the headers in which a backend says who has logged in.
+//! `[login]`: the headers in which a backend names the user who logged in.
 
 use http::HeaderName;
 
@@ -11,7 +11,7 @@ const SUBJECT: HeaderName = HeaderName::from_static("x-bearward-subject");
 const SCOPE: HeaderName = HeaderName::from_static("x-bearward-scope");
 const CLAIMS: HeaderName = HeaderName::from_static("x-bearward-claims");
 
-/// Answers have these for other ends, and they would be lost.
+/// Headers of responses that have another purpose. As login headers they would be lost.
 const RESERVED_IN_RESPONSES: &[&str] = &[
     "set-cookie",
     "location",
@@ -51,8 +51,8 @@ fn optional(table: &mut Table<'_>, key: &'static str, default: HeaderName) -> Op
 fn response_header(text: &str) -> Result<HeaderName, ConfigError> {
     let name = header(text)?;
     if RESERVED_IN_RESPONSES.contains(&name.as_str()) {
-        let expected = "expected the name of a header of its own, as \"X-Bearward-Subject\"";
-        return Err(ConfigError::new(format!("{text} has a meaning of its own"), expected));
+        let expected = "expected the name of a header, for example \"X-Bearward-Subject\"";
+        return Err(ConfigError::new(format!("{text} is reserved for another purpose"), expected));
     }
     Ok(name)
 }
@@ -65,11 +65,11 @@ fn report_duplicates(table: &Table<'_>, headers: &LoginHeaders) {
             name.zip(*other).is_some_and(|(name, other)| normalized(name) == normalized(other))
         };
         let Some((first, _)) = named[..index].iter().find(same) else { continue };
-        // One of the two was written, or there would be no collision.
+        // At least one of the two is in the file: the defaults differ.
         let at = if table.has(key) { key } else { first };
         table.reject(
             at,
-            ConfigError::new(format!("`{first}` and `{key}` have the same header"), "expected another name")
+            ConfigError::new(format!("`{first}` and `{key}` have the same header"), "expected a different name")
                 .help(SAME_HEADER),
         );
     }

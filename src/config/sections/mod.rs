@@ -1,7 +1,7 @@
-//! From the tables of `gateway.toml` to a [`Config`], with every error at once.
+//! From the tables of `gateway.toml` to a [`Config`], with all errors at once.
 //!
-//! Each section has its file, which reads its keys and checks them. What concerns several sections is checked here or
-//! where the later of them is read. Checking changes nothing on disk and sends nothing over the network.
+//! Each file reads and checks one section. Checks across sections are here, or in the file of the section that is read
+//! later. A check changes nothing on disk and sends nothing over the network.
 
 mod addresses;
 mod audit;
@@ -34,12 +34,12 @@ use crate::config::document::table::Table;
 use crate::config::settings::{Config, Probe, StoreSettings, Watch};
 use crate::telemetry::access_log::{self, Format, Target};
 
-/// `[admin]` alone.
+/// Only `[admin]`.
 pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
     listener::admin(table).value
 }
 
-/// The whole file. A error in it leaves a value that is only good for finding further errors.
+/// The whole file. If there are errors, the result is incomplete and only used to find more errors.
 pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let words = [("certificates", Watch::Certificates), ("all", Watch::All), ("off", Watch::Off)];
     let watch = root.choice("watch", Watch::Certificates, &words);

@@ -1,4 +1,4 @@
-//! `[[rate]]` and `[[route.rate]]`: how often clients may ask.
+//! `[[rate]]` and `[[route.rate]]`: rate limits.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) fn rates(table: &mut Table<'_>) -> Vec<Settings> {
     table.tables("rate", rate).into_iter().flatten().collect()
 }
 
-/// What each needs to know of the others and of its route, when all have been read.
+/// Sets the number and the route of each limit after all limits were read.
 pub(super) fn place(everywhere: &mut [Settings], routes: &mut [Route]) {
     for Route { host, methods, path, rates, .. } in routes.iter_mut() {
         let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
@@ -30,7 +30,7 @@ pub(super) fn place(everywhere: &mut [Settings], routes: &mut [Route]) {
     all.enumerate().for_each(|(number, rate)| rate.number = number);
 }
 
-/// `None` without what has to be said; the rest was checked all the same.
+/// `None` if a required key is missing or wrong. All other keys are checked anyway.
 fn rate(table: &mut Table<'_>) -> Option<Settings> {
     let per = table.required("per", "\"subject\"").and_then(|value| value.choice(PER));
     let requests = table.required("requests", "100").and_then(|value| value.integer(1..=MAX_REQUESTS));
@@ -51,14 +51,14 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
     })
 }
 
-/// It stands in a string of a structured field (RFC 9651), which takes no quotes.
+/// The name is a string in a structured field (RFC 9651), which allows no quotes here.
 fn name(text: &str) -> Result<String, ConfigError> {
     let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     match (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
         true => Ok(text.to_owned()),
         false => Err(ConfigError::new(
-            "this name is not usable in a header",
-            "expected 1 to 64 characters of ASCII, no spaces",
+            "this name is not valid in a response header",
+            "expected 1 to 64 ASCII characters without spaces and quotes",
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! How a route takes its token, and what its upstream sees of it: `route.token_from`, `route.origins`, `route.token`.
+//! Where a route accepts tokens, and what its upstream receives: `route.token_from`, `route.origins`, `route.token`.
 
 use http::Uri;
 
@@ -21,15 +21,17 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> Places {
     let example = "[\"header\", \"cookie:session\"]";
     let Some(value) = table.take("token_from") else { return Places::default() };
     if public {
-        let error =
-            ConfigError::new("a public route asks for a token", "expected no `token_from`, as no token is looked at");
-        value.reject(error.related(&table.place("public"), "public is mode here"));
+        let error = ConfigError::new(
+            "`token_from` has no effect on a public route",
+            "expected `token_from` or `public`, not both",
+        );
+        value.reject(error.related(&table.place("public"), "the route is public"));
     }
     let Some(listed) = value.list_of(example, place) else { return Places::default() };
     if value.list(example).is_some_and(|list| list.is_empty()) {
         value.reject(ConfigError::new(
-            "no request could have a token",
-            format!("expected at least one place, as {example}"),
+            "the list is empty",
+            format!("expected at least one place, for example {example}"),
         ));
     }
     let mut places = Places { header: false, ..Places::default() };
@@ -51,17 +53,17 @@ fn place(text: &str) -> Result<Place, ConfigError> {
     match (kind, name) {
         ("header", None) => Ok(Place::Header),
         ("websocket", None) => Ok(Place::Websocket),
-        ("cookie" | "query", None) => Err(ConfigError::new(format!("which {kind} is not mode"), expected)
-            .help(format!("write \"{kind}:access_token\""))),
+        ("cookie" | "query", None) => Err(ConfigError::new(format!("the name of the {kind} is missing"), expected)
+            .help(format!("write for example \"{kind}:access_token\""))),
         ("cookie", Some(name)) if is_cookie_name(name) => Ok(Place::Cookie(name.to_owned())),
         ("query", Some(name)) if is_parameter_name(name) => Ok(Place::Query(name.to_owned())),
-        ("cookie", Some(name)) => error(format!("\"{}\" is not the name of a cookie", name.escape_debug())),
-        ("query", Some(name)) => error(format!("\"{}\" is not the name of a parameter", name.escape_debug())),
+        ("cookie", Some(name)) => error(format!("\"{}\" is not a cookie name", name.escape_debug())),
+        ("query", Some(name)) => error(format!("\"{}\" is not a valid query parameter", name.escape_debug())),
         ("header" | "websocket", Some(_)) => {
-            Err(ConfigError::new(format!("{kind} has no name"), expected).help(format!("write \"{kind}\"")))
+            Err(ConfigError::new(format!("\"{kind}\" takes no name"), expected).help(format!("write \"{kind}\"")))
         }
         _ => {
-            let error = ConfigError::new(format!("\"{}\" is no place of a token", text.escape_debug()), expected);
+            let error = ConfigError::new(format!("a token cannot be in \"{}\"", text.escape_debug()), expected);
             Err(match suggest::nearest(kind, ["header", "cookie", "query", "websocket"]) {
                 Some(near) => error.help(format!("did you mean \"{}\"?", text.replacen(kind, near, 1))),
                 None => error,
@@ -70,12 +72,12 @@ fn place(text: &str) -> Result<Place, ConfigError> {
     }
 }
 
-/// `token` of RFC 9110 section 5.6.2.
+/// `token` in RFC 9110 section 5.6.2.
 fn is_cookie_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// What needs no escape in a query.
+/// Returns true if the name needs no escape in a query.
 fn is_parameter_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
 }
@@ -87,56 +89,67 @@ enum Mode {
     Replace,
 }
 
-/// `own_audience`: of the tokens that clients of the gateway have.
+/// `own_audience`: the audience of the gateway's tokens.
 pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> Onward {
     let mode =
         table.choice("token", Mode::Pass, &[("pass", Mode::Pass), ("drop", Mode::Drop), ("replace", Mode::Replace)]);
     let Some(value) = table.take("token_audience") else {
         if mode == Mode::Replace {
-            let error = ConfigError::new("`token_audience` is missing", "expected for whom the upstream's tokens are");
-            table.reject("token", error.help("add token_audience = [\"https://orders.internal\"]").missing());
+            let error = ConfigError::new("`token_audience` is missing", "expected `token_audience` on this route");
+            table.reject(
+                "token",
+                error
+                    .help("add the `aud` of the upstream, for example token_audience = [\"https://orders.internal\"]")
+                    .missing(),
+            );
         }
         return if mode == Mode::Drop { Onward::Drop } else { Onward::Pass };
     };
     let audience = issuer::audience(&value).unwrap_or_default();
     if mode != Mode::Replace {
-        let error = ConfigError::new("no token is made for this audience", "expected token = \"replace\" beside it");
-        value.reject(error.related(&table.place("token"), "the upstream sees the client's token, or none"));
+        let error = ConfigError::new(
+            "`token_audience` needs `token = \"replace\"`",
+            "expected token = \"replace\" on this route",
+        );
+        value.reject(error.related(&table.place("token"), "the upstream receives the token of the client, or none"));
     }
-    // Else the upstream, or whoever reads its log, could come back with the token as the client.
+    // Otherwise the upstream, or a reader of its logs, could use the token to call the gateway as the client.
     if let Some(own) = audience.iter().find(|aud| own_audience.contains(aud)) {
-        let error = ConfigError::new(format!("{own} is an audience of this gateway"), "expected another audience");
-        value.reject(error.help("the gateway would accept the upstream's token as the client's"));
+        let error = ConfigError::new(format!("{own} is an audience of this gateway"), "expected a different audience");
+        value.reject(error.help(
+            "choose an audience of the upstream; with this one, the upstream could call the gateway as the client",
+        ));
     }
     Onward::Replace(audience)
 }
 
-/// `None` of them without a cookie to guard: whoever lists origins believes that they are checked.
+/// Origins without a cookie are an error: the operator would expect them to be checked.
 pub(super) fn origins(table: &mut Table<'_>, places: &Places) -> Vec<String> {
     let Some(value) = table.take("origins") else { return Vec::new() };
     let origins = value.list_of("[\"https://app.example\"]", origin).unwrap_or_default();
     if !origins.is_empty() && !places.has_cookies() {
         value.reject(
-            ConfigError::new("origins are not looked at here", "expected a cookie in `token_from`")
-                .help("only the token in a cookie comes along without the page knowing it"),
+            ConfigError::new("`origins` has no effect without a cookie", "expected a cookie in `token_from`")
+                .help("remove `origins`, or add \"cookie:NAME\" to `token_from`"),
         );
     }
     origins
 }
 
-/// As browsers write it: lower case, without a default port, a path or a slash at its end.
+/// The origin as browsers write it: in lower case, without default port, path and trailing slash.
 fn origin(text: &str) -> Result<String, ConfigError> {
-    let error =
-        || ConfigError::new("this is not an origin", "expected a scheme and a host, as \"https://app.example\"");
+    let error = || {
+        ConfigError::new("this is not an origin", "expected a scheme and a host, for example \"https://app.example\"")
+    };
     if matches!(text, "*" | "null") {
-        return Err(error().help("any page would do, and the check would be none"));
+        return Err(error().help("list each origin; otherwise any website could use the cookie"));
     }
     let uri: Uri = text.parse().map_err(|_| error())?;
     let (Some(scheme @ ("https" | "http")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(error());
     };
     if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") || authority.as_str().contains('@') {
-        return Err(error().help("leave out everything but scheme, host and port"));
+        return Err(error().help("remove everything except scheme, host and port"));
     }
     let parsed = host::parse(authority.host())?;
     let name = if parsed.contains(':') { format!("[{parsed}]") } else { parsed };

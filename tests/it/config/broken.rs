@@ -10,7 +10,7 @@ fn syntax_errors_are_shown_where_they_are() {
         ("workers = 1\nworkers = 2", "", (2, 1), "duplicate key"),
         ("[tokens]\nissuer = https://a", "", (2, 10), "put it in quotes"),
         ("[tokens]\nissuer = \"https://a", "", (2, 20), "expected `\"`"),
-        ("[tokens]\nclock_skew = \"1s\"\n[tokens]\nextra_fields = true", "", (3, 2), "stands in the file once"),
+        ("[tokens]\nclock_skew = \"1s\"\n[tokens]\nextra_fields = true", "", (3, 2), "may occur once"),
         (
             "[tokens]\naudience = [\"a\"\nclock_skew = 7\n[limits]\nrequest_header_count = \"x\"\n",
             "",
@@ -27,9 +27,9 @@ fn unknown_keys_are_named_with_what_was_meant() {
     check(&[
         ("wrokers = 4", "wrokers", (1, 1), "did you mean `workers`?"),
         ("[tokens]\nacces_lifetime = \"1m\"", "tokens.acces_lifetime", (2, 1), "did you mean `access_lifetime`?"),
-        ("[tokens]\nsecret = \"x\"", "tokens.secret", (2, 1), "[tokens] has issuer, audience"),
+        ("[tokens]\nsecret = \"x\"", "tokens.secret", (2, 1), "[tokens] has the keys issuer, audience"),
         ("[store]\nsecret = \"hunter2\"", "store.secret", (2, 1), "did you mean `secret_file`?"),
-        ("[store]\npostgres = \"x\"", "store.postgres", (2, 1), "[store] has sqlite, secret_file, secret_env"),
+        ("[store]\npostgres = \"x\"", "store.postgres", (2, 1), "[store] has the keys sqlite, secret_file, secret_env"),
         ("[[routes]]\npath = \"/\"", "routes", (1, 3), "did you mean `route`?"),
         ("[admin]\nworkers = 4", "admin.workers", (2, 1), "at the top of the file"),
         ("[timeouts]\nbody_size = \"1MiB\"", "timeouts.body_size", (2, 1), "under [limits]"),
@@ -38,7 +38,7 @@ fn unknown_keys_are_named_with_what_was_meant() {
             "[[issuer]]\nissuer = \"a\"\naudience = [\"a\"]\nalgorithms = [\"HS256\"]\nkeys_at = \"x\"\nsecret_file = \"Cargo.toml\"",
             "issuer[0].keys_at",
             (5, 1),
-            "[[issuer]] has issuer, audience, jwks_file, pem_file",
+            "[[issuer]] has the keys issuer, audience, jwks_file, pem_file",
         ),
     ]);
 }

@@ -68,19 +68,19 @@ fn certificates_and_keys_that_cannot_serve_are_refused() {
     let (certificate, key) = ("listener[0].tls.certificate", "listener[0].tls.key");
     let rows = [
         ("no.pem", "a.key", certificate, "no.pem does not exist"),
-        ("empty.pem", "a.key", certificate, "holds no certificate"),
-        ("b.key", "a.key", certificate, "are certificate and key exchanged?"),
+        ("empty.pem", "a.key", certificate, "contains no certificate"),
+        ("b.key", "a.key", certificate, "exchange the paths of certificate and key"),
         ("broken.pem", "a.key", certificate, "certificate 1 of"),
         ("torn.pem", "a.key", certificate, "is not PEM"),
         ("binary.pem", "a.key", certificate, "openssl x509 -inform der"),
         (".", "a.key", certificate, "is a folder"),
         ("a.pem", "no.key", key, "no.key does not exist"),
-        ("a.pem", "b.pem", key, "are certificate and key exchanged?"),
-        ("a.pem", "b.key", key, "does not fit the certificate"),
-        ("chain.pem", "a.key", key, "it fits certificate 2 there"),
+        ("a.pem", "b.pem", key, "exchange the paths of certificate and key"),
+        ("a.pem", "b.key", key, "does not match the certificate"),
+        ("chain.pem", "a.key", key, "move certificate 2"),
         ("a.pem", "two.key", key, "several private keys"),
         ("a.pem", "locked.key", key, "is encrypted"),
-        ("a.pem", "odd.key", key, "cannot be used"),
+        ("a.pem", "odd.key", key, "unsupported type"),
     ];
     for (certificate, private_key, key, says) in rows {
         let text = listener(certificate, private_key);
@@ -115,7 +115,7 @@ fn a_signing_key_has_to_fit_its_algorithm() {
         let says = format!("cannot sign {algorithm}");
         assert_only_fault(tokens(file, algorithm), "tokens.signing_key_file", (2, 20), &says);
     }
-    assert_only_fault(tokens("a.pem", "ES256"), "tokens.signing_key_file", (2, 20), "holds no private key");
+    assert_only_fault(tokens("a.pem", "ES256"), "tokens.signing_key_file", (2, 20), "contains no private key");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn the_keys_of_an_issuer_have_to_be_there() {
     assert_only_fault(issuer("jwks_file", "good.json", "ES384"), "issuer[0].jwks_file", (4, 13), "there is no key");
     assert_only_fault(issuer("jwks_file", "other.json", "ES256"), "issuer[0].jwks_file", (4, 13), "the array \"keys\"");
     assert_only_fault(issuer("pem_file", "a.key", "ES256"), "issuer[0].pem_file", (4, 12), "a private key");
-    assert_only_fault(issuer("pem_file", "a.pem", "HS256"), "issuer[0].algorithms", (5, 14), "no public key");
+    assert_only_fault(issuer("pem_file", "a.pem", "HS256"), "issuer[0].algorithms", (5, 14), "does not use public keys");
     assert_only_fault(
         issuer("secret_file", "empty.secret", "HS256"),
         "issuer[0].secret_file",
@@ -175,7 +175,7 @@ fn secrets_come_from_a_file_or_from_the_environment() {
         parse(&folder, "[store]\nsecret_file = \"empty.secret\"\n"),
         "store.secret_file",
         (2, 15),
-        "the gateway makes one",
+        "creates a new secret",
     );
 }
 
@@ -212,5 +212,5 @@ fn an_address_of_another_machine_is_a_fault() {
     // 192.0.2.0/24 is for documentation (RFC 5737): nobody has it.
     let text = with_upstream("[[listener]]\naddress = \"192.0.2.1:8443\"\n[admin]\naddress = \"127.0.0.1:0\"\n");
     let result = config::parse(&text, Path::new(env!("CARGO_MANIFEST_DIR")), Probe::Addresses);
-    assert_only_fault(result, "listener[0].address", (2, 11), "no address of this machine");
+    assert_only_fault(result, "listener[0].address", (2, 11), "not an address of this machine");
 }

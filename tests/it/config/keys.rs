@@ -24,15 +24,15 @@ macro_rules! fetched {
 #[test]
 fn where_keys_are_is_said_once_and_is_safe() {
     check(&[
-        (issuer!("jwks_url = \"a/k\""), "issuer[0].jwks_url", (5, 12), "write it in full"),
+        (issuer!("jwks_url = \"a/k\""), "issuer[0].jwks_url", (5, 12), "write the complete URL"),
         (issuer!("jwks_url = \"ftp://a/k\""), "issuer[0].jwks_url", (5, 12), "not a URL"),
         (issuer!("jwks_url = \"http://a/k\""), "issuer[0].jwks_url", (5, 12), "allow_http = true"),
-        (issuer!("jwks_url = \"https://me:pw@a/k\""), "issuer[0].jwks_url", (5, 12), "need no password"),
-        (issuer!("jwks_url = \"https://a/k#1\""), "issuer[0].jwks_url", (5, 12), "leave out what follows `#`"),
+        (issuer!("jwks_url = \"https://me:pw@a/k\""), "issuer[0].jwks_url", (5, 12), "public keys need none"),
+        (issuer!("jwks_url = \"https://a/k#1\""), "issuer[0].jwks_url", (5, 12), "remove `#` and the text after it"),
         (issuer!("jwks_url = 1"), "issuer[0].jwks_url", (5, 12), "this is a number"),
         (issuer!("discover = false"), "issuer[0].jwks_file", (1, 1), "expected `jwks_url`, `discover = true`"),
         (issuer!("discover = \"yes\""), "issuer[0].discover", (5, 12), "expected true or false"),
-        (fetched!("discover = true"), "issuer[0].discover", (6, 12), "two places"),
+        (fetched!("discover = true"), "issuer[0].discover", (6, 12), "two sources"),
         (
             "[[issuer]]\nissuer = \"accounts\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\ndiscover = true",
             "issuer[0].discover",
@@ -49,13 +49,13 @@ fn where_keys_are_is_said_once_and_is_safe() {
             "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\njwks_url = \"https://a/k\"",
             "issuer[0].algorithms",
             (4, 14),
-            "a secret that can be fetched is none",
+            "HMAC secrets cannot be fetched",
         ),
         (
             "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"\nmax_age = \"1h\"",
             "issuer[0].max_age",
             (6, 11),
-            "`max_age` is about keys that are fetched",
+            "`max_age` has no effect on keys from a file",
         ),
     ]);
 }
@@ -94,20 +94,20 @@ fn a_route_names_issuers_that_there_are() {
             (3, 12),
             "did you mean \"https://localhost:8443\"?",
         ),
-        ("[[route]]\npath = \"/\"\nissuers = [\"x\"]", "route[0].issuers[0]", (3, 12), "add [[issuer]]"),
+        ("[[route]]\npath = \"/\"\nissuers = [\"x\"]", "route[0].issuers[0]", (3, 12), "add an [[issuer]]"),
         ("[[route]]\npath = \"/\"\nissuers = \"x\"", "route[0].issuers", (3, 11), "write it in brackets"),
         (
             "[[route]]\npath = \"/\"\npublic = true\nissuers = [\"https://localhost:8443\"]",
             "route[0].issuers",
             (4, 11),
-            "a public route asks for issuers",
+            "`issuers` has no effect on a public route",
         ),
         // An issuer with a fault is there all the same.
         (
             "[[issuer]]\nissuer = \"x\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n[[route]]\npath = \"/\"\nissuers = [\"x\"]",
             "issuer[0].jwks_file",
             (1, 1),
-            "this issuer has no keys",
+            "no source of keys",
         ),
     ]);
 }

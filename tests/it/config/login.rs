@@ -8,10 +8,10 @@ use super::{check, parse, with_upstream};
 #[test]
 fn the_headers_of_a_login_are_headers_of_their_own() {
     check(&[
-        ("[login]\nsubject = \"\"", "login.subject", (2, 11), "not the name of a header"),
-        ("[login]\nsubject = \"X Subject\"", "login.subject", (2, 11), "not the name of a header"),
-        ("[login]\nscope = \"Set-Cookie\"", "login.scope", (2, 9), "a meaning of its own"),
-        ("[login]\nclaims = \"Content-Type\"", "login.claims", (2, 10), "a meaning of its own"),
+        ("[login]\nsubject = \"\"", "login.subject", (2, 11), "not a header name"),
+        ("[login]\nsubject = \"X Subject\"", "login.subject", (2, 11), "not a header name"),
+        ("[login]\nscope = \"Set-Cookie\"", "login.scope", (2, 9), "reserved for another purpose"),
+        ("[login]\nclaims = \"Content-Type\"", "login.claims", (2, 10), "reserved for another purpose"),
         ("[login]\nscope = \"x_bearward_subject\"", "login.scope", (2, 9), "have the same header"),
         ("[login]\nsubject = \"X-Bearward-Claims\"", "login.subject", (2, 11), "have the same header"),
         ("[login]\nmax_response_size = \"1KB\"", "login.max_response_size", (2, 21), "expected 1KiB to 16MiB"),
@@ -24,8 +24,8 @@ fn a_login_is_public_and_a_logout_is_somebodys() {
     let rows = [
         (route("login = true"), "route[0].login", (3, 9), "public = true"),
         (route("login = true\nlogout = true\npublic = true"), "route[0].logout", (4, 10), "both login and logout"),
-        (route("logout = true\npublic = true"), "route[0].logout", (3, 10), "expected no `public`"),
-        (route("logout = true\nenforce = false"), "route[0].enforce", (4, 11), "expected no `enforce`"),
+        (route("logout = true\npublic = true"), "route[0].logout", (3, 10), "expected `logout` or `public`"),
+        (route("logout = true\nenforce = false"), "route[0].enforce", (4, 11), "expected `enforce = true`"),
     ];
     for (text, key, place, says) in rows {
         check(&[(text.leak(), key, place, says)]);

@@ -8,26 +8,26 @@ use super::{check, parse, with_upstream};
 #[test]
 fn endpoints_have_paths_of_their_own() {
     check(&[
-        ("[oauth]\ntoken_endpoint = \"oauth/token\"", "oauth.token_endpoint", (2, 18), "does not begin with `/`"),
+        ("[oauth]\ntoken_endpoint = \"oauth/token\"", "oauth.token_endpoint", (2, 18), "does not start with `/`"),
         (
             "[oauth]\nrevocation_endpoint = \"/user/refresh\"",
             "oauth.revocation_endpoint",
             (2, 23),
-            "the gateway answers /user/refresh itself",
+            "/user/refresh is a path of the gateway",
         ),
         (
             "[oauth]\nrevocation_endpoint = \"/token/revoke\"",
             "oauth.revocation_endpoint",
             (2, 23),
-            "the gateway answers /token itself",
+            "/token is a path of the gateway",
         ),
         (
             "[oauth]\nintrospection_endpoint = \"/oauth/\"",
             "oauth.introspection_endpoint",
             (2, 26),
-            "no path of an endpoint",
+            "not possible for an endpoint",
         ),
-        ("[oauth]\ntoken_endpoint = \"/.well-known/token\"", "oauth.token_endpoint", (2, 18), "no path of an endpoint"),
+        ("[oauth]\ntoken_endpoint = \"/.well-known/token\"", "oauth.token_endpoint", (2, 18), "not possible for an endpoint"),
         ("[oauth]\ntoken_endpoint = \"/oauth/%61\"", "oauth.token_endpoint", (2, 18), "percent-encoded"),
         (
             "[oauth]\ntoken_endpoint = \"/a\"\nrevocation_endpoint = \"/a\"",
@@ -39,7 +39,7 @@ fn endpoints_have_paths_of_their_own() {
             "[[route]]\npath = \"/a\"\n[oauth]\nintrospection_endpoint = \"/a\"",
             "oauth.introspection_endpoint",
             (4, 26),
-            "a route has the path /a",
+            "a route has the same path, /a",
         ),
         (
             "[oauth]\nscopes_supported = [\"a b\"]\nresource = \"https://a\"",

@@ -18,8 +18,8 @@ fn balance_ejection_and_health_are_checked() {
         ("balance = \"hash\"", "hash", (1, 1), "`hash` is missing"),
         ("hash = \"subject\"", "hash", (3, 8), "balance = \"hash\""),
         ("balance = \"hash\"\nhash = \"X-Tenant\"", "hash", (4, 8), "\"header:\""),
-        ("balance = \"hash\"\nhash = \"header:\"", "hash", (4, 8), "names no header"),
-        ("balance = \"hash\"\nhash = \"header:a b\"", "hash", (4, 8), "names no header"),
+        ("balance = \"hash\"\nhash = \"header:\"", "hash", (4, 8), "no valid header name"),
+        ("balance = \"hash\"\nhash = \"header:a b\"", "hash", (4, 8), "no valid header name"),
         ("retry_budget_percent = 101", "retry_budget_percent", (3, 24), "0 to 100"),
         ("max_connection_age = \"0s\"", "max_connection_age", (3, 22), "too small"),
         ("max_connection_age = 600", "max_connection_age", (3, 22), "unit"),
@@ -35,9 +35,9 @@ fn balance_ejection_and_health_are_checked() {
             "did you mean `consecutive_failures`?",
         ),
         ("[upstream.health_check]\ninterval = \"1s\"", "health_check.path", (3, 1), "`path = \"/healthz\"`"),
-        ("[upstream.health_check]\npath = \"healthz\"", "health_check.path", (4, 8), "begins with a slash"),
-        ("[upstream.health_check]\npath = \"/a b\"", "health_check.path", (4, 8), "percent-encoded"),
-        ("[upstream.health_check]\npath = \"/a#b\"", "health_check.path", (4, 8), "cannot be asked for"),
+        ("[upstream.health_check]\npath = \"healthz\"", "health_check.path", (4, 8), "start it with a slash"),
+        ("[upstream.health_check]\npath = \"/a b\"", "health_check.path", (4, 8), "percent-encode spaces"),
+        ("[upstream.health_check]\npath = \"/a#b\"", "health_check.path", (4, 8), "not a valid path"),
         (
             "[upstream.health_check]\npath = \"/\"\ninterval = \"1ms\"",
             "health_check.interval",
@@ -128,10 +128,10 @@ fn a_client_certificate_needs_its_key_and_servers_that_are_reached_by_tls() {
     for (scheme, more, key, position, says) in [
         ("https", "client_certificate = \"a.pem\"", "client_certificate", (3, 22), "`client_key`"),
         ("https", "client_key = \"a.key\"", "client_key", (3, 14), "`client_certificate`"),
-        ("https", "client_certificate = \"a.pem\"\nclient_key = \"b.key\"", "client_key", (4, 14), "does not fit"),
+        ("https", "client_certificate = \"a.pem\"\nclient_key = \"b.key\"", "client_key", (4, 14), "does not match"),
         ("https", "client_certificate = \"c.pem\"\nclient_key = \"a.key\"", "client_certificate", (3, 22), "c.pem"),
-        ("https", "tls_server_name = \"a b\"", "tls_server_name", (3, 19), "not the name of a host"),
-        ("http", "tls_server_name = \"a.internal\"", "tls_server_name", (3, 19), "reached by TLS"),
+        ("https", "tls_server_name = \"a b\"", "tls_server_name", (3, 19), "not a host name"),
+        ("http", "tls_server_name = \"a.internal\"", "tls_server_name", (3, 19), "has no effect without TLS"),
         ("http", "ca_file = \"a.pem\"", "ca_file", (3, 11), "remove `ca_file`"),
     ] {
         assert_only_fault(parse(scheme, more), &format!("upstream[0].{key}"), position, says);
