@@ -1,7 +1,7 @@
 //! `gateway.toml` becomes a [`Config`], or a list of all its errors ([`ConfigErrors`]).
 //!
-//! `document/` reads tables with positions, `sections/` reads and checks each section, `settings.rs` is the result. Reading
-//! changes nothing on disk, opens no connection, and never stops at the first error.
+//! `document/` reads tables with positions, `sections/` reads and checks each section, `settings.rs` is the result.
+//! Reading changes nothing on disk, opens no connection, and never stops at the first error.
 
 mod document;
 mod sections;
@@ -32,8 +32,8 @@ pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, ConfigErro
     read("gateway.toml", text, base, probe)
 }
 
-/// Reads only `[admin]`, for commands that call a running gateway. Errors elsewhere in the file do not stop an operator who
-/// has to revoke a key.
+/// Reads only `[admin]`, for commands that call a running gateway. Errors elsewhere in the file do not stop an operator
+/// who has to revoke a key.
 pub fn load_admin(path: &Path) -> Result<admin::Settings, ConfigErrors> {
     let (file, source) = file_and_source(path)?;
     read_part(&file, &source, folder_of(path), |mut root| root.table("admin", sections::admin))

@@ -1,7 +1,7 @@
 //! Errors in `gateway.toml`, and how they are printed: for people as rustc prints errors, for programs as JSON.
 //!
-//! A check that does not know the position creates a [`ConfigError`]; the caller that holds the value sets its place with
-//! [`ConfigError::at`]. [`ConfigErrors`] are all errors of one file, in the order of the file.
+//! A check that does not know the position creates a [`ConfigError`]; the caller that holds the value sets its place
+//! with [`ConfigError::at`]. [`ConfigErrors`] are all errors of one file, in the order of the file.
 
 use std::fmt;
 use std::ops::Range;

@@ -2,8 +2,8 @@
 
 use strsim::osa_distance;
 
-/// The name that `text` was probably meant to be, if at most a third of its letters differ. Otherwise the first name that
-/// starts or ends with `text` (`secret` for `secret_file`).
+/// The name that `text` was probably meant to be, if at most a third of its letters differ. Otherwise the first name
+/// that starts or ends with `text` (`secret` for `secret_file`).
 pub(crate) fn nearest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let names: Vec<&str> = names.into_iter().collect();
     let lower = text.to_lowercase();

@@ -1,7 +1,7 @@
 //! Syntax errors of the file, and the errors that they cause elsewhere.
 //!
-//! The parser continues after an error, so that one run finds the errors before and after it. It then misreads text near
-//! the error, and reports errors that the operator cannot understand. Those are dropped here.
+//! The parser continues after an error, so that one run finds the errors before and after it. It then misreads text
+//! near the error, and reports errors that the operator cannot understand. Those are dropped here.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Tables of the file: reading keys, and reporting the keys that no code reads.
 //!
-//! Reading never stops at an error. If a value is wrong, the error is added to the report and the default is returned, so
-//! that one run finds all errors. [`Table::table`] and [`Table::tables`] report all keys that were not read afterwards:
-//! a misspelt key is always found.
+//! Reading never stops at an error. If a value is wrong, the error is added to the report and the default is returned,
+//! so that one run finds all errors. [`Table::table`] and [`Table::tables`] report all keys that were not read
+//! afterwards: a misspelt key is always found.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;

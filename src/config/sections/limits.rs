@@ -145,8 +145,8 @@ fn body_size(table: &mut Table<'_>) -> Option<u64> {
     }
 }
 
-/// A part of the head cannot be larger than the head. A larger limit would have no effect, and the operator would not know
-/// why.
+/// A part of the head cannot be larger than the head. A larger limit would have no effect, and the operator would not
+/// know why.
 fn check_fits_header(table: &Table<'_>, key: &str, size: usize, head_size: usize) {
     if size > head_size {
         let error = ConfigError::new(

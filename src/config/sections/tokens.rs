@@ -52,8 +52,8 @@ pub(super) fn read(table: &mut Table<'_>, sessions_per_subject: usize) -> TokenS
     }
 }
 
-/// The `iss` of the gateway is a URL without query and fragment (RFC 8414 section 2). http:// is allowed: the URL is only
-/// a name, and a gateway behind a TLS load balancer may have such a name inside a network.
+/// The `iss` of the gateway is a URL without query and fragment (RFC 8414 section 2). http:// is allowed: the URL is
+/// only a name, and a gateway behind a TLS load balancer may have such a name inside a network.
 fn issuer_url(text: &str) -> Result<String, ConfigError> {
     let error = || ConfigError::new("this is not the URL of an issuer", "expected https:// and a host");
     let uri: Uri = text.parse().map_err(|_| error())?;

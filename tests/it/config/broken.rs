@@ -1,9 +1,9 @@
-//! Configurations that are broken as texts: syntax, unknown keys, types, units.
+//! Errors in the text: syntax, unknown keys, types, units.
 
 use super::check;
 
 #[test]
-fn syntax_errors_are_shown_where_they_are() {
+fn syntax_errors_have_their_position() {
     check(&[
         ("workers = ", "", (1, 11), "expected"),
         ("workers 4", "", (1, 9), "expected `=`"),
@@ -23,7 +23,7 @@ fn syntax_errors_are_shown_where_they_are() {
 }
 
 #[test]
-fn unknown_keys_are_named_with_what_was_meant() {
+fn unknown_keys_get_a_suggestion() {
     check(&[
         ("wrokers = 4", "wrokers", (1, 1), "did you mean `workers`?"),
         ("[tokens]\nacces_lifetime = \"1m\"", "tokens.acces_lifetime", (2, 1), "did you mean `access_lifetime`?"),
@@ -35,7 +35,8 @@ fn unknown_keys_are_named_with_what_was_meant() {
         ("[timeouts]\nbody_size = \"1MiB\"", "timeouts.body_size", (2, 1), "under [limits]"),
         ("address = \"0.0.0.0:1\"", "address", (1, 1), "under [admin] or under [[listener]]"),
         (
-            "[[issuer]]\nissuer = \"a\"\naudience = [\"a\"]\nalgorithms = [\"HS256\"]\nkeys_at = \"x\"\nsecret_file = \"Cargo.toml\"",
+            "[[issuer]]\nissuer = \"a\"\naudience = [\"a\"]\nalgorithms = [\"HS256\"]\nkeys_at = \"x\"\n\
+             secret_file = \"Cargo.toml\"",
             "issuer[0].keys_at",
             (5, 1),
             "[[issuer]] has the keys issuer, audience, jwks_file, pem_file",
@@ -44,7 +45,7 @@ fn unknown_keys_are_named_with_what_was_meant() {
 }
 
 #[test]
-fn values_of_the_wrong_type_are_refused() {
+fn values_of_the_wrong_type_are_rejected() {
     check(&[
         ("workers = \"4\"", "workers", (1, 11), "this is a string"),
         ("workers = -1", "workers", (1, 11), "from 0 to 1024"),
@@ -61,7 +62,7 @@ fn values_of_the_wrong_type_are_refused() {
 }
 
 #[test]
-fn durations_and_sizes_need_a_unit_and_a_sensible_length() {
+fn durations_and_sizes_need_a_unit_and_a_valid_range() {
     check(&[
         ("[timeouts]\nrequest_header = 30", "timeouts.request_header", (2, 18), "\"30s\", \"30m\", \"30h\""),
         ("[timeouts]\nrequest_header = \"30\"", "timeouts.request_header", (2, 18), "\"30s\", \"30m\", \"30h\""),

@@ -1,4 +1,4 @@
-//! `[[issuer]]`: where its keys are and how they are kept; and routes that are for some issuers only.
+//! `[[issuer]]`: the source of its keys and how they are refreshed; routes for some issuers only.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bearward::tokens::jwt::Audience;
 
 use super::{check, parse, with_upstream};
 
-/// The rest of an issuer whose keys are fetched; it begins at line 5.
+/// The rest of an issuer with fetched keys. It starts at line 5.
 macro_rules! issuer {
     ($rest:literal) => {
         concat!("[[issuer]]\nissuer = \"https://a\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n", $rest)
@@ -22,7 +22,7 @@ macro_rules! fetched {
 }
 
 #[test]
-fn where_keys_are_is_said_once_and_is_safe() {
+fn an_issuer_has_one_safe_source_of_keys() {
     check(&[
         (issuer!("jwks_url = \"a/k\""), "issuer[0].jwks_url", (5, 12), "write the complete URL"),
         (issuer!("jwks_url = \"ftp://a/k\""), "issuer[0].jwks_url", (5, 12), "not a URL"),
@@ -52,7 +52,8 @@ fn where_keys_are_is_said_once_and_is_safe() {
             "HMAC secrets cannot be fetched",
         ),
         (
-            "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"\nmax_age = \"1h\"",
+            "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"\n\
+             max_age = \"1h\"",
             "issuer[0].max_age",
             (6, 11),
             "`max_age` has no effect on keys from a file",
@@ -61,7 +62,7 @@ fn where_keys_are_is_said_once_and_is_safe() {
 }
 
 #[test]
-fn how_keys_are_kept_is_within_bounds() {
+fn refresh_settings_of_keys_are_in_range() {
     check(&[
         (fetched!("ca_file = \"no.pem\""), "issuer[0].ca_file", (6, 11), "does not exist"),
         (fetched!("ca_file = \"Cargo.toml\""), "issuer[0].ca_file", (6, 11), "no certificate"),
@@ -86,7 +87,7 @@ fn how_keys_are_kept_is_within_bounds() {
 }
 
 #[test]
-fn a_route_names_issuers_that_there_are() {
+fn a_route_names_known_issuers() {
     check(&[
         (
             "[[route]]\npath = \"/\"\nissuers = [\"https://localhost:8444\"]",
@@ -102,9 +103,10 @@ fn a_route_names_issuers_that_there_are() {
             (4, 11),
             "`issuers` has no effect on a public route",
         ),
-        // An issuer with a fault is there all the same.
+        // An issuer with an error is known to routes anyway.
         (
-            "[[issuer]]\nissuer = \"x\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n[[route]]\npath = \"/\"\nissuers = [\"x\"]",
+            "[[issuer]]\nissuer = \"x\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n[[route]]\npath = \"/\"\n\
+             issuers = [\"x\"]",
             "issuer[0].jwks_file",
             (1, 1),
             "no source of keys",
@@ -113,16 +115,17 @@ fn a_route_names_issuers_that_there_are() {
 }
 
 #[test]
-fn what_is_said_is_understood() {
+fn valid_values_are_read() {
     let text = with_upstream(concat!(
         issuer!("discover = true\n"),
         "[[issuer]]\nissuer = \"http://b/realm/\"\naudience = \"any\"\nalgorithms = [\"RS256\"]\ndiscover = true\n",
         "allow_http = true\nrefresh_min = \"5s\"\nrefresh_max = \"5s\"\nrefetch_cooldown = \"1s\"\nmax_age = \"1m\"\n",
         "on_stale = \"reject\"\nstartup = \"continue\"\nrequire_subject = false\n",
-        "[[issuer]]\nissuer = \"c\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\njwks_url = \"http://127.0.0.1:1/k?v=1\"\n",
+        "[[issuer]]\nissuer = \"c\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n\
+         jwks_url = \"http://127.0.0.1:1/k?v=1\"\n",
         "[[route]]\npath = \"/\"\nissuers = [\"https://localhost:8443\", \"c\"]\n",
     ));
-    let config = parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
+    let config = parse(&text).unwrap_or_else(|errors| panic!("{errors}"));
     let remote = |place: usize| match &config.issuers[place].keys {
         KeySource::Remote(remote) => &**remote,
         KeySource::File(file) => panic!("{file:?}"),

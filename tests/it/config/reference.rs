@@ -1,4 +1,5 @@
-//! The shipped `gateway.toml` is the reference of all keys: it is valid, complete, readable, and states the right defaults.
+//! The shipped `gateway.toml` is the reference of all keys: it is valid, complete, readable, and states the right
+//! defaults.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,12 +49,12 @@ pub(super) fn everything() -> String {
 }
 
 #[test]
-fn it_passes_as_shipped_and_checking_leaves_nothing_behind() {
+fn it_is_valid_as_shipped_and_a_check_creates_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("gateway.toml");
     fs::write(&file, REFERENCE).expect("a file");
     // Addresses are not probed: another gateway may run on this machine.
-    config::load(&file, Probe::None).expect("the shipped file is right");
+    config::load(&file, Probe::None).expect("the shipped file is valid");
     let names: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().map(|file| file.file_name()).collect();
     assert_eq!(names, ["gateway.toml"]);
 }
@@ -68,7 +69,7 @@ fn its_defaults_are_the_defaults() {
         })
         .collect();
     let [shipped, uncommented] = [REFERENCE, &uncommented].map(|text| {
-        config::parse(text, folder.path(), Probe::None).unwrap_or_else(|faults| panic!("{text}\n{faults}"))
+        config::parse(text, folder.path(), Probe::None).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
     });
     assert_eq!(shipped, uncommented);
 }
