@@ -19,6 +19,9 @@ const GIB: usize = 1 << 30;
 pub(super) const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
+const MAX_PENALTY: Duration = Duration::from_hours(1);
+
 /// No limit. The value can be added to any time without overflow.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
@@ -99,21 +102,8 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
             http2_control_frames: count(table, "http2_control_frames", 1_000),
             http2_resets: count(table, "http2_resets", 200),
         },
-        retry_delay: table.duration(
-            "retry_delay",
-            Duration::from_millis(100),
-            Duration::ZERO..=Duration::from_secs(10),
-        ),
-        penalty: PenaltySettings {
-            duration: table.duration(
-                "penalty_duration",
-                Duration::from_secs(10),
-                Duration::ZERO..=Duration::from_hours(1),
-            ),
-            failed_handshakes: count(table, "failed_handshakes", 100),
-            malformed_requests: count(table, "malformed_requests", 1_000),
-            rejected_bodies: count(table, "rejected_bodies", 1_000),
-        },
+        retry_delay: table.duration("retry_delay", Duration::from_millis(100), Duration::ZERO..=MAX_RETRY_DELAY),
+        penalty: penalty(table),
         sessions_per_subject: table.integer("sessions_per_subject", 100, 1..=10_000),
         others: settings::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
@@ -124,6 +114,15 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
     check_fits_header(table, "uri_size", limits.uri_size, limits.request_header_size);
     check_fits_header(table, "token_size", limits.others.token_size, limits.request_header_size);
     limits
+}
+
+fn penalty(table: &mut Table<'_>) -> PenaltySettings {
+    PenaltySettings {
+        duration: table.duration("penalty_duration", Duration::from_secs(10), Duration::ZERO..=MAX_PENALTY),
+        failed_handshakes: count(table, "failed_handshakes", 100),
+        malformed_requests: count(table, "malformed_requests", 1_000),
+        rejected_bodies: count(table, "rejected_bodies", 1_000),
+    }
 }
 
 /// 0: no limit.

@@ -3,6 +3,7 @@
 //! Each file reads and checks one section. Checks across sections are here, or in the file of the section that is read
 //! later. A check changes nothing on disk and sends nothing over the network.
 
+mod access_log;
 mod addresses;
 mod audit;
 mod files;
@@ -21,18 +22,17 @@ mod placed;
 mod rate;
 mod route;
 mod rules;
+mod store;
 mod throttle;
 mod token;
 mod tokens;
 mod upstream;
 
 use std::thread;
-use std::time::Duration;
 
 use crate::admin;
 use crate::config::document::table::Table;
-use crate::config::settings::{Config, Probe, StoreSettings, Watch};
-use crate::telemetry::access_log::{self, Format, Target};
+use crate::config::settings::{Config, Probe, Watch};
 
 /// Only `[admin]`.
 pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
@@ -51,18 +51,18 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let admin = root.table("admin", listener::admin);
     addresses::check(root, &listeners, &admin, probe);
 
-    let store = root.table("store", |table| store(table, timeouts.store));
+    let store = root.table("store", |table| store::read(table, timeouts.store));
     let tokens = root.table("tokens", |table| tokens::read(table, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
     let mut rates = rate::rates(root);
     let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
-    rate::place(&mut rates, &mut routes);
+    rate::number_all(&mut rates, &mut routes);
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
-    let access_log = root.table("access_log", access_log);
+    let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 
     Config {
@@ -93,27 +93,4 @@ fn workers(root: &mut Table<'_>) -> usize {
         0 => thread::available_parallelism().map_or(1, usize::from),
         workers => workers,
     }
-}
-
-fn store(table: &mut Table<'_>, timeout: Duration) -> StoreSettings {
-    let sqlite = table.path("sqlite").unwrap_or_else(|| table.report().base().join("bearward.db"));
-    table.accept("sqlite", files::can_create(&sqlite));
-    let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret");
-    StoreSettings { sqlite, secret, timeout }
-}
-
-fn access_log(table: &mut Table<'_>) -> access_log::Settings {
-    let target = match table.take("file") {
-        None => Target::Stdout,
-        Some(value) => match value.string() {
-            None | Some("stdout") => Target::Stdout,
-            Some("off") => Target::Off,
-            Some(_) => value.path().map_or(Target::Stdout, Target::File),
-        },
-    };
-    if let Target::File(path) = &target {
-        table.accept("file", files::can_create(path));
-    }
-    let format = table.choice("format", Format::Json, &[("json", Format::Json), ("text", Format::Text)]);
-    access_log::Settings { target, format }
 }

@@ -20,7 +20,7 @@ pub(super) fn rates(table: &mut Table<'_>) -> Vec<Settings> {
 }
 
 /// Sets the number and the route of each limit after all limits were read.
-pub(super) fn place(everywhere: &mut [Settings], routes: &mut [Route]) {
+pub(super) fn number_all(everywhere: &mut [Settings], routes: &mut [Route]) {
     for Route { host, methods, path, rates, .. } in routes.iter_mut() {
         let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
         let route = format!("{} {} {path}", host.as_deref().unwrap_or("*"), methods.join(","));

@@ -119,13 +119,13 @@ fn access(table: &mut Table<'_>, issuers: &[String]) -> Access {
     if !public {
         return Access::Token(rules);
     }
-    let said = [
+    let rules_set = [
         ("issuers", !rules.issuers.is_empty()),
         ("scopes", !rules.scopes.is_empty()),
         ("any_scope", !rules.any_scope.is_empty()),
         ("claim", !rules.claims.is_empty()),
     ];
-    for (key, _) in said.into_iter().filter(|(_, said)| *said) {
+    for (key, _) in rules_set.into_iter().filter(|(_, is_set)| *is_set) {
         let error = ConfigError::new(
             format!("`{key}` has no effect on a public route"),
             format!("expected `{key}` or `public`, not both"),

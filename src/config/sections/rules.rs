@@ -67,14 +67,14 @@ fn claim(table: &mut Table<'_>) -> Option<ClaimRule> {
         ("contains", table.take("contains").and_then(|value| value.scalar().map(Condition::Contains))),
         ("present", table.take("present").and_then(|value| present(&value))),
     ];
-    let mut said = conditions.into_iter().filter(|(key, _)| table.has(key));
-    let Some((first, condition)) = said.next() else {
+    let mut set = conditions.into_iter().filter(|(key, _)| table.has(key));
+    let Some((first, condition)) = set.next() else {
         let error =
             ConfigError::new("this rule has no condition", "expected `equals`, `one_of`, `contains` or `present`");
         table.reject("equals", error.missing());
         return None;
     };
-    for (other, _) in said {
+    for (other, _) in set {
         let error = ConfigError::new("this rule has two conditions", "expected one condition");
         let error = error.related(&table.place(first), "the first condition is here");
         table.reject(other, error.help("write a [[route.claim]] for each condition; a token must satisfy all of them"));
