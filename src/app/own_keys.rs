@@ -35,7 +35,7 @@ pub(super) async fn start(
     let (store, roots) = (store.clone(), roots.clone());
     let tools = KeyTools {
         store,
-        store_timeout: config.store.patience,
+        store_timeout: config.store.timeout,
         roots,
         lifetimes: terms(tokens),
         policy: own_policy(tokens, SIGNING.to_vec()),
