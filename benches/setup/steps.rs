@@ -85,7 +85,7 @@ impl Steps {
         record.status = if wants_problem { 201 } else { 200 };
         record.complete = true;
         record.duration = started.elapsed();
-        self.worker.0.metrics.request_over(record.status, record.duration);
+        self.worker.0.metrics.request_finished(record.status, record.duration);
         Ok(record)
     }
 

@@ -80,6 +80,6 @@ impl Metrics {
     }
 
     pub(super) fn in_flight(&self) -> u64 {
-        self.workers.iter().map(|worker| worker.under_way()).sum()
+        self.workers.iter().map(|worker| worker.in_flight()).sum()
     }
 }

@@ -37,8 +37,8 @@ pub struct WorkerMetrics {
     pub requests: [Count; 6],
     pub rejections: ByReason,
     pub observations: ByReason,
-    pub begun: Count,
-    pub ended: Count,
+    pub requests_started: Count,
+    pub requests_finished: Count,
     /// One bucket for each bound, and one for longer durations. Not cumulative.
     pub(super) duration: [Count; BOUNDS.len() + 1],
     pub(super) duration_micros: Count,
@@ -69,8 +69,8 @@ impl Default for WorkerMetrics {
             requests: Default::default(),
             rejections: by_reason(),
             observations: by_reason(),
-            begun: Count::default(),
-            ended: Count::default(),
+            requests_started: Count::default(),
+            requests_finished: Count::default(),
             duration: Default::default(),
             duration_micros: Count::default(),
             connections_opened: Count::default(),
@@ -96,7 +96,7 @@ impl Default for WorkerMetrics {
 
 impl WorkerMetrics {
     /// Counts a finished request. `status` is 0 if the client disconnected before the response.
-    pub fn request_over(&self, status: u16, duration: Duration) {
+    pub fn request_finished(&self, status: u16, duration: Duration) {
         let class = usize::from(status / 100).min(5);
         self.requests[class].one();
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -105,11 +105,11 @@ impl WorkerMetrics {
     }
 
     /// The number of requests without a finished response, and of open tunnels.
-    pub fn under_way(&self) -> u64 {
-        self.begun.get().saturating_sub(self.ended.get())
+    pub fn in_flight(&self) -> u64 {
+        self.requests_started.get().saturating_sub(self.requests_finished.get())
     }
 
-    pub fn refused(&self, reason: Reason) {
+    pub fn rejected(&self, reason: Reason) {
         self.rejections[reason.index()].one();
     }
 
