@@ -64,13 +64,13 @@ impl Authenticator {
     pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         let cached = match self.find(bearer, self.keyring.generation()) {
             Some(cached) => {
-                context.metrics.token_cache_hits.one();
+                context.metrics.token_cache_hits.inc();
                 // The cache remembers that the signature is good. Time and revocation are checked on every request.
                 cached.check_time(context.now)?;
                 cached
             }
             None => {
-                context.metrics.token_cache_misses.one();
+                context.metrics.token_cache_misses.inc();
                 // Boxed because it is rare: the future of every request is as large as its largest step.
                 Box::pin(self.verify_new(bearer, context)).await?
             }

@@ -40,7 +40,7 @@ impl Buffer {
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let Page { lines, text } = &mut *page;
         if text.len() >= MAX_PAGE {
-            self.metrics.access_log_dropped.one();
+            self.metrics.access_log_dropped.inc();
             return;
         }
         let is_first = text.is_empty();

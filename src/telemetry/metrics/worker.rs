@@ -16,7 +16,7 @@ impl Count {
         self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
     }
 
-    pub fn one(&self) {
+    pub fn inc(&self) {
         self.add(1);
     }
 
@@ -98,9 +98,9 @@ impl WorkerMetrics {
     /// Counts a finished request. `status` is 0 if the client disconnected before the response.
     pub fn request_finished(&self, status: u16, duration: Duration) {
         let class = usize::from(status / 100).min(5);
-        self.requests[class].one();
+        self.requests[class].inc();
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.duration[BOUNDS.partition_point(|bound| *bound < micros)].one();
+        self.duration[BOUNDS.partition_point(|bound| *bound < micros)].inc();
         self.duration_micros.add(micros);
     }
 
@@ -110,18 +110,18 @@ impl WorkerMetrics {
     }
 
     pub fn rejected(&self, reason: Reason) {
-        self.rejections[reason.index()].one();
+        self.rejections[reason.index()].inc();
     }
 
     pub fn observed(&self, reason: Reason) {
-        self.observations[reason.index()].one();
+        self.observations[reason.index()].inc();
     }
 
     pub fn stream_ended(&self, reason: CloseReason) {
         match reason {
-            CloseReason::Token(reason) => self.streams_ended[reason.index()].one(),
-            CloseReason::OutOfTime => self.streams_ended[Reason::RequestTimeout.index()].one(),
-            CloseReason::Draining => self.streams_drained.one(),
+            CloseReason::Token(reason) => self.streams_ended[reason.index()].inc(),
+            CloseReason::OutOfTime => self.streams_ended[Reason::RequestTimeout.index()].inc(),
+            CloseReason::Draining => self.streams_drained.inc(),
         }
     }
 }
