@@ -24,7 +24,7 @@ use super::client_io::{ClientStream, Readable};
 use super::disconnect::DisconnectReason;
 use super::handshake_io::HandshakeBuffer;
 use super::proxied::{self, Client};
-use super::{Shared, serve};
+use super::{Shared, http1};
 use crate::gateway::Gateway;
 use crate::gateway::client::Peer;
 use crate::gateway::worker::Worker;
@@ -145,7 +145,7 @@ async fn serve_cleartext(
     let http2 = tokio::select! {
         seen = begins_with_preface(&stream) => seen?,
         () = tokio::time::sleep(shared.settings.head) => return Err(io::ErrorKind::TimedOut.into()),
-        () = shared.has_drained_for(serve::FIRST_REQUEST) => return Ok(()),
+        () = shared.has_drained_for(http1::FIRST_REQUEST) => return Ok(()),
     };
     serve_http(stream, http2, peer, shared, worker).await
 }
@@ -217,9 +217,9 @@ where
     let verdict = stream.verdict();
     // Boxed once a connection: neither has to have room for the other, nor is it moved from one function to the next.
     let ended = if http2 {
-        Box::pin(serve::http2(stream, service, &shared, &peer, &worker.metrics)).await
+        Box::pin(http1::http2(stream, service, &shared, &peer, &worker.metrics)).await
     } else {
-        Box::pin(serve::http1(stream, service, &shared, &peer)).await
+        Box::pin(http1::http1(stream, service, &shared, &peer)).await
     };
     ended.map_err(|error| {
         if error.is_parse() {

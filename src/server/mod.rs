@@ -13,7 +13,7 @@ mod linger;
 mod proxied;
 mod request_heads;
 mod retry_delay;
-mod serve;
+mod http1;
 mod worker;
 
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use super::{Shared, serve};
+use super::{Shared, http1};
 use crate::protocols::proxy_protocol::{self, LONGEST, Source};
 
 /// Who is at the other end.
@@ -35,7 +35,7 @@ pub(super) async fn client(stream: &mut TcpStream, balancer: SocketAddr, shared:
     let whose = tokio::select! {
         whose = header(stream) => whose?,
         () = tokio::time::sleep(shared.settings.tls_handshake) => return Err(io::ErrorKind::TimedOut.into()),
-        () = shared.has_drained_for(serve::FIRST_REQUEST) => return Err(io::ErrorKind::TimedOut.into()),
+        () = shared.has_drained_for(http1::FIRST_REQUEST) => return Err(io::ErrorKind::TimedOut.into()),
     };
     Ok(match whose {
         Source::Proxied(address) => Client::from(address),
