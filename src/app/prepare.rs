@@ -129,7 +129,7 @@ impl SharedState {
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
-                upload: config.connections.upload,
+                upload: config.connections.min_upload_rate,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
                 replacement: ReplacementSettings {
@@ -141,7 +141,7 @@ impl SharedState {
             login_answer_size: config.login.answer_size,
             request_time: config.connections.request,
             body_idle: config.connections.body_idle,
-            upload: config.connections.upload,
+            upload: config.connections.min_upload_rate,
         })
     }
 
@@ -210,7 +210,12 @@ pub(super) fn decider(
         token_size: config.limits.token_size,
     };
     let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
-    Decider { routes, authenticator, headers: config.connections.headers, uri_size: config.connections.uri_size }
+    Decider {
+        routes,
+        authenticator,
+        headers: config.connections.request_header_count,
+        uri_size: config.connections.uri_size,
+    }
 }
 
 /// For so many different ones a token may be replaced.

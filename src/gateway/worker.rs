@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, header};
 
 use crate::auth::signature_queue::SignatureQueue;
-use crate::gateway::client::Peer;
+use crate::gateway::client::{InFlight, Peer};
 use crate::gateway::streams::{Streams, TokenBound};
 use crate::limits::concurrency::{ConcurrencyLimit, ReservedPermit};
 use crate::limits::limiter::Limiter;
@@ -68,7 +68,7 @@ pub struct Delivery {
     /// There was no place left, so it counts no longer as under way.
     pub rejected_early: bool,
     worker: Arc<Worker>,
-    _peer: Arc<Peer>,
+    _in_flight: InFlight,
 }
 
 impl Delivery {
@@ -93,7 +93,7 @@ impl Delivery {
             reserved: None,
             rejected_early: false,
             worker: worker.clone(),
-            _peer: peer.clone(),
+            _in_flight: peer.begin_request(),
         }
     }
 }
