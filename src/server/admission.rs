@@ -30,7 +30,7 @@ pub(super) async fn serve(
     let (shared, metrics) = (&state.shared, &state.worker.metrics);
     // A connection over the limit is closed at once. If it waited for a slot, honest clients would wait behind an attacker's.
     let Ok(slot) = shared.connection_slots.clone().try_acquire_owned() else {
-        return metrics.connections_refused.one();
+        return metrics.connections_rejected.one();
     };
     let client = match proxy_protocol {
         false => Client::direct(address),
@@ -44,13 +44,13 @@ pub(super) async fn serve(
     };
     let ip = client.address.ip();
     if shared.penalties.has(ip, shared.gateway.load().clock.now()) {
-        metrics.paused_connections_refused.one();
+        metrics.penalized_connections_rejected.one();
         return socket::reset(stream);
     }
     let address_guard = shared.per_address.acquire(ip);
     // The limit per address does not apply to a trusted proxy, which brings the connections of many clients.
     if address_guard.is_none() && !(client.trusts_forwarded && shared.gateway.load().forwarding.trusts(ip)) {
-        return metrics.address_connections_refused.one();
+        return metrics.address_connections_rejected.one();
     }
     metrics.connections_opened.one();
     let _closed = CloseCounter(metrics.clone());

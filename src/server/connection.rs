@@ -19,12 +19,12 @@ use super::exchange::Exchange;
 use super::readable::Readable;
 use super::shared::{WorkerState, is_shared_proxy};
 use super::{http1, http2};
-use crate::gateway::Gateway;
 use crate::gateway::client::Peer;
+use crate::gateway::unreadable::{record_flood, record_malformed, reject_malformed};
+use crate::gateway::{Gateway, Handled};
 use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::Limits;
-use crate::protocols::http::respond::BodyLeft;
 use crate::protocols::http::{field_list, poll_notes};
 use crate::types::clock::UnixTime;
 
@@ -41,7 +41,10 @@ where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
     let (shared, settings) = (state.shared.clone(), &state.shared.settings);
-    let limits = Limits { head_size: settings.request_header_size, headers: settings.request_header_count };
+    let limits = Limits {
+        request_header_size: settings.request_header_size,
+        request_header_count: settings.request_header_count,
+    };
     let limits = (!is_http2).then_some(limits);
     let mut stream =
         ClientStream::new(stream, settings.write, settings.min_download_rate, limits, state.drain_slots.clone());
@@ -79,15 +82,16 @@ impl Connection {
         let (exchange, peer) = (&self.exchange, &self.peer);
         if let Some(fault) = exchange.malformed_after(peer.requests.get()) {
             self.penalize(PenaltyBox::malformed_request);
-            return gateway.reject_malformed(peer, worker, fault);
+            return reject_malformed(peer, worker, fault, gateway.token_calls.challenge(), gateway.clock.now());
         }
         let is_last = !self.is_http2 && is_last_request(request.version(), request.headers());
         let mut handling = pin!(gateway.handle(request, peer, worker));
-        let mut response = poll_fn(|context| poll_notes::record_pending(handling.as_mut().poll(context))).await;
-        if response.extensions().get::<BodyLeft>().is_some() {
+        let handled = poll_fn(|context| poll_notes::record_pending(handling.as_mut().poll(context))).await;
+        let Handled { mut response, rejected, body_rejected } = handled;
+        if body_rejected {
             self.penalize(PenaltyBox::rejected_body);
         }
-        if let Some(wait) = shared.retry_delay.wait(&response, exchange, || is_shared_proxy(peer, gateway)) {
+        if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || is_shared_proxy(peer, gateway)) {
             let mut wait = Box::pin(wait);
             poll_fn(|context| poll_notes::record_pending(wait.as_mut().poll(context))).await;
         }
@@ -106,13 +110,15 @@ impl Connection {
         let (shared, worker) = (&self.state.shared, &self.state.worker);
         if error.is_parse() {
             self.penalize(PenaltyBox::malformed_request);
-            shared.gateway.load().record_malformed(&self.peer, worker, error);
+            record_malformed(&self.peer, worker, error, shared.gateway.load().clock.now());
         }
         // h2 reports the floods that it detects itself only here.
         let from_h2 = || DisconnectReason::from_h2(error).inspect(|_| self.penalize(PenaltyBox::pause));
         match disconnected.or_else(from_h2) {
-            Some(DisconnectReason::Flood) => shared.gateway.load().record_flood(&self.peer, worker, error),
-            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_readers.one(),
+            Some(DisconnectReason::Flood) => {
+                record_flood(&self.peer, worker, error, shared.gateway.load().clock.now());
+            }
+            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_clients_disconnected.one(),
             None => {}
         }
     }

@@ -103,8 +103,8 @@ impl FloodGuard {
             header_len: 0,
             payload_left: PREFACE,
             last_stream: [0; 4],
-            control: Budget::new(settings.control_frames, CONTROL_PERIOD),
-            resets: Budget::new(settings.resets.saturating_mul(2), RESETS_PERIOD),
+            control: Budget::new(settings.http2_control_frames, CONTROL_PERIOD),
+            resets: Budget::new(settings.http2_resets.saturating_mul(2), RESETS_PERIOD),
             empty_data: 0,
             unearned: 0,
         }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn guard(control_frames: u32, resets: u32) -> FloodGuard {
-        let mut guard = FloodGuard::new(FloodSettings { control_frames, resets });
+        let mut guard = FloodGuard::new(FloodSettings { http2_control_frames: control_frames, http2_resets: resets });
         // A slow test machine must not refill the budgets.
         guard.control.period = Duration::MAX;
         guard.resets.period = Duration::MAX;

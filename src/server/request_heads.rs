@@ -45,7 +45,7 @@ impl RequestHeads {
         RequestHeads {
             framing: Framing::new(limits),
             pending: Vec::new(),
-            max_pending: limits.head_size,
+            max_pending: limits.request_header_size,
             malformed: None,
         }
     }

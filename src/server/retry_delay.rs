@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use http::Response;
 use tokio::sync::Semaphore;
 
 use super::exchange::Exchange;
@@ -46,15 +45,15 @@ impl RetryDelay {
         }
     }
 
-    /// Returns the delay of this response, if it has one. `is_shared_proxy` says whether the connection carries the requests
+    /// Returns the delay of a response with this reason, if it has one. `is_shared_proxy` says whether the connection carries the requests
     /// of many clients.
-    pub(super) fn wait<B>(
+    pub(super) fn wait(
         &self,
-        response: &Response<B>,
+        rejected: Option<Reason>,
         exchange: &Exchange,
         is_shared_proxy: impl FnOnce() -> bool,
     ) -> Option<impl Future<Output = ()>> {
-        let is_limited = response.extensions().get::<Reason>().is_some_and(|reason| reason.is_limit());
+        let is_limited = rejected.is_some_and(Reason::is_limit);
         if exchange.count_limited(is_limited) < UNDELAYED || self.delay.is_zero() || is_shared_proxy() {
             return None;
         }

@@ -70,7 +70,7 @@ pub struct ConnectionSettings {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FloodSettings {
     /// `limits.http2_control_frames`, in one second.
-    pub control_frames: u32,
+    pub http2_control_frames: u32,
     /// `limits.http2_resets`, in ten seconds.
-    pub resets: u32,
+    pub http2_resets: u32,
 }

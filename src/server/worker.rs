@@ -55,7 +55,7 @@ async fn run(state: Arc<WorkerState>, listeners: Vec<Listener>) {
     }
     drop(alive);
     let (streams, time) = (&state.worker.streams, state.shared.settings.drain);
-    tokio::spawn(streams.clone().look_after());
+    tokio::spawn(streams.clone().watch());
     state.shared.drain_begins().await;
     // At once: their clients can reconnect to another process, and have the whole drain for it.
     streams.drain();
