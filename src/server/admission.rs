@@ -28,7 +28,8 @@ pub(super) async fn serve(
     alive: mpsc::Sender<Infallible>,
 ) {
     let (shared, metrics) = (&state.shared, &state.worker.metrics);
-    // A connection over the limit is closed at once. If it waited for a slot, honest clients would wait behind an attacker's.
+    // A connection over the limit is closed at once. If it waited for a slot, honest clients would wait behind an
+    // attacker's.
     let Ok(slot) = shared.connection_slots.clone().try_acquire_owned() else {
         return metrics.connections_rejected.one();
     };

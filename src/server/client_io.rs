@@ -1,8 +1,8 @@
 //! The client's stream as hyper sees it: a thin wrapper above TLS.
 //!
-//! [`ClientStream`] does four things. It can be taken back from hyper, so that an idle connection holds no buffers. It gives
-//! hyper only heads that can be read in one way ([`RequestHeads`]). It disconnects clients that read too slowly or flood. And it
-//! closes in such a way that a client that is still sending gets the last response.
+//! [`ClientStream`] does four things. It can be taken back from hyper, so that an idle connection holds no buffers. It
+//! gives hyper only heads that can be read in one way ([`RequestHeads`]). It disconnects clients that read too slowly
+//! or flood. And it closes in such a way that a client that is still sending gets the last response.
 
 use std::io;
 use std::pin::Pin;
@@ -29,7 +29,8 @@ pub(super) type OnFlood = Box<dyn FnOnce() + Send + Sync>;
 pub(super) struct ClientStream<S> {
     stream: S,
     /// Bytes that hyper reads before anything is read from the stream. Over HTTP/1 they were checked: an earlier hyper
-    /// connection had read them already, or they waited until a head was complete. Over HTTP/2 they wait for the next turn.
+    /// connection had read them already, or they waited until a head was complete. Over HTTP/2 they wait for the next
+    /// turn.
     unread: Bytes,
     /// Bytes left of the client's turn. A new turn begins whenever the gateway waits for the client.
     turn: usize,
@@ -51,8 +52,8 @@ pub(super) struct ClientStream<S> {
 }
 
 impl<S> ClientStream<S> {
-    /// Disconnects a client that reads nothing for `write`, or less than `min_rate`. With limits for heads, the connection is
-    /// HTTP/1.
+    /// Disconnects a client that reads nothing for `write`, or less than `min_rate`. With limits for heads, the
+    /// connection is HTTP/1.
     pub(super) fn new(
         stream: S,
         write: Duration,
@@ -94,8 +95,8 @@ impl<S> ClientStream<S> {
 
     /// Takes the stream back from hyper, with the bytes that hyper has read and not used.
     pub(super) fn taken_back(mut self, unread: Bytes) -> Self {
-        // hyper's bytes come first. They are copied, even if there are none: an empty slice of hyper's buffer keeps all of it
-        // in memory.
+        // hyper's bytes come first. They are copied, even if there are none: an empty slice of hyper's buffer keeps all
+        // of it in memory.
         self.unread = [&unread[..], &self.unread[..]].concat().into();
         self.exchange.set_keep_open(false);
         self
@@ -187,7 +188,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         }
     }
 
-    /// Reads, and counts the frames that were read. The gateway replies to a flood with GOAWAY and closes the connection.
+    /// Reads, and counts the frames that were read. The gateway replies to a flood with GOAWAY and closes the
+    /// connection.
     fn poll_read_guarded(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.lingering.is_some() {
             return self.poll_flood_close(context);

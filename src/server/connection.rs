@@ -128,8 +128,8 @@ impl Connection {
     }
 }
 
-/// Returns true if the connection ends with the response to this request. An HTTP/1.0 client can request otherwise, but not if
-/// the end of the connection is also the end of the response.
+/// Returns true if the connection ends with the response to this request. An HTTP/1.0 client can request otherwise, but
+/// not if the end of the connection is also the end of the response.
 fn is_last_request(version: Version, headers: &HeaderMap) -> bool {
     version == Version::HTTP_10 || has_close(headers)
 }

@@ -7,7 +7,8 @@ use http::StatusCode;
 
 use crate::protocols::http::framing::FramingError;
 
-/// The state of one connection, shared by its stream and its service. One thread writes it; the atomics only make it `Sync`.
+/// The state of one connection, shared by its stream and its service. One thread writes it; the atomics only make it
+/// `Sync`.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     /// While true, a shutdown does nothing: hyper can be dropped and the stream stays open.
@@ -27,8 +28,8 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Returns true if the connection can carry another request. If not, the gateway must not read what still arrives as
-    /// one: neither the rest of a body that was rejected, nor what follows the last response (RFC 9112 section 9.6).
+    /// Returns true if the connection can carry another request. If not, the gateway must not read what still arrives
+    /// as one: neither the rest of a body that was rejected, nor what follows the last response (RFC 9112 section 9.6).
     pub(super) fn can_continue(&self) -> bool {
         !self.closes.load(Ordering::Relaxed) && !self.incomplete.load(Ordering::Relaxed)
     }

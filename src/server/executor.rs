@@ -1,7 +1,7 @@
 //! Runs the requests of HTTP/2 connections, and cancels those whose client does not read the response.
 //!
-//! A client can hold back many responses on one connection without ever ceasing to read from the socket: it never widens its
-//! windows. Each response would keep a connection to a backend.
+//! A client can hold back many responses on one connection without ever ceasing to read from the socket: it never
+//! widens its windows. Each response would keep a connection to a backend.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -27,7 +27,8 @@ where
     fn execute(&self, request: F) {
         // Boxed: by value, the task would hold it twice, before and after it is pinned.
         let mut request = Box::pin(request);
-        // Spawned by a request: the sending side of its WebSocket. It is silent most of the time, and has its own limit.
+        // Spawned by a request: the sending side of its WebSocket. It is silent most of the time, and has its own
+        // limit.
         if poll_notes::is_watched() {
             tokio::spawn(async move { drop(request.await) });
             return;

@@ -1,13 +1,13 @@
 //! Flood protection of HTTP/2: counts frames that carry no data and begin no request, before h2 acts on them.
 //!
-//! h2 itself limits header blocks that never end, streams that the client resets before h2 looks at them (CVE-2023-44487), and
-//! streams that the client makes h2 reset (CVE-2025-8671). It replies to any number of PING and SETTINGS frames
-//! (CVE-2019-9512, CVE-2019-9515). It accepts any number of PRIORITY, WINDOW_UPDATE and unknown frames, and any number of
-//! requests that are cancelled after they began. This file counts all of those. It also counts empty DATA frames: h2 limits
-//! them, but reports that only when the connection is over.
+//! h2 itself limits header blocks that never end, streams that the client resets before h2 looks at them
+//! (CVE-2023-44487), and streams that the client makes h2 reset (CVE-2025-8671). It replies to any number of PING and
+//! SETTINGS frames (CVE-2019-9512, CVE-2019-9515). It accepts any number of PRIORITY, WINDOW_UPDATE and unknown frames,
+//! and any number of requests that are cancelled after they began. This file counts all of those. It also counts empty
+//! DATA frames: h2 limits them, but reports that only when the connection is over.
 //!
-//! Honest clients send such frames too: they widen a window for data that arrived, or cancel a stream now and then.
-//! So requests, request data and response data that the client reads earn further control frames. The clock is read only
+//! Honest clients send such frames too: they widen a window for data that arrived, or cancel a stream now and then. So
+//! requests, request data and response data that the client reads earn further control frames. The clock is read only
 //! when a budget is used up.
 
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use super::settings::FloodSettings;
 const CONTROL_PERIOD: Duration = Duration::from_secs(1);
 const RESETS_PERIOD: Duration = Duration::from_secs(10);
 
-/// Maximum empty DATA frames without END_STREAM in one connection (CVE-2019-9518). h2 has the same limit, and no option for
-/// it.
+/// Maximum empty DATA frames without END_STREAM in one connection (CVE-2019-9518). h2 has the same limit, and no option
+/// for it.
 const MAX_EMPTY_DATA: u32 = 100;
 
-/// Response bytes that earn one control frame. A client that widens its windows for every piece it reads does so for about
-/// 4 KiB or more, once for the stream and once for the connection.
+/// Response bytes that earn one control frame. A client that widens its windows for every piece it reads does so for
+/// about 4 KiB or more, once for the stream and once for the connection.
 const BYTES_PER_CONTROL_FRAME: usize = 1024;
 
-/// How much work a client may cause before other clients have their turn, in bytes to read. A frame costs something however
-/// small it is. A request costs as much as some thousand bytes; eight requests take half a millisecond.
+/// How much work a client may cause before other clients have their turn, in bytes to read. A frame costs something
+/// however small it is. A request costs as much as some thousand bytes; eight requests take half a millisecond.
 pub(super) const TURN: usize = 256 * 1024;
 const FRAME_COST: usize = TURN / 512;
 const REQUEST_COST: usize = TURN / 8;
@@ -110,8 +110,8 @@ impl FloodGuard {
         }
     }
 
-    /// Counts the frames in `bytes`, which the client sent, and deducts their cost from `turn`. Returns how many of the bytes
-    /// h2 may act on in this turn: at least one.
+    /// Counts the frames in `bytes`, which the client sent, and deducts their cost from `turn`. Returns how many of the
+    /// bytes h2 may act on in this turn: at least one.
     pub(super) fn count_received(&mut self, bytes: &[u8], turn: &mut usize) -> Result<usize, Flood> {
         let mut rest = bytes;
         while !rest.is_empty() {

@@ -28,7 +28,8 @@ pub(super) async fn tls(
     Ok(stream)
 }
 
-/// Returns true if a cleartext client speaks HTTP/2 with prior knowledge. Looks at the first three bytes without taking them.
+/// Returns true if a cleartext client speaks HTTP/2 with prior knowledge. Looks at the first three bytes without taking
+/// them.
 pub(super) async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
     let mut start = [0; PREFACE_START.len()];
     let mut pause = Duration::from_millis(1);
@@ -37,8 +38,8 @@ pub(super) async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
         if seen == 0 || seen == start.len() || start[..seen] != PREFACE_START[..seen] {
             return Ok(start == PREFACE_START);
         }
-        // A peek reports the same bytes again at once, so this has to sleep until the others arrive. That takes a moment,
-        // unless the client holds them back on purpose: then the sleeps grow longer.
+        // A peek reports the same bytes again at once, so this has to sleep until the others arrive. That takes a
+        // moment, unless the client holds them back on purpose: then the sleeps grow longer.
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(100));
     }

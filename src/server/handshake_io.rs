@@ -11,9 +11,9 @@ use super::readable::Readable;
 
 /// Buffers small writes until the next write, or until there is nothing to read.
 ///
-/// At the end of a TLS 1.3 handshake the gateway sends session tickets. Clients send their first request along with their
-/// last handshake message, so the response follows soon. Both leave in one write, which saves a tenth of a handshake.
-/// If no request has arrived, the next read finds nothing and the tickets are written alone.
+/// At the end of a TLS 1.3 handshake the gateway sends session tickets. Clients send their first request along with
+/// their last handshake message, so the response follows soon. Both leave in one write, which saves a tenth of a
+/// handshake. If no request has arrived, the next read finds nothing and the tickets are written alone.
 pub(super) struct HandshakeBuffer {
     stream: TcpStream,
     buffered: Vec<u8>,
@@ -25,7 +25,8 @@ pub(super) struct HandshakeBuffer {
 enum Stage {
     /// Handshake messages: written with the next message, or when there is nothing to read.
     Handshake,
-    /// Session tickets of TLS 1.3, which the client can do without: written when a request came, or there is none to read.
+    /// Session tickets of TLS 1.3, which the client can do without: written when a request came, or there is none to
+    /// read.
     Tickets,
     /// Session tickets after a request was read: written with the response.
     AwaitingResponse,

@@ -20,17 +20,18 @@ use super::shared::{FIRST_REQUEST, Shared};
 use crate::gateway::client::Peer;
 use crate::protocols::http::body::Body;
 
-/// How long a connection stays open during the drain after a response: the client may already be sending its next request, and
-/// the response to that one says that the connection closes. As long as a few round trips around the world.
+/// How long a connection stays open during the drain after a response: the client may already be sending its next
+/// request, and the response to that one says that the connection closes. As long as a few round trips around the
+/// world.
 const NEXT_REQUEST: Duration = Duration::from_millis(500);
 
 type Connection<S, V> = Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStream<S>>, V>>>;
 
-/// Serves requests until the client closes the connection, or until the drain, the maximum age, the last response or a timeout
-/// ends it.
+/// Serves requests until the client closes the connection, or until the drain, the maximum age, the last response or a
+/// timeout ends it.
 ///
-/// Whenever the connection is idle, the hyper connection is dropped with its buffers, and a new one begins when the client
-/// sends something. So an idle connection costs only the memory of its TLS session.
+/// Whenever the connection is idle, the hyper connection is dropped with its buffers, and a new one begins when the
+/// client sends something. So an idle connection costs only the memory of its TLS session.
 pub(super) async fn drive<S, V>(
     mut stream: ClientStream<S>,
     service: V,
@@ -108,8 +109,8 @@ where
     V: HttpService<Incoming, ResBody = Body> + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    /// Drives the connection until it ends, or until it is idle: then it returns the stream. During the drain, the connection
-    /// ends after the request in flight, or after the one that is about to arrive.
+    /// Drives the connection until it ends, or until it is idle: then it returns the stream. During the drain, the
+    /// connection ends after the request in flight, or after the one that is about to arrive.
     async fn drive(mut self, max_age: Instant) -> hyper::Result<Option<ClientStream<S>>> {
         let (requests_before, mut quiet_since) = (self.peer.requests.get(), Instant::now());
         loop {
@@ -139,7 +140,8 @@ where
             *quiet_since = Instant::now();
             return After::Continue;
         }
-        // Only after a request: otherwise a client could restart the time for its first head, or for one that it has begun.
+        // Only after a request: otherwise a client could restart the time for its first head, or for one that it has
+        // begun.
         if self.peer.requests.get() > requests_before && self.exchange.can_continue() {
             return After::Suspend;
         }
@@ -158,8 +160,8 @@ where
 
     /// Ends the connection of a process that drains.
     async fn drain(mut self) -> hyper::Result<()> {
-        // A response that has begun cannot say any more that the connection closes, so nothing is to come after it. Any other
-        // response can.
+        // A response that has begun cannot say any more that the connection closes, so nothing is to come after it. Any
+        // other response can.
         let is_responding = self.peer.has_in_flight() && self.exchange.answered() == self.peer.requests.get();
         if !is_responding && let Some(ended) = self.last_request().await {
             return ended;
@@ -169,8 +171,8 @@ where
 
     /// Drives the connection until it ends, which it does with its next response, or until no request comes.
     ///
-    /// To close it earlier could lose a request that is on its way: the client may send it, as the connection was accepted, or
-    /// as the last response did not say that the connection closes.
+    /// To close it earlier could lose a request that is on its way: the client may send it, as the connection was
+    /// accepted, or as the last response did not say that the connection closes.
     async fn last_request(&mut self) -> Option<hyper::Result<()>> {
         // Begins a new interval.
         self.idle.was_idle(self.peer);

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::gateway::client::Peer;
 
-/// An HTTP/1 connection that is idle for this long gives its buffers back. Long enough that a busy connection keeps them:
-/// to begin again costs about 2 µs. Short enough that of many clients that connect at once, few hold buffers at the same
-/// time: freed buffers leave holes in the heap.
+/// An HTTP/1 connection that is idle for this long gives its buffers back. Long enough that a busy connection keeps
+/// them: to begin again costs about 2 µs. Short enough that of many clients that connect at once, few hold buffers at
+/// the same time: freed buffers leave holes in the heap.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 
 /// How often a connection with a request in flight is checked.
 const BUSY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Notices when nothing happens on a connection between two checks. The rest of an upload that continues after its response
-/// does not count as a request in flight: see [`super::exchange::Exchange::can_continue`].
+/// Notices when nothing happens on a connection between two checks. The rest of an upload that continues after its
+/// response does not count as a request in flight: see [`super::exchange::Exchange::can_continue`].
 pub(super) struct IdleCheck {
     requests: u64,
     /// Whether a request was in flight at the last check.

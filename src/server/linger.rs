@@ -14,8 +14,8 @@ use crate::limits::pace::IdleTimer;
 
 /// The connections of one worker that may discard more than [`LingeringClose::PIECE`] at the same time.
 ///
-/// A client that reconnects again and again leaves many such connections behind. Together they must not take the time of the
-/// clients that are served.
+/// A client that reconnects again and again leaves many such connections behind. Together they must not take the time
+/// of the clients that are served.
 #[derive(Clone)]
 pub(super) struct DrainSlots(Arc<Semaphore>);
 
@@ -36,8 +36,8 @@ impl DrainSlots {
 pub(super) struct LingeringClose {
     idle: IdleTimer,
     deadline: Instant,
-    /// Bytes that are still discarded. Afterwards nothing is read until the close is over, and what the client sends fills
-    /// its own memory.
+    /// Bytes that are still discarded. Afterwards nothing is read until the close is over, and what the client sends
+    /// fills its own memory.
     left: usize,
     /// Bytes until the next pause.
     piece: usize,
@@ -48,14 +48,15 @@ pub(super) struct LingeringClose {
 }
 
 impl LingeringClose {
-    /// How long a client sends nothing before the connection is closed. A client that reads has the last response by then.
+    /// How long a client sends nothing before the connection is closed. A client that reads has the last response by
+    /// then.
     const IDLE: Duration = Duration::from_millis(500);
     /// How long the close takes at most.
     const MAX_TIME: Duration = Duration::from_secs(10);
     /// Maximum bytes discarded over HTTP/2: twice what the windows let a client send before it learns of the close.
     const HTTP2_BYTES: usize = 2 * 1024 * 1024;
-    /// Maximum bytes discarded over HTTP/1. Some clients read the response only after they sent their whole body. A client
-    /// with a larger body has to read while it sends.
+    /// Maximum bytes discarded over HTTP/1. Some clients read the response only after they sent their whole body. A
+    /// client with a larger body has to read while it sends.
     const HTTP1_BYTES: usize = 16 * 1024 * 1024;
     /// Bytes discarded before a pause: 3 MiB a second. Without pauses, four clients that never stop take a whole core.
     const PIECE: usize = 64 * 1024;
@@ -118,8 +119,8 @@ impl LingeringClose {
     }
 }
 
-/// Returns pending until the runtime has run every ready task and has checked for I/O. With an immediate wake-up, the runtime
-/// would poll this task again and again before it checks.
+/// Returns pending until the runtime has run every ready task and has checked for I/O. With an immediate wake-up, the
+/// runtime would poll this task again and again before it checks.
 pub(super) fn yield_to_others<T>(context: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(tokio::task::yield_now()).poll(context);
     Poll::Pending

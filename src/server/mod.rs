@@ -1,7 +1,7 @@
 //! Listeners and workers: accept a connection, shake hands, read requests and hand each to the gateway.
 //!
-//! A worker is one thread with a current-thread runtime, its own listeners (SO_REUSEPORT) and its own upstream connections.
-//! A connection stays on the core that accepted it.
+//! A worker is one thread with a current-thread runtime, its own listeners (SO_REUSEPORT) and its own upstream
+//! connections. A connection stays on the core that accepted it.
 //!
 //! The way of a connection: `worker` accepts it, `admission` checks the limits, the PROXY protocol header and TLS,
 //! `connection` passes its requests to the gateway, and `http1` or `http2` drives it until it ends.

@@ -1,8 +1,8 @@
 //! Passes an HTTP/1 connection to hyper head by head, so that hyper never sees a head that can be read in two ways.
 //!
-//! Bytes are checked in the buffer that hyper reads into. Only the beginning of an incomplete head is copied. A malformed head
-//! is replaced by a placeholder, which the service rejects in its turn: the requests before it get their responses, and
-//! nothing after it is read.
+//! Bytes are checked in the buffer that hyper reads into. Only the beginning of an incomplete head is copied. A
+//! malformed head is replaced by a placeholder, which the service rejects in its turn: the requests before it get their
+//! responses, and nothing after it is read.
 
 use std::io;
 
@@ -77,8 +77,8 @@ impl RequestHeads {
         })
     }
 
-    /// Checks what was read into `buffer` after its first `before` bytes, and leaves there what hyper may read. Returns bytes
-    /// that hyper reads next.
+    /// Checks what was read into `buffer` after its first `before` bytes, and leaves there what hyper may read. Returns
+    /// bytes that hyper reads next.
     pub(super) fn check(&mut self, buffer: &mut ReadBuf<'_>, before: usize, exchange: &Exchange) -> Bytes {
         let read = &buffer.filled()[before..];
         if !self.pending.is_empty() {

@@ -1,8 +1,8 @@
 //! Delays the responses 429 to clients that ignore `Retry-After`.
 //!
-//! A rejection is cheap, but not free: a client with a hundred connections that repeats each rejected request at once keeps a
-//! worker busy. A client that waits for a response sends no other request over HTTP/1.1, and over HTTP/2 only as many as it
-//! has streams.
+//! A rejection is cheap, but not free: a client with a hundred connections that repeats each rejected request at once
+//! keeps a worker busy. A client that waits for a response sends no other request over HTTP/1.1, and over HTTP/2 only
+//! as many as it has streams.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,11 +13,12 @@ use super::exchange::Exchange;
 use super::settings::ConnectionSettings;
 use crate::types::reject::Reason;
 
-/// How many responses 429 in a row are sent without delay on one connection. A client that heeds Retry-After never gets two.
+/// How many responses 429 in a row are sent without delay on one connection. A client that heeds Retry-After never gets
+/// two.
 const UNDELAYED: u32 = 10;
 
-/// One in this many of `limits.concurrent_requests` may be a delayed response. Any other is sent at once, so that rejected
-/// requests do not keep out others.
+/// One in this many of `limits.concurrent_requests` may be a delayed response. Any other is sent at once, so that
+/// rejected requests do not keep out others.
 const DELAYED_PART: usize = 4;
 
 /// Maximum delayed responses if `limits.concurrent_requests` is 0.
@@ -45,8 +46,8 @@ impl RetryDelay {
         }
     }
 
-    /// Returns the delay of a response with this reason, if it has one. `is_shared_proxy` says whether the connection carries the requests
-    /// of many clients.
+    /// Returns the delay of a response with this reason, if it has one. `is_shared_proxy` says whether the connection
+    /// carries the requests of many clients.
     pub(super) fn wait(
         &self,
         rejected: Option<Reason>,

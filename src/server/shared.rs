@@ -43,8 +43,8 @@ impl Shared {
         let _ = draining.wait_for(|draining| *draining).await;
     }
 
-    /// Returns true if the process drains. This is one atomic load: waiters of all workers would share a lock, and take it at
-    /// each poll. The value changes once, and no code marks this receiver's value as seen.
+    /// Returns true if the process drains. This is one atomic load: waiters of all workers would share a lock, and take
+    /// it at each poll. The value changes once, and no code marks this receiver's value as seen.
     pub(super) fn is_draining(&self) -> bool {
         self.draining.has_changed().unwrap_or(true)
     }
@@ -61,7 +61,8 @@ impl Shared {
         tokio::time::sleep(FIRST_REQUEST).await;
     }
 
-    /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the others.
+    /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the
+    /// others.
     pub(super) fn penalize(&self, peer: &Peer, record: fn(&PenaltyBox, IpAddr, UnixTime)) {
         let gateway = self.gateway.load();
         if !is_shared_proxy(peer, &gateway) {
@@ -70,7 +71,8 @@ impl Shared {
     }
 }
 
-/// Returns true if the peer carries requests of many clients: a trusted proxy, or a balancer that does not name its clients.
+/// Returns true if the peer carries requests of many clients: a trusted proxy, or a balancer that does not name its
+/// clients.
 pub(super) fn is_shared_proxy(peer: &Peer, gateway: &Gateway) -> bool {
     !peer.trusts_forwarded || gateway.forwarding.trusts(peer.address.ip())
 }

@@ -18,8 +18,8 @@ use crate::gateway::worker::Worker;
 use crate::protocols::socket;
 use crate::protocols::tls::ServerSide;
 
-/// How long a listener pauses after `accept` failed, for example because no file descriptor or memory was left. Without the
-/// pause it would spin.
+/// How long a listener pauses after `accept` failed, for example because no file descriptor or memory was left. Without
+/// the pause it would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum connections accepted in a row. Each may have a handshake waiting, and other tasks wait for all of them.
@@ -82,8 +82,8 @@ async fn listen(listener: Listener, state: Arc<WorkerState>, alive: mpsc::Sender
         never = accept(&socket, &serve) => match never {},
         () = state.shared.drain_begins() => {}
     }
-    // The clients of connections that the kernel accepted before this listener closes expect a response. The runtime learns
-    // of these connections only at its next turn, so they are accepted without it.
+    // The clients of connections that the kernel accepted before this listener closes expect a response. The runtime
+    // learns of these connections only at its next turn, so they are accepted without it.
     let Ok(socket) = socket.into_std() else { return };
     // No more than the backlog: if another process listens here, it gets the connections that come later.
     for (stream, address) in (0..socket::BACKLOG).map_while(|_| socket.accept().ok()) {
