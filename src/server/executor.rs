@@ -47,7 +47,7 @@ where
                 }
                 let is_too_slow = report.bytes > 0 && !meter.record(report.bytes, &mut stall);
                 if is_too_slow || stall.poll(context).is_ready() {
-                    metrics.slow_clients_disconnected.one();
+                    metrics.slow_clients_disconnected.inc();
                     return Poll::Ready(());
                 }
                 Poll::Pending

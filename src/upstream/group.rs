@@ -107,7 +107,7 @@ impl Upstream {
         request: &mut Request<Body>,
     ) -> Result<UpstreamResponse, Failure> {
         let requests = &self.requests[worker].0;
-        requests.one();
+        requests.inc();
         // Each worker begins at another server.
         let ticket = requests.get().wrapping_add(worker as u64);
         let mut attempt = if self.servers.len() == 1 { Attempt::OfOne } else { Attempt::OfSeveral };
@@ -133,7 +133,7 @@ impl Upstream {
             match retry {
                 Some(RetryDecision::Unsent) if has_others => {}
                 Some(RetryDecision::Repeatable) if self.may_repeat(has_others) => {
-                    metrics.upstream_retries.one();
+                    metrics.upstream_retries.inc();
                     attempt = Attempt::Second;
                 }
                 _ => return Err(failure),

@@ -152,7 +152,7 @@ impl Server {
         metrics: &WorkerMetrics,
     ) -> Result<Box<Http1Connection>, Failure> {
         let (sender, address) = self.dialer.dial_http1(client).await?;
-        metrics.upstream_connects.one();
+        metrics.upstream_connects.inc();
         let generation = self.dialer.addresses.generation();
         Ok(Box::new(Http1Connection { sender, opened: Instant::now(), address, generation, client }))
     }
@@ -224,7 +224,7 @@ impl Server {
         }
         match self.dialer.dial_http2().await {
             Ok((sender, address)) => {
-                metrics.upstream_connects.one();
+                metrics.upstream_connects.inc();
                 let opened = Instant::now();
                 slot.open = Some(Http2Connection { sender: sender.clone(), opened, used: opened, address });
                 Ok((sender, opened))

@@ -69,7 +69,7 @@ impl Server {
                     return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
-            metrics.upstream_retries.one();
+            metrics.upstream_retries.inc();
         }
         let mut connection = self.open_http1(client, metrics).await.map_err(SendFailure::unsent)?;
         let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
@@ -96,7 +96,7 @@ impl Server {
                 Err(mut error) => match error.take_message().filter(|_| is_first) {
                     // The server closed the connection before the request was sent.
                     Some(unsent) => {
-                        metrics.upstream_retries.one();
+                        metrics.upstream_retries.inc();
                         self.drop_http2(worker, opened).await;
                         (*request, is_first) = (unsent, false);
                     }
