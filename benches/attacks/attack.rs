@@ -43,8 +43,9 @@ pub struct Attack {
     behavior: Behavior,
 }
 
-/// Limits that some of the attacks exceed and the honest client does not. The upload rate of an address is its `[[rate]]` times
-/// this body size. With bodies of 1 MiB that would be 400 MiB/s, and the bench would measure the machine.
+/// Limits that some of the attacks exceed and the honest client does not. The upload rate of an address is its
+/// `[[rate]]` times this body size. With bodies of 1 MiB that would be 400 MiB/s, and the bench would measure the
+/// machine.
 pub const LIMITS: &str = "body_size = \"64KiB\"";
 pub const ROUTES: &str = "\
 [[route]]
@@ -94,7 +95,8 @@ impl Attack {
             "no-reading" => attack(100, &[], Behavior::FloodUnread(format!("{GET}\r\n").repeat(100).into_bytes())),
             "connections" => attack(1, &[], Behavior::Disconnect),
             "idle" => attack(900, format!("{GET}\r\n").as_bytes(), Behavior::Stay),
-            // Requests sent before the first response wait at the gateway. When it rejects one, the next takes its place.
+            // Requests sent before the first response wait at the gateway. When it rejects one, the next takes its
+            // place.
             "in-flight" => attack(300, &[], Behavior::Drip(b"GET /public/never HTTP/1.1\r\nHost: localhost\r\n\r\n")),
             "handshakes" => {
                 let target = gateway.target(true);

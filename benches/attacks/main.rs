@@ -1,13 +1,13 @@
 //! Latency of an honest client with and without each attack, in one table.
 //!
-//! Starts the gateway as `load` does, as a child process in front of a small origin. An honest client sends requests over TLS
-//! on a fixed schedule, alternately alone and beside one attacker with many connections. Latency counts from the time a
-//! request was due. The attacker has a new address in each round, because the gateway pauses an address that has flooded. The
-//! result is the ratio of the medians of the 99th percentiles; the goal is at most 2. Requests that were in flight while the
-//! host had taken a processor away are not counted.
+//! Starts the gateway as `load` does, as a child process in front of a small origin. An honest client sends requests
+//! over TLS on a fixed schedule, alternately alone and beside one attacker with many connections. Latency counts from
+//! the time a request was due. The attacker has a new address in each round, because the gateway pauses an address that
+//! has flooded. The result is the ratio of the medians of the 99th percentiles; the goal is at most 2. Requests that
+//! were in flight while the host had taken a processor away are not counted.
 //!
-//! The gateway has a `[[rate]]` for each address, as an operator who expects attacks would configure. The honest client needs
-//! half of it. The attackers have other addresses.
+//! The gateway has a `[[rate]]` for each address, as an operator who expects attacks would configure. The honest client
+//! needs half of it. The attackers have other addresses.
 //!
 //! Attacker, client, origin and gateway share this machine. The attacker runs in the scheduling class SCHED_IDLE, and
 //! `--gateway-cpus` reserves cores for the gateway.
@@ -218,7 +218,8 @@ struct HonestClient<'r> {
 }
 
 struct ClientResult {
-    /// Microseconds from the time a request was due to its response. Requests during stolen processor time are left out.
+    /// Microseconds from the time a request was due to its response. Requests during stolen processor time are left
+    /// out.
     latency: Histogram<u64>,
     /// All requests.
     sent: u64,

@@ -1,5 +1,5 @@
-//! Intervals in which the host ran another virtual machine on a processor of this one. Latencies in them say nothing about the
-//! gateway.
+//! Intervals in which the host ran another virtual machine on a processor of this one. Latencies in them say nothing
+//! about the gateway.
 
 use std::io;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::machine::Machine;
 
-/// How often stolen time is read. The kernel counts a tick of 10 ms when it is full, so the stolen time may have started up to
-/// one interval earlier.
+/// How often stolen time is read. The kernel counts a tick of 10 ms when it is full, so the stolen time may have
+/// started up to one interval earlier.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Records stolen time in a thread until it is stopped.

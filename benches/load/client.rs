@@ -1,7 +1,7 @@
 //! A minimal client with one keep-alive HTTP/1.1 connection. It costs less CPU time than the gateway.
 //!
-//! It blocks and runs in its own thread. A timer of the operating system wakes it to the microsecond when a request is due.
-//! The timers of an asynchronous runtime count in milliseconds.
+//! It blocks and runs in its own thread. A timer of the operating system wakes it to the microsecond when a request is
+//! due. The timers of an asynchronous runtime count in milliseconds.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};

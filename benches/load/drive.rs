@@ -52,8 +52,8 @@ pub struct Measured {
     pub cpu: Duration,
     /// Nanoseconds to the last byte of the response. In the open loop they count from the time the request was due.
     pub latency: Histogram<u64>,
-    /// Nanoseconds from the time a request was due to the time it was sent, if its connection was free. This is the delay
-    /// that the load generator itself adds.
+    /// Nanoseconds from the time a request was due to the time it was sent, if its connection was free. This is the
+    /// delay that the load generator itself adds.
     pub lateness: Histogram<u64>,
 }
 
@@ -80,8 +80,8 @@ struct Tally {
     lateness: Histogram<u64>,
 }
 
-/// Runs the load for `length` and measures the CPU time of the process `pid`. Fails on the first unexpected response, because
-/// figures that include errors mean nothing.
+/// Runs the load for `length` and measures the CPU time of the process `pid`. Fails on the first unexpected response,
+/// because figures that include errors mean nothing.
 pub fn drive(load: &Load, pace: Pace, length: Duration, pid: u32) -> Outcome<Measured> {
     // All connections are open and all threads run before the clock starts, so that requests do not pay for either.
     let opened: Vec<_> =
@@ -196,8 +196,8 @@ pub fn cpu_time(pid: u32) -> Outcome<Duration> {
     Ok(Duration::from_millis((user + system) * 10))
 }
 
-/// Sets the kernel's timer slack to 1 ns. The default of 50 us would add that much to latencies. Failure is ignored: the
-/// column "woke late" shows the effect.
+/// Sets the kernel's timer slack to 1 ns. The default of 50 us would add that much to latencies. Failure is ignored:
+/// the column "woke late" shows the effect.
 pub fn sharpen_timers() {
     let _ = fs::write("/proc/self/timerslack_ns", "1");
 }

@@ -61,7 +61,8 @@ pub struct TokenPair {
 }
 
 impl<'f> Setup<'f> {
-    /// The default limits, except that one address may open any number of connections: all clients here have one address.
+    /// The default limits, except that one address may open any number of connections: all clients here have one
+    /// address.
     pub fn shipped(program: &'f Path, keys: &'f Keys, origin: SocketAddr) -> Setup<'f> {
         Setup {
             program,

@@ -1,7 +1,7 @@
 //! The closed loop over HTTP/2: several connections with several concurrent requests on each.
 //!
-//! A request costs this client about as much CPU time as it costs the gateway. That does not change the result, which is the
-//! CPU time of the process under test.
+//! A request costs this client about as much CPU time as it costs the gateway. That does not change the result, which
+//! is the CPU time of the process under test.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ use crate::drive::{Load, Measured, cpu_time, histogram, nanos};
 /// Concurrent requests on each connection.
 const CONCURRENT: usize = 10;
 
-/// Runs the load for `length` and measures the CPU time of the process `pid`. A tenth of the connections with ten concurrent
-/// requests each has as many requests in flight as the same load over HTTP/1.1.
+/// Runs the load for `length` and measures the CPU time of the process `pid`. A tenth of the connections with ten
+/// concurrent requests each has as many requests in flight as the same load over HTTP/1.1.
 pub fn drive(load: &Load, length: Duration, pid: u32) -> Outcome<Measured> {
     let request = Arc::new(to_http2(load.requests.first().ok_or("no request")?)?);
     let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -54,7 +54,8 @@ impl Keys {
         Ok(Keys { folder, roots, signers, next: Cell::new(1 << 64) })
     }
 
-    /// Contains `certificate.pem`, `key.pem` and `both.pem`; private keys as `es256.pem` and so on; JWKS as `es256.json` and so on.
+    /// Contains `certificate.pem`, `key.pem` and `both.pem`; private keys as `es256.pem` and so on; JWKS as
+    /// `es256.json` and so on.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -2,14 +2,15 @@
 //!
 //! Starts a small origin in this process and the gateway as a child process, then runs each scenario twice:
 //!
-//! - **closed loop**: each connection sends its next request when it has received the response to the previous one. This
-//!   measures throughput and CPU time per request. It measures no latency, which would only be the length of a queue.
+//! - **closed loop**: each connection sends its next request when it has received the response to the previous one.
+//!   This measures throughput and CPU time per request. It measures no latency, which would only be the length of a
+//!   queue.
 //! - **open loop**: requests are due on a fixed schedule. Latency counts from the time at which a request was due, not
 //!   from the time at which it was sent. A gateway that stalls for 100 ms is charged for each request that was due in
 //!   these 100 ms (correction for coordinated omission).
 //!
-//! CPU time is the user and system time of the whole gateway process, including its log writer and its store thread, from
-//! `/proc/<pid>/stat`. The kernel counts in ticks of 10 ms, so a run of one second is accurate to about 1 %.
+//! CPU time is the user and system time of the whole gateway process, including its log writer and its store thread,
+//! from `/proc/<pid>/stat`. The kernel counts in ticks of 10 ms, so a run of one second is accurate to about 1 %.
 //!
 //! `benches/README.md` says how to run it and how to pin it to cores.
 

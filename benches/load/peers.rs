@@ -1,5 +1,5 @@
-//! The peers: HAProxy and nginx from their Debian packages, configured for the same work. Each has one worker, the same origin
-//! and the same certificate. HAProxy also checks the same tokens.
+//! The peers: HAProxy and nginx from their Debian packages, configured for the same work. Each has one worker, the same
+//! origin and the same certificate. HAProxy also checks the same tokens.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;

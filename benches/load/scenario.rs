@@ -106,7 +106,8 @@ impl Scenario {
         Ok(found.ok_or_else(|| format!("unknown scenario `{name}`"))?)
     }
 
-    /// Requests per second of the open loop. A handshake costs about as much as 10 requests, a body of 1 MiB as much as 20.
+    /// Requests per second of the open loop. A handshake costs about as much as 10 requests, a body of 1 MiB as much as
+    /// 20.
     pub fn rate(&self, rate: u64) -> u64 {
         match self.path {
             "/public/1m" => rate / 20,

@@ -1,4 +1,5 @@
-//! Open WebSockets without messages, beside the requests of a scenario. They show what open streams cost other requests.
+//! Open WebSockets without messages, beside the requests of a scenario. They show what open streams cost other
+//! requests.
 //!
 //! The client opens them over HTTP/2 (RFC 8441), as browsers do. Each takes one open file at the origin and one in the
 //! gateway, so 10,000 of them need a limit of 20,000 open files.

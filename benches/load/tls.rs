@@ -16,8 +16,8 @@ pub fn default_client(roots: &RootCertStore) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// TLS 1.3 with one key exchange and one cipher, so that all compared servers do the same work. By default, the gateway would
-/// use a post-quantum key exchange and older peers would not.
+/// TLS 1.3 with one key exchange and one cipher, so that all compared servers do the same work. By default, the gateway
+/// would use a post-quantum key exchange and older peers would not.
 pub fn pinned(roots: &RootCertStore, alpn: &[u8]) -> Outcome<Arc<ClientConfig>> {
     let mut provider = default_provider();
     provider.kx_groups = vec![kx_group::X25519];

@@ -1,7 +1,7 @@
-//! What `Gateway::handle` and `Gateway::answer` do with a request short of the upstream, in their order.
+//! The steps of `Gateway::handle` up to the upstream, in the same order.
 //!
-//! A request's body type exists only on a connection, so neither can be called without a socket. These are the same public
-//! functions they call, one line a step; what they do in between (the request's own fields for the record) is done alike.
+//! The body type of a request exists only on a connection, so a bench cannot call `Gateway::handle` without a socket.
+//! This file calls the same public functions, one line per step, and fills the record in the same way.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use super::{BenchWorker, Mint, NOW, authenticator, settled};
 
 pub struct Steps {
-    /// What all workers share.
+    /// Shared by all workers.
     pub decider: Arc<Decider>,
     pub hygiene: Arc<Hygiene>,
     pub origin: Origin,
@@ -52,7 +52,7 @@ impl Steps {
         }
     }
 
-    /// Of another worker, which has its own state and shares the rest.
+    /// The steps of another worker with its own state. The workers share the rest.
     pub fn beside(&self) -> Steps {
         Steps {
             decider: self.decider.clone(),
@@ -64,9 +64,9 @@ impl Steps {
         }
     }
 
-    /// From the request as hyper hands it over to the request that the upstream would get, and its record.
+    /// Turns the request from hyper into the request for the upstream. Returns its record.
     pub fn run(&self, request: &mut Request<()>) -> Result<Box<Record>, Reject> {
-        // The clock is read as the gateway reads it; the tokens' time stands still.
+        // The clock is read as the gateway reads it. Tokens are checked at the fixed time NOW.
         let time = SystemClock.now();
         let started = Instant::now();
         let wants_problem = respond::wants_problem(request.headers());
@@ -89,7 +89,7 @@ impl Steps {
         Ok(record)
     }
 
-    /// Is the request let through?
+    /// Decides whether the request is accepted.
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
         let mut context = RequestContext {
             now: NOW,
@@ -102,11 +102,11 @@ impl Steps {
             trace: Trace::OFF,
         };
         let decision = settled(self.decider.decide(request, &mut context));
-        let Decision::Forward { permit, .. } = decision? else { panic!("a route, not a call of the gateway's own") };
+        let Decision::Forward { permit, .. } = decision? else { panic!("expected a route to an upstream") };
         Ok(permit)
     }
 
-    /// What the upstream is told, and no longer told.
+    /// Removes and sets headers for the upstream.
     pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
         let (places, drop) = (&permit.route().places, permit.route().token_forwarding != TokenForwarding::Pass);
         places.take_out(request, drop).expect("nothing to take out");
@@ -125,7 +125,7 @@ impl Steps {
     }
 }
 
-/// So many routes of an API, each with a token; the first is that of the requests below.
+/// `count` routes of an API that require a token. The requests below match the first.
 pub fn routes(count: usize) -> Vec<Route> {
     let route = |number| Route {
         name: format!("service {number}").into(),
@@ -137,14 +137,14 @@ pub fn routes(count: usize) -> Vec<Route> {
     (0..count).map(route).collect()
 }
 
-/// A request on its way, to arrive as often as it is needed.
+/// A sample request that can be created any number of times.
 pub struct Sent {
     names: Vec<HeaderName>,
     values: Vec<String>,
 }
 
 impl Sent {
-    /// As another service sends it.
+    /// A request from another service.
     pub fn plain(token: &str) -> Sent {
         Sent::of(&[
             ("host", "gateway.example"),
@@ -154,7 +154,7 @@ impl Sent {
         ])
     }
 
-    /// As a page in a browser sends it.
+    /// A request from a page in a browser.
     pub fn browser(token: &str) -> Sent {
         Sent::of(&[
             ("host", "gateway.example"),
@@ -182,8 +182,7 @@ impl Sent {
         Sent { names, values }
     }
 
-    /// As hyper hands it over: every value is a part of the one buffer that was just read, and the map has room for as many
-    /// headers as were sent.
+    /// The request as hyper delivers it: each value is a slice of one buffer, and the map has capacity for all headers.
     pub fn arrives(&self) -> Request<()> {
         let target = "/api/orders/8731?expand=lines";
         let read = Bytes::from([target, &self.values.concat()].concat());

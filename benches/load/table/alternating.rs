@@ -1,5 +1,5 @@
-//! Compares two scenarios that differ by a few percent. They take turns of about a second, because the speed of the machine
-//! changes by more than that within a minute.
+//! Compares two scenarios that differ by a few percent. They take turns of about a second, because the speed of the
+//! machine changes by more than that within a minute.
 
 use super::line::median;
 use crate::Outcome;

@@ -1,5 +1,5 @@
-//! Known tokens beside a flood of new tokens. Each new token costs a signature check; requests with known tokens must not wait
-//! for all of these checks.
+//! Known tokens beside a flood of new tokens. Each new token costs a signature check; requests with known tokens must
+//! not wait for all of these checks.
 
 use std::thread;
 
@@ -13,8 +13,8 @@ use crate::idle_priority::idle_priority;
 use crate::peers::Kind;
 use crate::scenario::Scenario;
 
-/// Connections that each send one new token after another. If the gateway served them in order of arrival, a request with a
-/// known token would wait for 200 signature checks.
+/// Connections that each send one new token after another. If the gateway served them in order of arrival, a request
+/// with a known token would wait for 200 signature checks.
 const FLOODING: usize = 200;
 
 pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {

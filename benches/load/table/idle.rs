@@ -1,5 +1,5 @@
-//! Memory of an idle TLS connection. Each measurement starts a new process, because a process that has served load before
-//! keeps memory that idle connections do not need.
+//! Memory of an idle TLS connection. Each measurement starts a new process, because a process that has served load
+//! before keeps memory that idle connections do not need.
 
 use std::fs;
 use std::thread;

@@ -1,7 +1,7 @@
 //! The table of goals: the gateway compared with its peers or with itself. Each line shows its goal.
 //!
-//! Compared programs take turns in each round, so that a change of the machine's speed affects all of them. The result is the
-//! median of the rounds. A line that cannot be measured shows the reason, and the others continue.
+//! Compared programs take turns in each round, so that a change of the machine's speed affects all of them. The result
+//! is the median of the rounds. A line that cannot be measured shows the reason, and the others continue.
 
 mod alternating;
 mod flood;

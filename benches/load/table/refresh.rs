@@ -1,5 +1,5 @@
-//! `POST /user/refresh` over sockets with 64 clients, compared with bare fsyncs and with a single client. The gateway responds
-//! after the refresh is durable.
+//! `POST /user/refresh` over sockets with 64 clients, compared with bare fsyncs and with a single client. The gateway
+//! responds after the refresh is durable.
 
 use std::fs::File;
 use std::io::Write;

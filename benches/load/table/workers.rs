@@ -1,7 +1,7 @@
 //! One worker compared with two: the CPU time of a request, and whether workers wait for each other.
 //!
-//! Both gateways run on all cores, which the load generator and the origin use as well. The number of requests per second
-//! therefore depends on those too. The CPU time of a request and the state of the workers do not.
+//! Both gateways run on all cores, which the load generator and the origin use as well. The number of requests per
+//! second therefore depends on those too. The CPU time of a request and the state of the workers do not.
 
 use std::fs;
 use std::path::Path;
@@ -97,8 +97,8 @@ const FUTEX: &str = "202";
 #[cfg(not(target_arch = "x86_64"))]
 const FUTEX: &str = "98";
 
-/// Samples the system call that each worker is in. A worker waits for sockets in epoll_wait and for a lock in futex. This does
-/// not detect a spinning worker (`perf` does).
+/// Samples the system call that each worker is in. A worker waits for sockets in epoll_wait and for a lock in futex.
+/// This does not detect a spinning worker (`perf` does).
 fn sample(pid: u32, done: &AtomicBool) -> Outcome<Samples> {
     let mut samples = Samples::default();
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?.flatten().map(|task| task.path());
