@@ -138,8 +138,8 @@ fn fill(database: &Connection, count: u32) {
         .execute_batch("pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -1000000")
         .expect("sets");
     let sql = "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?1)
-        insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at,
-                confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
+        insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
+                rotated_at, confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
             select hex(randomblob(11)), hex(randomblob(11)), 'orders:read orders:write', '[]', 'app', '{}', 'a phone',
                 randomblob(32), 1, 1, 0, 0, n, 0, 1, n from number";
     database.execute(sql, [count]).expect("writes");

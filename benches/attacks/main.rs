@@ -122,12 +122,12 @@ fn run(flags: &Flags) -> Outcome<()> {
         flags.burst()
     );
     println!(
-        "{:14}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}{:>14}{:>8}{:>10}{:>10}{:>8}",
+        "{:14}{:>10}{:>10}{:>12}{:>12}{:>8}{:>8}{:>14}{:>8}{:>10}{:>10}{:>8}",
         "attack",
         "p50",
         "p99",
-        "p50 then",
-        "p99 then",
+        "p50 during",
+        "p99 during",
         "ratio",
         "failed",
         "attacks/s",
@@ -268,7 +268,7 @@ fn print_row(name: &str, rounds: &[(ClientResult, AttackResult)], stolen: f64, f
     let alone = |quantile| median(rounds.iter().map(|(alone, _)| alone.latency.value_at_quantile(quantile)));
     let beside = |quantile| median(rounds.iter().map(|(_, beside)| beside.honest.latency.value_at_quantile(quantile)));
     println!(
-        "{name:14}{:>10}{:>10}{:>10}{:>10}{:>8.1}{:>8}{:>14}{:>8}{:>10}{stolen:>10.1}{:>8}",
+        "{name:14}{:>10}{:>10}{:>12}{:>12}{:>8.1}{:>8}{:>14}{:>8}{:>10}{stolen:>10.1}{:>8}",
         alone(0.5),
         alone(0.99),
         beside(0.5),
