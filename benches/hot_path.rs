@@ -28,7 +28,7 @@ use criterion::{BatchSize, Criterion, SamplingMode, criterion_group, criterion_m
 use http::{HeaderValue, Method, Request};
 
 use setup::Mint;
-use setup::steps::{Sent, Steps};
+use setup::steps::{SampleRequest, Steps};
 
 mod setup;
 
@@ -42,16 +42,18 @@ fn pipeline(c: &mut Criterion) {
     let steps = Steps::new(&mint);
     let count = if setup::in_brief() { 100 } else { 10_000 };
     let tokens: Vec<String> = setup::shuffled(count).into_iter().map(|number| mint.token(number)).collect();
-    for (name, send) in [("plain", Sent::plain as fn(&str) -> Sent), ("browser", Sent::browser)] {
+    for (name, send) in
+        [("plain", SampleRequest::plain as fn(&str) -> SampleRequest), ("browser", SampleRequest::browser)]
+    {
         for (known, tokens) in [("one token", &tokens[..1]), ("10,000 tokens", &tokens[..])] {
             let requests: Vec<_> = tokens.iter().map(|token| send(token)).collect();
             for sent in &requests {
-                assert!(steps.run(&mut sent.arrives()).is_ok(), "the request is accepted");
+                assert!(steps.run(&mut sent.to_request()).is_ok(), "the request is accepted");
             }
             let mut next = requests.iter().cycle();
             group.bench_function(format!("{name} request, {known}"), |b| {
                 b.iter_batched(
-                    || next.next().expect("endless").arrives(),
+                    || next.next().expect("endless").to_request(),
                     |mut request| (steps.run(&mut request), request),
                     FEW,
                 );
@@ -64,8 +66,8 @@ fn each_step(c: &mut Criterion) {
     let mut group = c.benchmark_group("step");
     let mint = Mint::new(Algorithm::ES256);
     let steps = Steps::new(&mint);
-    let (plain, browser) = (Sent::plain(&mint.token(0)), Sent::browser(&mint.token(0)));
-    let request = browser.arrives();
+    let (plain, browser) = (SampleRequest::plain(&mint.token(0)), SampleRequest::browser(&mint.token(0)));
+    let request = browser.to_request();
     let (headers, method, uri) = (request.headers(), request.method(), request.uri());
     let host = target::host(&request, 8 << 10).expect("a host");
     let path = CanonicalPath::parse(uri.path()).expect("a canonical path");
@@ -97,15 +99,15 @@ fn each_step(c: &mut Criterion) {
     });
     for (name, sent) in [("plain", &plain), ("browser", &browser)] {
         group.bench_function(format!("clean the headers, {name} request"), |b| {
-            b.iter_batched_ref(|| sent.arrives(), |request| steps.hygiene.clean_request(request.headers_mut()), FEW);
+            b.iter_batched_ref(|| sent.to_request(), |request| steps.hygiene.clean_request(request.headers_mut()), FEW);
         });
         group.bench_function(format!("all headers, {name} request"), |b| {
-            b.iter_batched_ref(|| sent.arrives(), |request| steps.prepare(request, &permit, &record), FEW);
+            b.iter_batched_ref(|| sent.to_request(), |request| steps.prepare(request, &permit, &record), FEW);
         });
     }
     group.bench_function("origin headers", |b| {
         let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
-        b.iter_batched_ref(|| plain.arrives(), set, FEW);
+        b.iter_batched_ref(|| plain.to_request(), set, FEW);
     });
     group.bench_function("count", |b| b.iter(|| steps.worker.0.metrics.request_over(200, Duration::from_micros(300))));
 }
@@ -198,7 +200,7 @@ fn access_log(c: &mut Criterion) {
     group.sampling_mode(SamplingMode::Flat);
     let mint = Mint::new(Algorithm::ES256);
     let steps = Steps::new(&mint);
-    let sent = Sent::browser(&mint.token(0));
+    let sent = SampleRequest::browser(&mint.token(0));
     for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
         let metrics = Metrics::new(1).worker(0);
         let settings = access_log::Settings { target: Target::File("/dev/null".into()), format };
@@ -206,7 +208,7 @@ fn access_log(c: &mut Criterion) {
         let log = AccessLog::open(&settings, slice::from_ref(&metrics)).expect("opens").expect("is on");
         let (buffer, writer) = (log.buffer(0), Writer::find_beside(&before));
         let push = |count: u64| {
-            let record = || *steps.run(&mut sent.arrives()).expect("the request is accepted");
+            let record = || *steps.run(&mut sent.to_request()).expect("the request is accepted");
             let records: Vec<_> = (0..PAGE).map(|_| record()).collect();
             let before = writer.time();
             let start = Instant::now();

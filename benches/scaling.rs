@@ -15,7 +15,7 @@ use bearward::tokens::jwt::Algorithm;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 use setup::Mint;
-use setup::steps::{Sent, Steps};
+use setup::steps::{SampleRequest, Steps};
 
 mod setup;
 
@@ -31,7 +31,7 @@ struct SharedRefs {
 struct Worker {
     steps: Steps,
     shared: Arc<SharedRefs>,
-    requests: Vec<Sent>,
+    requests: Vec<SampleRequest>,
 }
 
 impl Worker {
@@ -45,9 +45,9 @@ impl Worker {
     }
 
     fn with(steps: Steps, shared: Arc<SharedRefs>, mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
-        let requests: Vec<_> = tokens.map(|number| Sent::plain(&mint.token(number))).collect();
+        let requests: Vec<_> = tokens.map(|number| SampleRequest::plain(&mint.token(number))).collect();
         for sent in &requests {
-            assert!(steps.run(&mut sent.arrives()).is_ok(), "the request is accepted");
+            assert!(steps.run(&mut sent.to_request()).is_ok(), "the request is accepted");
         }
         Worker { steps, shared, requests }
     }
@@ -56,7 +56,7 @@ impl Worker {
     fn work(&self, count: u64) {
         for (sent, _) in self.requests.iter().cycle().zip(0..count) {
             let held = SharedRefs::clone(&self.shared);
-            let mut request = sent.arrives();
+            let mut request = sent.to_request();
             black_box((self.steps.run(&mut request).is_ok(), held));
         }
     }

@@ -47,8 +47,8 @@ fn authenticate(c: &mut Criterion) {
         let (authenticator, worker, tokens) = known_tokens(count);
         let mut next = tokens.iter().cycle();
         group.bench_function(name, |b| {
-            let arrives = || setup::bearer(next.next().expect("endless"));
-            b.iter_batched_ref(arrives, |headers| worker.authenticate(&authenticator, headers).is_ok(), FEW);
+            let headers = || setup::bearer(next.next().expect("endless"));
+            b.iter_batched_ref(headers, |headers| worker.authenticate(&authenticator, headers).is_ok(), FEW);
         });
         assert_eq!(worker.0.metrics.token_cache_misses.get(), u64::from(count), "one miss per token");
     }
@@ -127,8 +127,8 @@ fn caches(c: &mut Criterion) {
     for (name, cache) in caches {
         let mut next = tokens.iter().cycle();
         group.bench_function(format!("{name}/10,000 tokens"), |b| {
-            let arrives = || setup::bearer(next.next().expect("endless"));
-            b.iter_batched_ref(arrives, |headers| cache.find(headers).is_some(), FEW);
+            let headers = || setup::bearer(next.next().expect("endless"));
+            b.iter_batched_ref(headers, |headers| cache.find(headers).is_some(), FEW);
         });
         group.bench_function(format!("{name}/one token, 2 threads"), |b| {
             b.iter_custom(|count| on_two_threads(cache, &tokens[0], count));

@@ -218,12 +218,12 @@ impl BenchWorker {
     /// Authenticates a request. This never waits, because the signature queue is always free.
     pub fn authenticate(&self, authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller, Reject> {
         let bearer = bearer::find(headers, authenticator.token_size)?;
-        settled(authenticator.authenticate(bearer, &self.context(NOW)))
+        run_ready(authenticator.authenticate(bearer, &self.context(NOW)))
     }
 }
 
 /// Runs a future that never waits for another task.
-pub fn settled<T>(future: impl Future<Output = T>) -> T {
+pub fn run_ready<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {

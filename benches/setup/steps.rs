@@ -22,7 +22,7 @@ use bearward::types::trace::Trace;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
-use super::{BenchWorker, Mint, NOW, authenticator, settled};
+use super::{BenchWorker, Mint, NOW, authenticator, run_ready};
 
 pub struct Steps {
     /// Shared by all workers.
@@ -101,7 +101,7 @@ impl Steps {
             rate_limit_headers: &mut None,
             trace: Trace::OFF,
         };
-        let decision = settled(self.decider.decide(request, &mut context));
+        let decision = run_ready(self.decider.decide(request, &mut context));
         let Decision::Forward { permit, .. } = decision? else { panic!("expected a route to an upstream") };
         Ok(permit)
     }
@@ -138,15 +138,15 @@ pub fn routes(count: usize) -> Vec<Route> {
 }
 
 /// A sample request that can be created any number of times.
-pub struct Sent {
+pub struct SampleRequest {
     names: Vec<HeaderName>,
     values: Vec<String>,
 }
 
-impl Sent {
+impl SampleRequest {
     /// A request from another service.
-    pub fn plain(token: &str) -> Sent {
-        Sent::of(&[
+    pub fn plain(token: &str) -> SampleRequest {
+        SampleRequest::of(&[
             ("host", "gateway.example"),
             ("user-agent", "orders-client/2.1"),
             ("accept", "application/json"),
@@ -155,8 +155,8 @@ impl Sent {
     }
 
     /// A request from a page in a browser.
-    pub fn browser(token: &str) -> Sent {
-        Sent::of(&[
+    pub fn browser(token: &str) -> SampleRequest {
+        SampleRequest::of(&[
             ("host", "gateway.example"),
             ("connection", "keep-alive"),
             ("sec-ch-ua-platform", "\"Linux\""),
@@ -176,14 +176,14 @@ impl Sent {
         ])
     }
 
-    fn of(headers: &[(&str, &str)]) -> Sent {
+    fn of(headers: &[(&str, &str)]) -> SampleRequest {
         let name = |name: &str| HeaderName::from_bytes(name.as_bytes()).expect("a name");
         let (names, values) = headers.iter().map(|(key, value)| (name(key), (*value).to_owned())).unzip();
-        Sent { names, values }
+        SampleRequest { names, values }
     }
 
     /// The request as hyper delivers it: each value is a slice of one buffer, and the map has capacity for all headers.
-    pub fn arrives(&self) -> Request<()> {
+    pub fn to_request(&self) -> Request<()> {
         let target = "/api/orders/8731?expand=lines";
         let read = Bytes::from([target, &self.values.concat()].concat());
         let mut request = Request::new(());
