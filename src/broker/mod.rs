@@ -1,7 +1,7 @@
 //! The token broker: issues families, refreshes and revokes them.
 //!
 //! The two calls of the interface document are in [`refresh`] and [`revoke`]; [`issue`] makes new families for the admin
-//! API, [`keys`] looks after the keys that sign, [`metadata`] says what is offered. What they share is here: the store, the
+//! API, [`keys`] looks after the keys that sign, `metadata` says what is offered. What they share is here: the store, the
 //! secrets, and how long things live.
 
 pub mod issue;

@@ -6,7 +6,7 @@
 //! adds a key and later takes another away, leaves known tokens known.
 //!
 //! Keys of others come from a [`Source`] each: a file, or the issuer itself ([`remote`]), kept up to date by a task
-//! ([`watch`]) that refreshes them ahead of expiry ([`schedule`]) and for a token whose `kid` is unknown ([`refetch`]). Our
+//! ([`watch`](fn@watch)) that refreshes them ahead of expiry ([`schedule`]) and for a token whose `kid` is unknown ([`refetch`]). Our
 //! own ([`Own`]) come from the store, where the broker rotates them, or from a file.
 
 mod fetch;

@@ -11,7 +11,7 @@ use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::types::clock::UnixTime;
 
-/// Kept up to date by one task ([`watch`](super::watch)), read by everybody.
+/// Kept up to date by one task ([`watch`](fn@super::watch)), read by everybody.
 pub struct Source {
     pub policy: Arc<Issuer>,
     pub settings: KeySource,
