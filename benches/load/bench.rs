@@ -18,7 +18,7 @@ pub struct Bench<'b> {
     pub requests: RequestPool<'b>,
 }
 
-/// The process under test: its address, and the process id whose CPU time counts.
+/// The process under test. The bench measures the CPU time of `pid`.
 #[derive(Clone, Copy)]
 pub struct UnderTest {
     pub pid: u32,

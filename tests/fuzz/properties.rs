@@ -9,7 +9,7 @@
 //! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # minimizes the corpus
 //! ```
 //!
-//! The inputs that it kept are in `corpus/`. Every test run replays them (`tests/it/corpora.rs`).
+//! The inputs that it kept are in `corpus/`. Every test run replays them (`tests/it/hostile/corpora.rs`).
 #![allow(dead_code, reason = "each fuzz target uses one function")]
 
 use std::sync::{Arc, LazyLock};
