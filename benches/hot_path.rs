@@ -231,7 +231,7 @@ fn access_log(c: &mut Criterion) {
     let mut page = Vec::new();
     group.bench_function("json by serde/write a line", |b| {
         b.iter_custom(|count| {
-            let record = || *steps.run(&mut sent.arrives()).expect("it is let through");
+            let record = || *steps.run(&mut sent.to_request()).expect("the request is accepted");
             let records: Vec<_> = (0..PAGE).map(|_| record()).collect();
             page.clear();
             let start = Instant::now();
