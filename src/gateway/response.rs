@@ -25,7 +25,8 @@ pub(super) struct ResponseRules {
     /// The format in which the client reads a rejection.
     pub(super) format: RejectFormat,
     pub(super) has_body: bool,
-    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent everything.
+    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent
+    /// everything.
     pub(super) timeout: Option<Duration>,
 }
 
