@@ -108,8 +108,8 @@ async fn a_removed_key_removes_its_cached_tokens() {
 
     // An invalid file leaves the current settings active.
     std::fs::write(folder.path().join("login.json"), "{").expect("written");
-    let refused = config::parse(&text, gateway.path(), Probe::None);
-    assert!(refused.is_err_and(|faults| faults.to_string().contains("login.json")));
+    let parsed = config::parse(&text, gateway.path(), Probe::None);
+    assert!(parsed.is_err_and(|faults| faults.to_string().contains("login.json")));
     assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
     // So does a file that becomes invalid after it was checked.
     write(&second);
@@ -152,7 +152,7 @@ async fn settings_that_require_a_restart_are_listed_and_unchanged() {
     gateway.client().get("/").await.assert_rejected(401, "unauthorized");
 }
 
-/// A program that may reload the gateway, for example to renew certificates, must not reset the rate limits of all clients.
+/// A program that may reload the gateway, for example to renew certificates, must not reset all rate limits.
 #[tokio::test]
 async fn a_reload_keeps_used_rate_budget_until_the_rate_changes() {
     let upstream = Upstream::start();

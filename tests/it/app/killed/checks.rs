@@ -41,8 +41,8 @@ pub async fn check(mut login: Login, entrance: Entrance) -> (Login, Checked) {
     (login, seen)
 }
 
-/// The newest token that the client received leads to one child, whether the client already presented it before the kill,
-/// and however often it presents it. Older tokens are rejected.
+/// The newest token that the client received has one child. It makes no difference whether the client already presented
+/// the token before the kill, or how often it presents it. Older tokens are rejected.
 pub async fn assert_one_child(public: &mut HttpConnection, login: &mut Login) {
     let newest = login.newest().clone();
     let spent = login.pairs.iter().rev().nth(1).cloned();

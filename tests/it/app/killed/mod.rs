@@ -1,5 +1,5 @@
-//! `kill -9` of the real program at random moments of many logins, refreshes and logouts. After the restart, everything that
-//! the gateway had answered holds, clients retry what it had not answered, and no token works twice.
+//! `kill -9` of the real program at random moments of many logins, refreshes and logouts. After the restart, everything
+//! that the gateway had answered holds, clients retry what it had not answered, and no token works twice.
 //!
 //! The suite runs a few rounds. To run 500 rounds and print what was checked:
 //!

@@ -262,7 +262,7 @@ impl Load {
         !self.stop.load(Ordering::Relaxed) && self.clients.iter().any(|client| client.task.is_finished())
     }
 
-    /// Asserts that no client failed. Returns how many responses there were, and how long the slowest new connection waited.
+    /// Asserts that no client failed. Returns the number of responses, and how long the slowest new connection waited.
     pub async fn end(self) -> (usize, Duration) {
         let responses = self.responses().iter().sum();
         self.stop.store(true, Ordering::Relaxed);

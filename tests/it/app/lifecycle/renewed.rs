@@ -1,4 +1,4 @@
-//! The real program reloads certificates, keys, routes and upstreams again and again under load, in cleartext and over TLS.
+//! The real program reloads certificates, keys, routes and upstreams many times under load, in cleartext and over TLS.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! One process takes over from another on the same addresses and the same store, under load. No request is rejected or lost.
+//! One process takes over from another on the same addresses and store, under load. No request is rejected or lost.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -148,8 +148,8 @@ async fn a_long_request_does_not_delay_a_take_over() {
     let new = take_over(folder.path()).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     late_client.send(&content[9..]).await;
-    let refused = late_client.read_response().await;
-    assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true), "{refused:?}");
+    let response = late_client.read_response().await;
+    assert_eq!((response.status, response.header("retry-after").is_some()), (503, true), "{response:?}");
     let refresh = json!({ "refreshToken": pair.refresh });
     assert_eq!(new.client().bearer(&pair.access).post("/user/refresh", &refresh).await.status, 200);
     pieces.send("more").await;
