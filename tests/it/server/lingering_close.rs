@@ -11,8 +11,8 @@ use crate::support::client::tls_connect;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
-/// Longer than the gateway waits before it treats a connection as idle, and shorter than the lingering close. The pause is
-/// under test.
+/// Longer than the gateway waits before it treats a connection as idle, and shorter than the lingering close. The pause
+/// is under test.
 const PAUSE: Duration = Duration::from_millis(350);
 
 const SMUGGLED: &str = "POST /smuggled HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\nContent-Length: 0\r\n\r\n";

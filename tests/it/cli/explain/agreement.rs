@@ -61,8 +61,8 @@ fn requests(tokens: &[String]) -> Vec<TestRequest> {
     let paths = ["/any/{}", "/scoped/{}", "/claim/{}", "/own/{}", "/observed/{}", "/public/{}", "/none/{}", "/post/{}"];
     let mut requests: Vec<TestRequest> = Vec::new();
     for path in paths {
-        requests.push(test_request(path));
-        requests.extend(tokens.iter().map(|token| test_request(path).with("authorization", format!("Bearer {token}"))));
+        requests.push(request_for(path));
+        requests.extend(tokens.iter().map(|token| request_for(path).with("authorization", format!("Bearer {token}"))));
     }
     let good = &tokens[0];
     let bearer = format!("Bearer {good}");
