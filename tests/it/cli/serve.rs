@@ -35,7 +35,7 @@ async fn the_shipped_configuration_starts_and_ends_with_status_0() {
     let log = served.program.wait_for_stderr("admin listening");
     let line = log
         .lines()
-        .find(|line| line.contains("read_created a self-signed certificate"))
+        .find(|line| line.contains("made a self-signed certificate"))
         .expect("the log mentions the certificate");
     assert!(line.contains("tls/self-signed.pem") && line.contains("have to be told to trust it"), "{line}");
     for (file, mode) in [
@@ -59,13 +59,10 @@ async fn the_shipped_configuration_starts_and_ends_with_status_0() {
     let line: serde_json::Value = serde_json::from_str(stdout.trim()).expect("the access log, in JSON");
     assert_eq!((&line["status"], &line["reason"]), (&json!(401), &json!("no_token")));
 
-    let read_created = |name: &str| fs::read(folder.path().join(name)).expect("read_created");
+    let read_created = |name: &str| fs::read(folder.path().join(name)).expect("created");
     let before = [read_created("admin.token"), read_created("bearward.secret"), read_created("tls/self-signed.pem")];
     let again = GatewayProcess::start(folder.path());
-    assert!(
-        !again.program.wait_for_stderr("admin listening").contains("read_created a"),
-        "the second start creates no file"
-    );
+    assert!(!again.program.wait_for_stderr("admin listening").contains("made a"), "the second start creates no file");
     assert_eq!(
         [read_created("admin.token"), read_created("bearward.secret"), read_created("tls/self-signed.pem")],
         before
@@ -79,7 +76,7 @@ fn a_signal_during_startup_stops_the_program_in_order() {
     let folder = folder_with(&shipped());
     let program = Program::start(folder.path(), &["serve"]);
     // The program creates the secret long before it listens.
-    program.wait_for_stderr("read_created a secret");
+    program.wait_for_stderr("made a secret");
     program.signal("TERM");
     let (status, _, stderr) = program.wait();
     assert_eq!(status.code(), Some(0), "{status:?}\n{stderr}");
@@ -163,7 +160,7 @@ async fn no_token_is_written_to_logs_or_output() {
     }
     let path = format!("/token/{}", pair.refresh);
     assert_eq!(served.client().bearer(&pair.access).delete(&path).await.status, 200);
-    let file = |name: &str| fs::read_to_string(folder.path().join(name)).expect("read_created");
+    let file = |name: &str| fs::read_to_string(folder.path().join(name)).expect("created");
     let gateway_secrets = [file("admin.token"), file("bearward.secret").replace("1 ", "")];
 
     served.program.signal("TERM");

@@ -31,7 +31,7 @@ async fn send_after_rejection(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = stream.write_all(SMUGGLED.as_bytes()).await;
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut rest)).await.expect("the connection ends");
-    assert_eq!(rest, b"", "one response and no rest");
+    assert_eq!(rest, b"", "one response and no more");
 }
 
 #[tokio::test]

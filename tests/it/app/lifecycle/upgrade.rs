@@ -196,7 +196,7 @@ async fn a_revocation_after_a_take_over_ends_streams_of_before() {
     wait_for_exit(old.program).await;
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     for reason in ["revoked", "key_revoked"] {
-        assert!(lines.contains(&format!("\"wait_for_exit\":\"{reason}\"")), "{reason}: {lines}");
+        assert!(lines.contains(&format!("\"ended\":\"{reason}\"")), "{reason}: {lines}");
     }
 }
 

@@ -18,7 +18,7 @@ async fn status(served: &GatewayProcess, path: &str) -> StatusCode {
 }
 
 fn watch_all(text: String) -> String {
-    format!("watch = \"watch_all\"\n{text}")
+    format!("watch = \"all\"\n{text}")
 }
 
 #[tokio::test]

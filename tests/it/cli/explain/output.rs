@@ -52,7 +52,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
     let forbidden = mint.with_claims(gateway.now_secs(), json!({ "scope": "b", "sub": "bob\u{1b}[2J" }));
     let (status, output) = explained(&gateway, &scoped, &forbidden).await;
     assert_eq!(status, Some(1), "{output}");
-    assert!(output.ends_with("decision    forbidden: 403 insufficient_scope, the scope a is missing\n"), "{output}");
+    assert!(output.ends_with("decision    refused: 403 insufficient_scope, the scope a is missing\n"), "{output}");
     assert!(!output.contains("rules ") && !output.contains('\u{1b}'), "{output:?}");
 
     let (status, output) = explained(&gateway, &["--path", "/scoped/1", "--json"], "").await;
@@ -66,7 +66,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
     assert_eq!(output["steps"], steps);
     assert_eq!(
         (&output["decision"], &output["reason"], &output["status"]),
-        (&json!("forbidden"), &json!("no_token"), &json!(401))
+        (&json!("refused"), &json!("no_token"), &json!(401))
     );
 
     for (arguments, token, status, expected_text) in [

@@ -1,4 +1,4 @@
-//! Clients that ask without a pause, each over a connection of its own, and count what they are answered.
+//! Clients that send requests without a pause, each on its own connection, and count the responses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,55 +12,57 @@ use tokio::task::JoinSet;
 use crate::support::connection::{self, HttpConnection};
 use crate::support::wait::eventually;
 
-pub struct PerAddressLimit {
+/// Clients under load, until [`LoadGenerator::ends`].
+pub struct LoadGenerator {
     clients: JoinSet<()>,
     stop: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
     answers: Arc<Mutex<BTreeMap<u16, usize>>>,
 }
 
-impl PerAddressLimit {
-    pub fn ask(gateway: SocketAddr, clients: usize) -> PerAddressLimit {
-        let mut crowd = PerAddressLimit {
+impl LoadGenerator {
+    pub fn start(gateway: SocketAddr, clients: usize) -> LoadGenerator {
+        let mut load = LoadGenerator {
             clients: JoinSet::new(),
             stop: Arc::default(),
-            asked: Arc::default(),
+            requests: Arc::default(),
             answers: Arc::default(),
         };
         for _ in 0..clients {
-            let (stop, asked, answers) = (crowd.stop.clone(), crowd.asked.clone(), crowd.answers.clone());
-            crowd.clients.spawn(async move {
+            let (stop, requests, answers) = (load.stop.clone(), load.requests.clone(), load.answers.clone());
+            load.clients.spawn(async move {
                 let mut connection = HttpConnection::http1(gateway).await;
                 while !stop.load(Ordering::SeqCst) {
                     let answer = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
                     let mut status = answer.status().as_u16();
                     if answer.into_body().collect().await.is_err() {
-                        // No client is served by half an answer.
+                        // A truncated response is a failure.
                         (status, connection) = (0, HttpConnection::http1(gateway).await);
                     }
                     *answers.lock().expect("unpoisoned").entry(status).or_default() += 1;
-                    asked.fetch_add(1, Ordering::SeqCst);
+                    requests.fetch_add(1, Ordering::SeqCst);
                 }
             });
         }
-        crowd
+        load
     }
 
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many more were answered, however slow this machine is, as long as it goes on.
+    /// Waits for this many more responses. Each single one must arrive within the timeout, so a slow machine does not
+    /// fail here.
     pub async fn goes_on(&self, requests: usize) {
-        let mut asked = self.asked();
-        let enough = asked + requests;
-        while asked < enough {
-            eventually("the crowd goes on", || self.asked() > asked).await;
-            asked = self.asked();
+        let mut done = self.requests();
+        let enough = done + requests;
+        while done < enough {
+            eventually("the clients get responses", || self.requests() > done).await;
+            done = self.requests();
         }
     }
 
-    /// How often each status was answered; 0 for answers that broke off.
+    /// Stops the clients. Returns how often each status was received, with 0 for truncated responses.
     pub async fn ends(mut self) -> BTreeMap<u16, usize> {
         self.stop.store(true, Ordering::SeqCst);
         while let Some(client) = self.clients.join_next().await {
