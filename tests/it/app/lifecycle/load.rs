@@ -233,7 +233,8 @@ impl Load {
                 pieces.send("more").await;
                 assert_eq!(connection::next_chunk(&mut response).await.as_deref(), Some(&b"more"[..]));
                 responses.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                // The pace of the messages, not a wait for a condition.
+                tokio::time::sleep(PACE).await;
             }
             drop(pieces);
             assert!(connection::next_chunk(&mut response).await.is_none(), "the response ends in order");

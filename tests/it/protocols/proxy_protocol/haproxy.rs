@@ -35,6 +35,7 @@ impl Haproxy {
             while std::net::TcpStream::connect(address).is_err() {
                 assert!(haproxy.0.try_wait().expect("our child").is_none(), "HAProxy ended: see its output");
                 assert!(Instant::now() < deadline, "HAProxy does not listen");
+                // Polls: HAProxy does not report when it listens.
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

@@ -65,6 +65,7 @@ async fn an_old_connection_is_replaced_even_if_it_is_busy() {
     let began = Instant::now();
     for _ in 0..20 {
         assert_eq!(gateway.client().get("/").await.status, 200);
+        // The pace of the requests, not a wait for a condition.
         tokio::time::sleep(AGE / 6).await;
     }
     let (opened, maximum) = (http2.connections() as u128, began.elapsed().as_millis() / AGE.as_millis() + 1);

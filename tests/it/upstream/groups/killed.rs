@@ -7,6 +7,7 @@ use http::Request;
 use super::load::LoadGenerator;
 use super::{addresses, in_front_of, metric, wait_for_share};
 use crate::support::connection::{self, HttpConnection};
+use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream, secrets};
 
 const PART: usize = 2_000;
@@ -38,6 +39,7 @@ async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(st
         waiting_requests.push(tokio::spawn(async move {
             connection.send(Request::get("/slow").body(connection::empty()).expect("a request")).await.status()
         }));
+        // The pace of the requests. The loop ends when one has arrived.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
@@ -142,7 +144,10 @@ async fn disconnecting_clients_eject_no_server() {
         for _ in 0..4 {
             let mut wire = crate::support::Wire::connect(gateway.address()).await;
             wire.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc")).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            let in_flight = || backends.iter().map(Upstream::in_flight).sum::<usize>();
+            eventually("a backend has the request", || in_flight() == 1).await;
+            drop(wire);
+            eventually("the backend request is cancelled", || in_flight() == 0).await;
         }
     }
     gateway.log_lines(8).await;
