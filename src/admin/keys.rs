@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Admin, PATIENCE};
 use crate::broker::BODY_LIMIT;
-use crate::broker::keys::ShownKey;
+use crate::broker::keys::KeyStatus;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
@@ -103,7 +103,7 @@ fn list(admin: &Admin, now: UnixTime) -> List {
 }
 
 impl KeyEntry {
-    fn of(key: ShownKey) -> Self {
+    fn of(key: KeyStatus) -> Self {
         let stored = key.stored.as_ref();
         let time = |time: Option<UnixTime>| time.map(|time| time.to_string());
         KeyEntry {
@@ -122,7 +122,7 @@ impl KeyEntry {
 /// A body may be left out: everything in it has a default.
 async fn read<T: DeserializeOwned + Default>(request: Request<Incoming>) -> Result<T, Reject> {
     let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
-    let incoming = Body::incoming(request.into_body()).silent_for_at_most(PATIENCE);
+    let incoming = Body::incoming(request.into_body()).with_idle_timeout(PATIENCE);
     let content = body::read(incoming, BODY_LIMIT).await?;
     if content.is_empty() {
         return Ok(T::default());

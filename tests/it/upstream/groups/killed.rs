@@ -12,14 +12,14 @@ use crate::support::{Gateway, Upstream, secrets};
 
 const PART: usize = 2_000;
 
-/// Returns how often the log reports that this server was left out, and that it takes requests again.
+/// Returns how often the log reports that this server was ejected, and that it gets requests again.
 fn ejections_and_returns(begin: usize, server: std::net::SocketAddr) -> (usize, usize) {
     let traced = secrets::logged_since(begin);
     let of_it = |words: &str| {
         let name = format!("server=\"{server}\"");
         traced.lines().filter(|line| line.contains(&name) && line.contains(words)).count()
     };
-    (of_it("left out"), of_it("takes requests again"))
+    (of_it("ejected for"), of_it("gets requests again"))
 }
 
 async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(std::net::SocketAddr) -> Upstream) {

@@ -49,7 +49,7 @@ async fn a_new_address_is_used_and_a_lost_name_keeps_its_addresses() {
     assert_eq!(server["addresses"], serde_json::json!([new.address.to_string()]), "{listed}");
 
     names.has_no_address();
-    served.program.wait_for_stderr("the name is not found; what was known stays");
+    served.program.wait_for_stderr("DNS lookup failed, keeping the last addresses");
     wait_until_reached(&served, &new).await;
 
     names.resolves_to(OLD);

@@ -168,7 +168,7 @@ async fn a_backend_that_still_fails_is_ejected_for_longer() {
         let traced = secrets::logged_since(begin);
         let lines = traced.lines().filter(|line| line.contains(&server));
         lines
-            .filter_map(|line| line.split_once("left out for ")?.1.split_once("ms").map(|(time, _)| time.to_owned()))
+            .filter_map(|line| line.split_once("ejected for ")?.1.split_once("ms").map(|(time, _)| time.to_owned()))
             .collect()
     };
     let mut times: Vec<String> = Vec::new();
