@@ -1,9 +1,8 @@
-//! One connection, and many requests on it, with bodies that are sent and read piece by piece.
+//! A client connection for many requests, with bodies that a test sends and reads in pieces.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, Version};
@@ -19,21 +18,21 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
 use super::client::tls_connect;
-use super::wire::PATIENCE;
+use super::wire::TIMEOUT;
 
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-pub struct Session {
+pub struct HttpConnection {
     sender: Sender,
     connection: JoinHandle<()>,
-    /// The same socket once more, to end it whatever hyper would still like to do.
+    /// A second handle of the socket, to close it without hyper.
     socket: std::net::TcpStream,
 }
 
 #[derive(Clone)]
 pub enum Sender {
     Http1(Arc<Mutex<http1::SendRequest<Body>>>),
-    /// And the scheme.
+    /// The sender and the scheme.
     Http2(http2::SendRequest<Body>, &'static str),
 }
 
@@ -44,30 +43,30 @@ fn open(address: SocketAddr) -> (TcpStream, std::net::TcpStream) {
     (stream.expect("a stream"), socket)
 }
 
-impl Session {
-    pub async fn http1(address: SocketAddr) -> Session {
+impl HttpConnection {
+    pub async fn http1(address: SocketAddr) -> HttpConnection {
         Self::of(Version::HTTP_11, address).await
     }
 
     /// HTTP/2 by prior knowledge.
-    pub async fn http2(address: SocketAddr) -> Session {
+    pub async fn http2(address: SocketAddr) -> HttpConnection {
         Self::of(Version::HTTP_2, address).await
     }
 
-    pub async fn of(version: Version, address: SocketAddr) -> Session {
+    pub async fn of(version: Version, address: SocketAddr) -> HttpConnection {
         let (stream, socket) = open(address);
         Self::on(stream, "http", version, socket).await
     }
 
-    /// Trusting one certificate.
-    pub async fn over_tls(version: Version, address: SocketAddr, trusted: CertificateDer<'static>) -> Session {
+    /// Over TLS. Trusts one certificate.
+    pub async fn over_tls(version: Version, address: SocketAddr, trusted: CertificateDer<'static>) -> HttpConnection {
         let (stream, socket) = open(address);
         let alpn = if version == Version::HTTP_2 { "h2" } else { "http/1.1" };
         let stream = tls_connect(stream, trusted, alpn).await.expect("a handshake");
         Self::on(stream, "https", version, socket).await
     }
 
-    async fn on<S>(stream: S, scheme: &'static str, version: Version, socket: std::net::TcpStream) -> Session
+    async fn on<S>(stream: S, scheme: &'static str, version: Version, socket: std::net::TcpStream) -> HttpConnection
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -77,47 +76,49 @@ impl Session {
                 http2::Builder::new(TokioExecutor::new()).max_header_list_size(1 << 20).handshake(stream).await;
             let (sender, connection) = handshake.expect("a connection");
             let connection = tokio::spawn(async move { drop(connection.await) });
-            return Session { sender: Sender::Http2(sender, scheme), connection, socket };
+            return HttpConnection { sender: Sender::Http2(sender, scheme), connection, socket };
         }
         let handshake = http1::Builder::new().max_headers(200).handshake(stream).await;
         let (sender, connection) = handshake.expect("a connection");
         let connection = tokio::spawn(async move { drop(connection.await) });
-        Session { sender: Sender::Http1(Arc::new(Mutex::new(sender))), connection, socket }
+        HttpConnection { sender: Sender::Http1(Arc::new(Mutex::new(sender))), connection, socket }
     }
 
-    /// `path` and headers; scheme, authority and Host are added as the protocol wants them.
+    /// Sends a request with a path and headers. Adds the scheme and the authority, or the Host header.
     pub async fn send(&mut self, request: Request<Body>) -> Response<Incoming> {
-        self.try_send(request).await.expect("an answer")
+        self.try_send(request).await.expect("a response")
     }
 
     pub async fn try_send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, hyper::Error> {
         let sending = self.sender.clone().send(request);
-        tokio::time::timeout(PATIENCE, sending).await.expect("an answer in time")
+        tokio::time::timeout(TIMEOUT, sending).await.expect("a response in time")
     }
 
-    /// As [`Session::send`], for what may take its time.
-    pub async fn send_patiently(&mut self, request: Request<Body>) -> Response<Incoming> {
-        self.sender.clone().send(request).await.expect("an answer")
+    /// As [`HttpConnection::send`], without a timeout.
+    pub async fn send_without_timeout(&mut self, request: Request<Body>) -> Response<Incoming> {
+        self.sender.clone().send(request).await.expect("a response")
     }
 
-    /// For requests that run beside each other.
+    /// A sender for concurrent requests.
     pub fn sender(&self) -> Sender {
         self.sender.clone()
     }
 
-    /// Ends the connection, whatever is still on it.
-    pub fn cut(self) {
+    /// Closes the connection, also with requests in flight.
+    pub fn abort(self) {
         self.socket.shutdown(std::net::Shutdown::Both).expect("it is open");
     }
 
-    /// Asserts that the gateway ends the connection.
-    pub async fn ends(self) {
-        // A client that still holds its sender would like to send more.
-        tokio::time::timeout(PATIENCE, self.connection).await.expect("the connection ends").expect("no panic");
+    /// Asserts that the gateway closes the connection. The sender is still open, so the client does not close it.
+    pub async fn assert_closed(self) {
+        tokio::time::timeout(TIMEOUT, self.connection)
+            .await
+            .expect("the gateway closes the connection")
+            .expect("no panic");
     }
 
-    /// Has the gateway ended the connection by now?
-    pub fn has_ended(&self) -> bool {
+    /// Returns true if the gateway has closed the connection.
+    pub fn is_finished(&self) -> bool {
         self.connection.is_finished()
     }
 }
@@ -151,41 +152,41 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).boxed_unsync()
 }
 
-/// A body that comes as it is sent, and ends when the sender is dropped.
-pub fn streamed() -> (Pieces, Body) {
+/// A body that a test sends in pieces. It ends when the sender is dropped.
+pub fn streamed() -> (BodySender, Body) {
     let (pieces, mut received) = mpsc::channel(1);
     let frames = futures_util::stream::poll_fn(move |context| received.poll_recv(context));
-    (Pieces(pieces), StreamBody::new(frames).boxed_unsync())
+    (BodySender(pieces), StreamBody::new(frames).boxed_unsync())
 }
 
-pub struct Pieces(mpsc::Sender<Result<Frame<Bytes>, Infallible>>);
+pub struct BodySender(mpsc::Sender<Result<Frame<Bytes>, Infallible>>);
 
-impl Pieces {
+impl BodySender {
     pub async fn send(&self, bytes: impl Into<Bytes>) {
-        self.0.send(Ok(Frame::data(bytes.into()))).await.expect("somebody reads the body");
+        self.0.send(Ok(Frame::data(bytes.into()))).await.expect("the body is read");
     }
 
-    /// `false` if nobody reads the body any more.
+    /// Returns false if the body is not read any more.
     pub async fn try_send(&self, bytes: impl Into<Bytes>) -> bool {
         self.0.send(Ok(Frame::data(bytes.into()))).await.is_ok()
     }
 
-    /// Ends with one trailer.
+    /// Ends the body with one trailer.
     pub async fn end_with(self, name: &'static str, value: &'static str) {
         let mut trailers = HeaderMap::new();
         trailers.insert(name, http::HeaderValue::from_static(value));
-        self.0.send(Ok(Frame::trailers(trailers))).await.expect("somebody reads the body");
+        self.0.send(Ok(Frame::trailers(trailers))).await.expect("the body is read");
     }
 }
 
-/// The next piece of an answer's body; `None` at its end.
-pub async fn next_piece(body: &mut Incoming) -> Option<Bytes> {
+/// The next chunk of a response's body, or `None` at its end.
+pub async fn next_chunk(body: &mut Incoming) -> Option<Bytes> {
     loop {
-        let frame = tokio::time::timeout(PATIENCE, body.frame()).await.expect("a piece of the body in time");
-        let piece = frame?.expect("the body goes on").into_data().expect("data");
-        // HTTP/2 may end a body with a frame of nothing.
-        if !piece.is_empty() {
-            return Some(piece);
+        let frame = tokio::time::timeout(TIMEOUT, body.frame()).await.expect("a chunk of the body in time");
+        let chunk = frame?.expect("the body goes on").into_data().expect("data");
+        // HTTP/2 may end a body with an empty frame.
+        if !chunk.is_empty() {
+            return Some(chunk);
         }
     }
 }
@@ -195,17 +196,8 @@ pub async fn text(body: Incoming) -> String {
 }
 
 pub async fn text_and_trailers(body: Incoming) -> (String, Option<HeaderMap>) {
-    let collected = tokio::time::timeout(PATIENCE, body.collect()).await.expect("the whole body in time");
+    let collected = tokio::time::timeout(TIMEOUT, body.collect()).await.expect("the whole body in time");
     let collected = collected.expect("a whole body");
     let trailers = collected.trailers().cloned();
     (String::from_utf8_lossy(&collected.to_bytes()).into_owned(), trailers)
-}
-
-/// Tries again and again until `holds`; panics if it never does.
-pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = std::time::Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

@@ -1,4 +1,4 @@
-//! A backend that follows a script, for everything that a proper one would not do.
+//! A backend that reads and writes raw bytes as a script says, also in ways that no correct server does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use tokio::task::JoinHandle;
 
 use super::wire::Wire;
 
-/// Plays its script on every connection. The connection closes when the script ends, everything when this is dropped.
-pub struct Scripted {
+/// Runs its script on each connection. The connection closes when the script ends. Dropping the backend stops it.
+pub struct ScriptedBackend {
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
     ended: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
 
-impl Scripted {
-    /// `script` is told the connection, and which one it is: 0 for the first.
-    pub fn start<S, F>(script: S) -> Scripted
+impl ScriptedBackend {
+    /// Calls `script` with each connection and its number, from 0.
+    pub fn start<S, F>(script: S) -> ScriptedBackend
     where
         S: Fn(Wire, usize) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -28,7 +28,7 @@ impl Scripted {
         Self::on(socket, script)
     }
 
-    pub fn on<S, F>(socket: std::net::TcpListener, script: S) -> Scripted
+    pub fn on<S, F>(socket: std::net::TcpListener, script: S) -> ScriptedBackend
     where
         S: Fn(Wire, usize) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -41,36 +41,37 @@ impl Scripted {
             let listener = TcpListener::from_std(socket).expect("a listener");
             while let Ok((stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::SeqCst);
-                let (playing, ends) = (script(Wire::of(stream), number), ends.clone());
+                let (running, ends) = (script(Wire::of(stream), number), ends.clone());
                 tokio::spawn(async move {
-                    playing.await;
+                    running.await;
                     ends.fetch_add(1, Ordering::SeqCst);
                 });
             }
         });
-        Scripted { address, connections, ended, accepting }
+        ScriptedBackend { address, connections, ended, accepting }
     }
 
-    /// Answers every request with the same bytes, and keeps the connection.
-    pub fn answering(answer: &'static str) -> Scripted {
+    /// Sends the same response to each request, and keeps the connection open.
+    pub fn responding_with(response: &'static str) -> ScriptedBackend {
         Self::start(move |mut wire, _| async move {
-            while wire.try_hear_until("\r\n\r\n").await.is_some() {
-                wire.say(answer).await;
+            while wire.try_read_until("\r\n\r\n").await.is_some() {
+                wire.send(response).await;
             }
         })
     }
 
+    /// Number of connections that were opened to it.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Connections on which the script has been played to its end.
+    /// Number of connections on which the script has ended.
     pub fn ended(&self) -> usize {
         self.ended.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedBackend {
     fn drop(&mut self) {
         self.accepting.abort();
     }

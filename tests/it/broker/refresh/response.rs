@@ -4,18 +4,18 @@ use tokio::task::JoinSet;
 
 use super::{gateway_with_tokens, listed, pair_of, refreshed};
 use crate::support::tokens::claims_of;
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 #[tokio::test]
 async fn the_answer_is_the_four_fields_and_nothing_else() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let first = gateway.issue("alice", "orders:read").await;
-    let answer = gateway.refresh(&first.access, &first.refresh).await;
-    let next = pair_of(&answer);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let response = gateway.refresh(&first.access, &first.refresh).await;
+    let next = pair_of(&response);
+    assert_eq!(response.header("content-type"), Some("application/json"));
 
-    let body = answer.json();
+    let body = response.json();
     let mut members: Vec<_> = body.as_object().expect("an object").keys().collect();
     members.sort();
     assert_eq!(members, ["accessToken", "expiresAt", "refreshToken", "success"]);
@@ -37,7 +37,7 @@ async fn the_answer_is_the_four_fields_and_nothing_else() {
 
     assert_eq!(gateway.status_of(&next.access).await, 200);
     assert_eq!(gateway.status_of(&first.access).await, 200, "a mere rotation ends no access token");
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -45,9 +45,9 @@ async fn milliseconds_and_two_more_fields_come_by_option() {
     let upstream = Upstream::start();
     let gateway = gateway_with_tokens(&upstream, "expires_at = \"milliseconds\"\nextra_fields = true");
     let first = gateway.issue("alice", "").await;
-    let answer = gateway.refresh(&first.access, &first.refresh).await;
-    let exp = claims_of(&pair_of(&answer).access)["exp"].as_u64().expect("an integer");
-    let body = answer.json();
+    let response = gateway.refresh(&first.access, &first.refresh).await;
+    let exp = claims_of(&pair_of(&response).access)["exp"].as_u64().expect("an integer");
+    let body = response.json();
     assert_eq!(body["expiresAt"], exp * 1000);
     assert_eq!(body["expiresIn"], exp - gateway.now_secs());
     assert_eq!(body["tokenId"], first.token_id.as_str());
@@ -68,9 +68,9 @@ async fn one_token_refreshed_64_times_at_once_rotates_once() {
             async move { client.post("/user/refresh", &body).await }
         })
         .collect();
-    let mut pairs: Vec<Pair> = Vec::new();
-    while let Some(answer) = tabs.join_next().await {
-        pairs.push(pair_of(&answer.expect("no panic")));
+    let mut pairs: Vec<TokenPair> = Vec::new();
+    while let Some(response) = tabs.join_next().await {
+        pairs.push(pair_of(&response.expect("no panic")));
     }
     assert_eq!(pairs.len(), 64);
     for pair in &pairs {

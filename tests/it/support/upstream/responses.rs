@@ -1,4 +1,4 @@
-//! What the backend answers, path by path. The table is in the module above.
+//! The responses of the backend. The parent module lists them by path.
 
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ pub async fn respond(path: &str, body: Bytes) -> Result<Response<Body>, String> 
     let body_or_hello = if body.is_empty() { Bytes::from_static(b"hello") } else { body };
     let mut response = Response::new(full(body_or_hello.clone()));
     match path {
-        "/close" => return Err("asked to close".into()),
+        "/close" => return Err("the path says to close".into()),
         "/hang" => std::future::pending().await,
+        // The delay is the purpose of this path.
         "/slow" => tokio::time::sleep(Duration::from_secs(1)).await,
         "/drip" => *response.body_mut() = drip(),
         "/private/events" => {
@@ -61,21 +62,22 @@ pub async fn respond(path: &str, body: Bytes) -> Result<Response<Body>, String> 
 }
 
 fn drip() -> Body {
-    each_50_ms(["one ", "two ", "three"].into_iter())
+    every_50_ms(["one ", "two ", "three"].into_iter())
 }
 
-/// What keeps a stream of events open, until nobody listens.
+/// Events that keep a stream open until the client disconnects.
 fn heartbeats() -> Body {
-    each_50_ms(std::iter::repeat(": still there\n\n"))
+    every_50_ms(std::iter::repeat(": still there\n\n"))
 }
 
-fn each_50_ms(pieces: impl Iterator<Item = &'static str> + Send + 'static) -> Body {
+fn every_50_ms(pieces: impl Iterator<Item = &'static str> + Send + 'static) -> Body {
     let (chunks, mut received) = mpsc::channel(1);
     tokio::spawn(async move {
         for piece in pieces {
             if chunks.send(Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(piece.as_bytes())))).await.is_err() {
                 return;
             }
+            // Paces the chunks.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });

@@ -1,6 +1,6 @@
-/* Names that lead where they are told: loaded in front of the C library (LD_PRELOAD), it stands for its resolver.
- * The environment variable BEARWARD_NAMES names a file with "name address" in each line, which is read each time. What is not
- * in it is not found.
+/* Replaces the resolver of the C library (LD_PRELOAD).
+ * The environment variable BEARWARD_DNS names a file with one "name address" per line. It is read at each lookup.
+ * A name that is not in the file is not found.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the form that scanf reads below. */
-enum { LONGEST = 256 };
+/* Size of a buffer for a name or an address. fscanf below reads at most 255 characters. */
+enum { SIZE = 256 };
 
-static int leads_to(const char *wanted, char address[LONGEST]) {
-    char name[LONGEST];
-    const char *path = getenv("BEARWARD_NAMES");
+static int resolve(const char *wanted, char address[SIZE]) {
+    char name[SIZE];
+    const char *path = getenv("BEARWARD_DNS");
     FILE *names = path ? fopen(path, "re") : NULL;
     int found = 0;
     while (names && !found && fscanf(names, "%255s %255s", name, address) == 2)
@@ -26,10 +26,10 @@ static int leads_to(const char *wanted, char address[LONGEST]) {
 
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
     static int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-    char address[LONGEST];
+    char address[SIZE];
     if (!next)
         next = (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))dlsym(RTLD_NEXT, "getaddrinfo");
     if (!name)
         return next(name, service, hints, found);
-    return leads_to(name, address) ? next(address, service, hints, found) : EAI_NONAME;
+    return resolve(name, address) ? next(address, service, hints, found) : EAI_NONAME;
 }
