@@ -66,7 +66,7 @@ impl Broker {
     /// As [`Broker::revoke`], for whoever may.
     pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: EventContext) -> Result<(), Reject> {
         match self.in_time(self.store.revoke_family(family, by, occasion)).await? {
-            RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
+            RevokeOutcome::Revoked | RevokeOutcome::AlreadyEnded => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
     }
