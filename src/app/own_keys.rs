@@ -86,7 +86,7 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
         types: vec!["at+jwt".into()],
         leeway: tokens.leeway,
         // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
-        max_lifetime: Lifetimes::MOST_ACCESS,
+        max_lifetime: Lifetimes::MAX_ACCESS,
         require_subject: true,
         own: true,
     }
@@ -113,5 +113,5 @@ fn operators_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, String> {
     let Some(path) = &tokens.signing_key_file else { return Ok(None) };
     let named = |fault: String| format!("{}: {fault}", path.display());
     let pem = fs::read(path).map_err(|error| named(error.to_string()))?;
-    SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(named)
+    SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(|error| named(error.to_string()))
 }

@@ -16,7 +16,7 @@ use crate::auth::signature_queue::{SignaturePermit, SignatureQueue};
 use crate::auth::token_cache::{CachedToken, TokenCache};
 use crate::limits::limiter::Limiter;
 use crate::telemetry::metrics::WorkerMetrics;
-use crate::tokens::jwt::verify::{named_issuer, still_holds, verify};
+use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -92,7 +92,7 @@ impl Authenticator {
 
     /// A token that is known. The generation was read before the keys, as everywhere.
     fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
-        self.token_cache.find(bearer, generation, |token| still_holds(token, &self.keyring.keys().issuers))
+        self.token_cache.find(bearer, generation, |token| is_still_valid(token, &self.keyring.keys().issuers))
     }
 
     /// A token that is not known.
@@ -208,7 +208,7 @@ impl Authenticator {
         now: UnixTime,
         unknown: Reject,
     ) -> Result<Arc<CachedToken>, Reject> {
-        let issuer = bearer.text().ok().and_then(named_issuer).unwrap_or_default();
+        let issuer = bearer.text().ok().and_then(unverified_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
         let unavailable = |why: &'static str| Err(Reject::new(Reason::KeysUnavailable, why));
         match source.ask(now).await {

@@ -28,7 +28,9 @@ impl Broker {
     pub async fn issue_begun(&self, login: Login, known: u64, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
-        let issued = self.in_time(self.store.issue_begun(family, self.settings.families, known, occasion)).await?;
+        let issued = self
+            .in_time(self.store.issue_unless_revoked_since(known, family, self.settings.families, occasion))
+            .await?;
         let overtaken = || Reject::new(Reason::LoginCapture, "everything of the subject was revoked meanwhile");
         self.pair(&issued.ok_or_else(overtaken)?, now)
     }
@@ -86,8 +88,13 @@ impl Broker {
             .ok_or_else(|| Reject::new(Reason::Internal, format!("root secret {} is gone", family.root)))?;
         let (issued, expires) = self.access_window(family, now);
         let claims = self.access_claims(family, issued, expires);
-        let access_token =
-            self.keyring.keys().own().signing.sign(&claims).map_err(|fault| Reject::new(Reason::Internal, fault))?;
+        let access_token = self
+            .keyring
+            .keys()
+            .own()
+            .signing
+            .sign(&claims)
+            .map_err(|error| Reject::new(Reason::Internal, error.to_string()))?;
         let extra = self.settings.extra_fields;
         let lifetime = expires.saturating_sub(now.as_secs());
         Ok(TokenPair {

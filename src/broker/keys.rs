@@ -16,7 +16,7 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem};
 use crate::tokens::jwt::{Algorithm, Issuer, algorithm_name};
-use crate::tokens::signing::schedule::{self, MOST_KEYS, Use, use_of};
+use crate::tokens::signing::schedule::{self, MAX_KEYS, Use, use_of};
 use crate::tokens::signing::{KeyLifetimes, KeyState, StoredKey, seal};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
@@ -40,7 +40,7 @@ impl KeyTools {
     pub async fn load(&self, now: UnixTime) -> Result<Vec<StoredKey>, String> {
         let found = self.in_time(self.change(Box::new(|keys| keys), now.into())).await?.after;
         let resealed = self.reseal(&found)?;
-        let made = match schedule::wants_key(&found, &self.terms, now) {
+        let made = match schedule::needs_new_key(&found, &self.terms, now) {
             true => Some(self.make(now).await?),
             false => None,
         };
@@ -153,9 +153,9 @@ impl OwnKeys {
     pub async fn tick(self: &Arc<Self>, now: UnixTime) -> Result<(), String> {
         let Some(workshop) = &self.workshop else { return Ok(()) };
         let (known, terms) = (self.known.load_full(), workshop.terms);
-        let wants_key = schedule::wants_key(&known, &terms, now);
-        if wants_key || schedule::advance(known.to_vec(), &terms, None, now) != *known {
-            let made = if wants_key { Some(workshop.make(now).await?) } else { None };
+        let needs_new_key = schedule::needs_new_key(&known, &terms, now);
+        if needs_new_key || schedule::advance(known.to_vec(), &terms, None, now) != *known {
+            let made = if needs_new_key { Some(workshop.make(now).await?) } else { None };
             let decide = Box::new(move |keys| schedule::advance(keys, &terms, made.as_ref(), now));
             return self.clone().change_in_time(workshop.clone(), decide, now.into()).await;
         }
@@ -171,9 +171,9 @@ impl OwnKeys {
     pub async fn rotate(self: Arc<Self>, at_once: bool, occasion: EventContext) -> Result<(), Reject> {
         let now = occasion.at;
         let workshop = self.workshop.clone().ok_or(Reason::KeysFixed)?;
-        if self.known.load().len() >= MOST_KEYS {
+        if self.known.load().len() >= MAX_KEYS {
             let detail =
-                format!("{MOST_KEYS} keys are kept already; old ones go when nothing that they signed is of use");
+                format!("{MAX_KEYS} keys are kept already; old ones go when nothing that they signed is of use");
             return Err(Reject::new(Reason::KeysTooMany, detail));
         }
         self.by_hand(workshop, occasion, move |keys, terms, made| schedule::rotate(keys, terms, made, at_once, now))
@@ -188,7 +188,7 @@ impl OwnKeys {
             return Err(Reason::KeyNotFound.into());
         }
         let revoke = move |keys, terms: &KeyLifetimes, made: &StoredKey| {
-            schedule::revoke(keys, terms, made, (&kid, may_refresh), now)
+            schedule::revoke(keys, terms, made, &kid, may_refresh, now)
         };
         self.by_hand(workshop, occasion, revoke).await
     }

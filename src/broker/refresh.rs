@@ -104,12 +104,12 @@ impl Broker {
         }
         let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
-            Some(family) if !holder.may_hold(family) => Rotation::Refused(Reason::GrantMismatch),
+            Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
             _ => used_from(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
         let rotation = self.in_time(self.store.rotate(presented, Box::new(decide), occasion)).await?;
         // Whoever knows no more than the name of a login must not use up its refreshes.
-        if !matches!(rotation, Rotation::Refused(GrantUnknown | GrantForged | GrantMismatch)) {
+        if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
             self.throttle.refreshed(token_id, now);
         }
         Ok(rotation)
@@ -121,7 +121,7 @@ impl Broker {
             Rotation::Reused(_) => {
                 return Err(Reject::new(Reason::GrantReused, "a spent token came back; its family is revoked"));
             }
-            Rotation::Refused(reason) => {
+            Rotation::Rejected(reason) => {
                 if reason == Reason::GrantAhead {
                     tracing::error!(%token_id, "a genuine refresh token is newer than the store: was a backup restored?");
                 }

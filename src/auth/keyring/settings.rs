@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::protocols::url::KeyUrl;
-use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
+use crate::tokens::jwt::{Issuer, KeySetError};
 
 /// Where an issuer's keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,11 +75,11 @@ impl KeyFile {
     }
 
     /// The keys in the file's content, admitted on the issuer's terms.
-    pub fn admit(&self, content: &[u8], issuer: &Issuer) -> Result<KeySet, String> {
+    pub fn admit(&self, content: &[u8], issuer: &Issuer) -> Result<KeySet, KeySetError> {
         match self {
             KeyFile::Jwks(_) => match std::str::from_utf8(content) {
                 Ok(text) => KeySet::from_jwks(text, &issuer.algorithms),
-                Err(_) => Err("this is not UTF-8".into()),
+                Err(_) => Err(KeySetError::NotUtf8),
             },
             KeyFile::Pem(_) => KeySet::from_pem(content, &issuer.algorithms),
             KeyFile::Secret(_) => KeySet::from_secret(content.trim_ascii_end(), &issuer.algorithms),

@@ -95,7 +95,7 @@ impl Watch {
     }
 
     fn take(&self, file: &KeyFile, content: Result<Vec<u8>, String>) {
-        match content.and_then(|content| file.admit(&content, &self.source.policy)) {
+        match content.and_then(|content| file.admit(&content, &self.source.policy).map_err(String::from)) {
             Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.now())),
             Err(fault) => self.source.fail(&format!("{}: {fault}", file.path().display())),
         }

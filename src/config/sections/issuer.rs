@@ -9,7 +9,7 @@ use crate::config::document::error::Fault;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::{Placed, keys};
-use crate::tokens::jwt::key_set::is_hmac;
+use crate::tokens::jwt::is_hmac;
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Issuer};
 
 /// More than clocks can honestly differ: beyond, leeway is a longer lifetime by another name.

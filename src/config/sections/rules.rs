@@ -80,7 +80,7 @@ fn claim(table: &mut Table<'_>) -> Option<ClaimRule> {
 pub(super) fn pointer(text: &str) -> Result<Pointer, Fault> {
     Pointer::parse(text).map_err(|fault| {
         let expected = "expected a JSON pointer (RFC 6901), as \"/realm_access/roles\"";
-        let fault = Fault::new(fault, expected);
+        let fault = Fault::new(fault.to_string(), expected);
         if let Some(rest) = text.strip_prefix("#/") {
             fault.help(format!("write \"/{rest}\""))
         } else if text.contains("://") {

@@ -98,7 +98,7 @@ async fn login(
     let Some(said) = forwarded.said.take() else { return Ok(forwarded) };
     let (head, body) = forwarded.response.into_parts();
     check_head(&head)?;
-    let login = Login { address: occasion.client, ..said.login().map_err(refused)? };
+    let login = Login { address: occasion.client, ..said.login().map_err(|error| refused(error.to_string()))? };
     let content = body::read(body, answer_size).await.map_err(|broken| refused(broken.detail))?;
     let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
     // It was read to its end: the connection need not wait for the store.

@@ -8,7 +8,7 @@ use crate::auth::renewals::{Renewals, Watched};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::Validity;
-use crate::tokens::jwt::verify::{still_holds, verify};
+use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reason;
 use crate::types::trace::Trace;
@@ -82,7 +82,7 @@ impl TokenBasis {
         // Expired or not is asked elsewhere.
         let validity = Validity::ExpiredUpTo(Duration::MAX);
         for known in self.carrier.iter().chain([&self.opened]) {
-            if still_holds(&known.token, issuers) {
+            if is_still_valid(&known.token, issuers) {
                 continue;
             }
             match verify(&known.text, issuers, now, validity, Trace::OFF).map_err(|reject| reject.reason) {

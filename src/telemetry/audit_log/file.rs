@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::tokens::audit_event::{BEGINNING, Recorded};
+use crate::tokens::audit_event::{LINE_PREFIX, Recorded};
 
 /// Longer than any line: names in an event have some kilobytes at most.
 const TAIL: u64 = 64 * 1024;
@@ -51,7 +51,7 @@ fn read_tail(file: &mut File, length: u64) -> io::Result<Vec<u8>> {
 
 /// What somebody else wrote is not ours to cut off.
 fn begins_a_line(torn: &[u8]) -> bool {
-    torn.iter().zip(BEGINNING.as_bytes()).all(|(found, expected)| found == expected)
+    torn.iter().zip(LINE_PREFIX.as_bytes()).all(|(found, expected)| found == expected)
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     fn what_somebody_else_wrote_is_not_touched() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");
-        for foreign in ["somebody's notes", "{\"seq", &format!("{BEGINNING}{}", "x".repeat(TAIL as usize))] {
+        for foreign in ["somebody's notes", "{\"seq", &format!("{LINE_PREFIX}{}", "x".repeat(TAIL as usize))] {
             fs::write(&path, foreign).expect("written");
             let appended = append(&path, &events(1..=1));
             let ours = foreign == "{\"seq";

@@ -117,7 +117,7 @@ fn what_goes_wrong_is_said_with_status_1() {
     let said = run(&["token", "revoke", &TokenId::random().to_string()]);
     assert!(said.contains("404") && said.contains("no such token"), "{said}");
     let said = run(&["token", "issue", "--subject", "alice", "--scope", "a\"b"]);
-    assert!(said.contains("scope holds a character that no scope may have"), "{said}");
+    assert!(said.contains("scope contains a character that RFC 6749 does not allow"), "{said}");
     let said = run(&["token", "issue", "--subject", ""]);
     assert!(said.contains("sub must have 1 to 255 bytes"), "{said}");
 

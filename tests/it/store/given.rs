@@ -95,7 +95,7 @@ pub(crate) async fn rotated(store: &dyn Store, family: &Family, generation: u64,
 /// Refreshes, and expects to be refused.
 pub(crate) async fn refused(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Reason {
     match refresh(store, family, generation, now).await {
-        Rotation::Refused(reason) => reason,
+        Rotation::Rejected(reason) => reason,
         other => panic!("{other:?}"),
     }
 }
