@@ -1,5 +1,7 @@
 //! A request through the whole pipeline without a socket, and each of its steps by itself.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use std::{fs, iter, slice, thread};
 use bearward::auth::bearer;
 use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
-use bearward::gateway::route::Action;
+use bearward::gateway::route_table::Action;
 use bearward::limits::concurrency::ConcurrencyLimit;
 use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, Rates, Settings};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
@@ -74,7 +76,7 @@ fn each_step(c: &mut Criterion) {
     let permit = steps.permit(&request, &mut record).expect("it is let through");
 
     let sent = written(&request);
-    let limits = Limits { head_size: 16 << 10, headers: 100 };
+    let limits = Limits { request_header_size: 16 << 10, request_header_count: 100 };
     assert_eq!(Framing::new(limits).pass(&sent), Consumed { len: sent.len(), fault: None });
     group.bench_function("framing", |b| b.iter(|| Framing::new(limits).pass(&sent)));
     group.bench_function("clock", |b| b.iter(|| (SystemClock.now(), Instant::now())));
@@ -84,11 +86,11 @@ fn each_step(c: &mut Criterion) {
     group.bench_function("route", |b| b.iter(|| steps.decider.routes.find("gateway.example", &Method::GET, &path)));
     group.bench_function("bearer", |b| b.iter(|| bearer::find(headers, 8 << 10).is_ok()));
     group.bench_function("authenticate", |b| {
-        b.iter(|| steps.door.authenticate(&steps.decider.authenticator, headers));
+        b.iter(|| steps.worker.authenticate(&steps.decider.authenticator, headers));
     });
     group.bench_function("authorize", |b| {
         b.iter_batched(
-            || (route.clone(), steps.door.authenticate(&steps.decider.authenticator, headers).expect("known")),
+            || (route.clone(), steps.worker.authenticate(&steps.decider.authenticator, headers).expect("known")),
             |(route, caller)| authorize(route, Ok(caller)),
             FEW,
         );
@@ -105,7 +107,7 @@ fn each_step(c: &mut Criterion) {
         let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
         b.iter_batched_ref(|| plain.arrives(), set, FEW);
     });
-    group.bench_function("count", |b| b.iter(|| steps.door.metrics.request_over(200, Duration::from_micros(300))));
+    group.bench_function("count", |b| b.iter(|| steps.worker.0.metrics.request_over(200, Duration::from_micros(300))));
 }
 
 /// What each limit asks of a request, and the revocation of a token that was known before: both outcomes of the epoch.
@@ -132,7 +134,8 @@ fn limits(c: &mut Criterion) {
 
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
-    let known = setup::Door::new().authenticate(&authenticator, &setup::bearer(&mint.token(0))).expect("a good token");
+    let known =
+        setup::BenchWorker::new().authenticate(&authenticator, &setup::bearer(&mint.token(0))).expect("a good token");
     let (known, revocations) = (known.into_cached(), &authenticator.revocations);
     group.bench_function("revocation, nothing new", |b| b.iter(|| known.check_revocation(revocations).is_ok()));
     for number in 1..=1_000 {

@@ -181,7 +181,7 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         crowd: Arc::new(PerAddressLimit::of_at_most(settings.connections_per_address)),
-        penalties: PenaltyBox::for_a(settings.pause),
+        penalties: PenaltyBox::for_a(settings.penalty),
         retry_delay: RetryDelay::new(&config.connections),
         settings,
         draining,
@@ -195,19 +195,19 @@ fn start_workers(
     shared: &Arc<Shared>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
     // Each checks one signature at a time.
-    let failures = Arc::new(Limiter::new(config.limits.bad_signatures).owing(config.workers));
+    let bad_signatures = Arc::new(Limiter::new(config.limits.bad_signatures).owing(config.workers));
     let start = |(number, listeners)| {
         let worker = Worker {
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
-            streams: Streams::new(state.grounds(), metrics.worker(number)),
-            failures: failures.clone(),
+            streams: Streams::new(state.token_checks(), metrics.worker(number)),
+            bad_signatures: bad_signatures.clone(),
             signature_queue: SignatureQueue::new(),
             log: log.map(|log| log.buffer(number)),
             concurrency: ConcurrencyLimit::of(
-                config.connections.requests,
-                config.connections.requests_reserve,
+                config.connections.concurrent_requests,
+                config.connections.reserve_percent,
                 config.workers,
             ),
         };

@@ -21,8 +21,10 @@ use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::gateway::decide::Decider;
 use crate::gateway::forward::Forwarder;
-use crate::gateway::route::{Capture, Route, RouteTable, TokenForwarding};
+use crate::gateway::route::{Capture, Route, TokenForwarding};
+use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
+use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::Rates;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
@@ -73,7 +75,7 @@ impl SharedState {
             seen_generations: seen_generations.clone(),
             throttle: Arc::new(Throttle::new(&config.throttle)),
         });
-        let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache)));
+        let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size)));
         let longest_life = longest_life(config);
         let (upstreams, renewals) = (Arc::new(UpstreamWatch::new()), Arc::default());
         Ok(SharedState {
@@ -92,7 +94,7 @@ impl SharedState {
     }
 
     /// What streams are ended on.
-    pub(super) fn grounds(&self) -> TokenChecks {
+    pub(super) fn token_checks(&self) -> TokenChecks {
         TokenChecks {
             clock: self.clock.clone(),
             revocations: self.revocations.clone(),
@@ -105,7 +107,7 @@ impl SharedState {
     /// `before`: the rates of the one that it comes after.
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>, before: &Rates) -> Result<Gateway, String> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
-            tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
+            tracing::warn!(route = &*route.name, "enforce = false: what should be refused is only reported");
         }
         let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
         let login = captures_logins.then(|| config.login.headers.clone());
@@ -118,18 +120,22 @@ impl SharedState {
                 config,
                 (self.keyring.clone(), self.revocations.clone()),
                 (self.seen_generations.clone(), self.renewals.clone()),
-                config.limits.token_cache,
+                config.limits.token_cache_size,
             ),
             forwarding: config.forwarding.clone(),
-            endpoints: config.oauth.clone(),
-            broker: self.broker.clone(),
-            keyring: self.keyring.clone(),
+            token_calls: TokenCalls {
+                broker: self.broker.clone(),
+                keyring: self.keyring.clone(),
+                endpoints: config.oauth.clone(),
+                body_idle: config.connections.body_idle,
+                min_upload_rate: config.connections.min_upload_rate,
+            },
             forwarder: Forwarder {
                 upstreams: self.upstreams.prepare(config)?,
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
-                upload: config.connections.upload,
+                min_upload_rate: config.connections.min_upload_rate,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
                 replacement: ReplacementSettings {
@@ -138,10 +144,8 @@ impl SharedState {
                 },
             },
             rates: Rates::after(before, config.all_rates().cloned(), config.rates.len()),
-            login_answer_size: config.login.answer_size,
-            request_time: config.connections.request,
-            body_idle: config.connections.body_idle,
-            upload: config.connections.upload,
+            max_login_response: config.login.max_response_size,
+            request_timeout: config.connections.request,
         })
     }
 
@@ -210,7 +214,12 @@ pub(super) fn decider(
         token_size: config.limits.token_size,
     };
     let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
-    Decider { routes, authenticator, headers: config.connections.headers, uri_size: config.connections.uri_size }
+    Decider {
+        routes,
+        authenticator,
+        headers: config.connections.request_header_count,
+        uri_size: config.connections.uri_size,
+    }
 }
 
 /// For so many different ones a token may be replaced.
@@ -229,7 +238,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
         audience: tokens.audience.clone(),
         lifetimes: tokens.lifetimes,
         token_size: config.limits.token_size,
-        families: tokens.families,
+        sessions_per_subject: tokens.sessions_per_subject,
         store_patience: config.store.patience,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
@@ -257,10 +266,10 @@ fn open_store(
     opened.map_err(|error| format!("store.sqlite: {error}"))
 }
 
-/// The longest that any accepted token can live, leeway included.
+/// The longest that any accepted token can live, clock skew included.
 fn longest_life(config: &Config) -> Duration {
-    let own = config.tokens.lifetimes.access + config.tokens.leeway;
-    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
+    let own = config.tokens.lifetimes.access + config.tokens.clock_skew;
+    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.clock_skew);
     foreign.fold(own, Duration::max)
 }
 

@@ -19,7 +19,7 @@ impl Broker {
     pub async fn issue(&self, login: Login, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
-        let family = self.in_time(self.store.issue(family, self.settings.families, occasion)).await?;
+        let family = self.in_time(self.store.issue(family, self.settings.sessions_per_subject, occasion)).await?;
         self.pair(&family, now)
     }
 
@@ -29,7 +29,7 @@ impl Broker {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
         let issued = self
-            .in_time(self.store.issue_unless_revoked_since(known, family, self.settings.families, occasion))
+            .in_time(self.store.issue_unless_revoked_since(known, family, self.settings.sessions_per_subject, occasion))
             .await?;
         let overtaken = || Reject::new(Reason::LoginCapture, "everything of the subject was revoked meanwhile");
         self.pair(&issued.ok_or_else(overtaken)?, now)

@@ -97,8 +97,8 @@ impl From<LoginError> for String {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub headers: LoginHeaders,
-    /// `login.answer_size`: maximum size of a login response. A larger response is rejected.
-    pub answer_size: u64,
+    /// `login.max_response_size`: maximum size of a login response. A larger response is rejected.
+    pub max_response_size: u64,
 }
 
 /// The response headers in which a backend reports a login.

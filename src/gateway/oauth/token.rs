@@ -1,17 +1,16 @@
-//! The token endpoint (RFC 6749 section 3.2), with the one grant that there is here: `refresh_token`.
+//! The token endpoint (RFC 6749 section 3.2) with the grant `refresh_token`.
 //!
-//! There is no Bearer, unlike on `POST /user/refresh`: OAuth clients send none, and theirs are public. So the refresh token
-//! alone is enough, and what protects it is its rotation and the detection of a spent one (RFC 9700 section 4.14.2).
+//! Unlike `POST /user/refresh`, it takes no Bearer: OAuth clients send none, and clients are public here. So the refresh token
+//! alone is enough. It is protected by rotation and by the detection of reuse (RFC 9700 section 4.14.2).
 
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::Call;
+use super::call::Call;
 use super::form::Form;
 use crate::broker::TokenPair;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::telemetry::access_log::Record;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -23,20 +22,20 @@ struct TokenResponse<'p> {
     /// Seconds.
     expires_in: u64,
     refresh_token: &'p str,
-    /// What was granted at the login, whatever was asked for now: a client is told, as section 3.3 wants.
+    /// The scope granted at the login, also if the client requests another one: section 3.3 requires to say so.
     #[serde(skip_serializing_if = "str::is_empty")]
     scope: &'p str,
 }
 
-impl Call<'_> {
-    pub(super) async fn exchange(&self, form: &Form, record: &mut Record) -> Result<Response<Body>, Reject> {
+impl Call<'_, '_> {
+    pub(super) async fn exchange(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         self.check_client(form)?;
         if form.required("grant_type")? != "refresh_token" {
             return Err(Reason::UnsupportedGrantType.into());
         }
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
-        record.token_id = Some(presented.token_id);
-        let occasion = self.occasion(record);
+        self.context.record.token_id = Some(presented.token_id);
+        let occasion = self.context.event();
         let pair = self.broker.refresh_for_client(presented, form.get("client_id"), occasion).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::of(&pair)))
     }

@@ -15,7 +15,7 @@ pub struct Issuer {
     /// Accepted values of `typ`, compared without case; `at+jwt` also matches `application/at+jwt` (RFC 7515 section
     /// 4.1.9).
     pub types: Vec<String>,
-    pub leeway: Duration,
+    pub clock_skew: Duration,
     /// Maximum of `exp - iat`. It bounds how long the store remembers a revocation.
     pub max_lifetime: Duration,
     /// If true, a token needs a non-empty `sub`. If false, a token without `sub` gets an empty subject.

@@ -70,11 +70,11 @@ impl<'t> Jws<'t> {
     /// The algorithm of the header, if it is supported and allowed.
     pub(super) fn algorithm(&self, is_allowed: impl Fn(Algorithm) -> bool) -> Result<Algorithm, Reject> {
         let Some(Value::String(name)) = self.header.get("alg") else {
-            return Err(Reject::new(Reason::AlgorithmRefused, "alg is missing or not a string"));
+            return Err(Reject::new(Reason::AlgorithmNotAllowed, "alg is missing or not a string"));
         };
         algorithm_named(name)
             .filter(|algorithm| is_allowed(*algorithm))
-            .ok_or_else(|| Reject::new(Reason::AlgorithmRefused, format!("alg is {}", quoted(Some(name)))))
+            .ok_or_else(|| Reject::new(Reason::AlgorithmNotAllowed, format!("alg is {}", quoted(Some(name)))))
     }
 
     pub(super) fn kid(&self) -> Result<Option<&str>, Reject> {

@@ -56,11 +56,11 @@ impl VerifiedToken {
         };
         if now >= end {
             let late = now.since(self.expires).as_secs();
-            return Err(Reject::new(Reason::Expired, format!("expired {late}s ago, leeway included")));
+            return Err(Reject::new(Reason::Expired, format!("expired {late}s ago, clock skew included")));
         }
         if now < self.not_before {
             let early = self.not_before.since(now).as_secs();
-            return Err(Reject::new(Reason::NotYetValid, format!("valid in {early}s, leeway included")));
+            return Err(Reject::new(Reason::NotYetValid, format!("valid in {early}s, clock skew included")));
         }
         Ok(())
     }

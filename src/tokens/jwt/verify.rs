@@ -51,7 +51,7 @@ pub fn verify(
     trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
     trace.step(Step::Time, || {
-        format!("from {} to {}, leeway included; it is {now}", verified.not_before, verified.expires)
+        format!("from {} to {}, clock skew included; it is {now}", verified.not_before, verified.expires)
     });
 
     let signer = jws.verify(&issuer.keys, algorithm, trace)?;
@@ -135,8 +135,8 @@ fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) 
         scope: scopes(&claims)?,
         jti: string(&claims, "jti")?.map(str::to_owned),
         issued_at: iat.unwrap_or_default(),
-        not_before: iat.unwrap_or_default().max(nbf.unwrap_or_default()) - policy.leeway,
-        expires: exp + policy.leeway,
+        not_before: iat.unwrap_or_default().max(nbf.unwrap_or_default()) - policy.clock_skew,
+        expires: exp + policy.clock_skew,
         family,
         generation,
         claims,

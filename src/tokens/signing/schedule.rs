@@ -48,7 +48,7 @@ pub fn use_of(key: &StoredKey, lifetimes: &KeyLifetimes, now: UnixTime) -> Use {
 /// From here on no access token of this key is valid.
 fn last_token_ends(key: &StoredKey, lifetimes: &KeyLifetimes) -> UnixTime {
     let Some(ended) = key.revoked_at.into_iter().chain(key.retired_at).min() else { return UnixTime::MAX };
-    ended + key.token_life + lifetimes.leeway + SLACK
+    ended + key.token_life + lifetimes.clock_skew + SLACK
 }
 
 /// From here on the key is not needed, not even for a refresh.

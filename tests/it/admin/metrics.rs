@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
 
-use crate::source;
+use crate::deploy::pages::pages;
+use crate::house::source;
 use crate::support::tokens::Mint;
 use crate::support::{Answer, Client, Gateway, Upstream};
 
@@ -74,7 +75,11 @@ async fn every_request_and_every_refusal_is_counted() {
     let gateway = Gateway::start(&upstream);
     until_counted(
         &gateway,
-        &[("requests_total{status=\"2xx\"}", 0.0), ("refusals_total{reason=\"no_token\"}", 0.0), ("revocations", 0.0)],
+        &[
+            ("requests_total{status=\"2xx\"}", 0.0),
+            ("rejections_total{reason=\"no_token\"}", 0.0),
+            ("revocations", 0.0),
+        ],
     )
     .await;
     let pair = gateway.issue("alice", "").await;
@@ -92,11 +97,11 @@ async fn every_request_and_every_refusal_is_counted() {
             ("requests_total{status=\"2xx\"}", 4.0),
             ("requests_total{status=\"4xx\"}", 3.0),
             ("requests_total{status=\"5xx\"}", 1.0),
-            ("requests_total{status=\"left\"}", 0.0),
-            ("refusals_total{reason=\"no_token\"}", 1.0),
-            ("refusals_total{reason=\"grant_malformed\"}", 1.0),
-            ("refusals_total{reason=\"revoked\"}", 1.0),
-            ("refusals_total{reason=\"upstream_broken\"}", 0.0),
+            ("requests_total{status=\"client_closed\"}", 0.0),
+            ("rejections_total{reason=\"no_token\"}", 1.0),
+            ("rejections_total{reason=\"grant_malformed\"}", 1.0),
+            ("rejections_total{reason=\"revoked\"}", 1.0),
+            ("rejections_total{reason=\"upstream_broken\"}", 0.0),
             ("token_cache_misses_total", 1.0),
             ("token_cache_hits_total", 5.0),
             ("connections_opened_total", 8.0),
@@ -153,10 +158,10 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     shown
 }
 
-/// The operators' page has a row for each.
+/// monitoring.md has a row for each.
 #[tokio::test]
 async fn every_metric_is_documented_with_its_labels() {
-    let page = source::read("deploy/README.md");
+    let page = source::read("deploy/monitoring.md");
     let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n"));
     let rows = section.expect("a section of that name").lines().filter(|line| line.starts_with("| `"));
     let documented = rows.flat_map(|row| {
@@ -168,10 +173,10 @@ async fn every_metric_is_documented_with_its_labels() {
 }
 
 #[tokio::test]
-async fn every_metric_that_is_spoken_of_exists() {
+async fn every_metric_that_a_page_names_exists() {
     let shown = shown().await;
-    for page in ["deploy/README.md", "gateway.toml", "README.md"] {
-        let text = source::read(page);
+    let reference = ("gateway.toml".to_owned(), source::read("gateway.toml"));
+    for (page, text) in pages().into_iter().chain([reference]) {
         let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
         for name in words.filter(|word| word.starts_with("bearward_")) {
             assert!(shown.contains_key(name), "{page}: {name}");

@@ -12,7 +12,7 @@ const TERMS: KeyLifetimes = KeyLifetimes {
     lifetime: Duration::from_hours(24 * 90),
     ahead: DAY,
     access: Duration::from_mins(15),
-    leeway: Duration::from_secs(5),
+    clock_skew: Duration::from_secs(5),
     idle: Duration::from_hours(24 * 7),
 };
 
@@ -71,7 +71,7 @@ fn a_key_is_published_signs_and_retires_at_exact_times() {
     assert_eq!(states(&rotated), ["b active", "a retired"]);
     assert_eq!((rotated[1].retired_at, rotated[0].activated_at), (Some(sign), Some(sign)));
 
-    let last_token = sign + TERMS.access + TERMS.leeway + SLACK;
+    let last_token = sign + TERMS.access + TERMS.clock_skew + SLACK;
     assert_eq!(uses(&rotated, last_token - MILLI), [Use::Sign, Use::Verify]);
     assert_eq!(uses(&rotated, last_token), [Use::Sign, Use::RefreshOnly]);
     let deleted = last_token + TERMS.idle;
@@ -88,7 +88,7 @@ fn of_three_keys_the_oldest_is_deleted_first() {
         keys = rotate(keys, &TERMS, &new_key(new, T0), true, T0 + DAY * (place as u32 + 1));
     }
     assert_eq!(states(&keys), ["c active", "b retired", "a retired"]);
-    let deleted = T0 + DAY + TERMS.access + TERMS.leeway + SLACK + TERMS.idle;
+    let deleted = T0 + DAY + TERMS.access + TERMS.clock_skew + SLACK + TERMS.idle;
     assert_eq!(states(&advanced(&keys, "d", deleted)), ["c active", "b retired"]);
 }
 
@@ -149,7 +149,7 @@ fn a_revoked_key_verifies_nothing_and_another_signs() {
     assert_eq!((revoked_twice[1].revoked_at, uses(&revoked_twice, now)[1]), (Some(now), Use::Nothing));
 
     // It is kept while a client could present one of its tokens.
-    let deleted = now + TERMS.access + TERMS.leeway + SLACK + TERMS.idle;
+    let deleted = now + TERMS.access + TERMS.clock_skew + SLACK + TERMS.idle;
     assert!(states(&advanced(&revoked, "d", deleted - MILLI)).contains(&"b revoked".into()));
     assert!(!states(&advanced(&revoked, "d", deleted)).contains(&"b revoked".into()));
 
@@ -166,7 +166,7 @@ fn a_lower_access_lifetime_does_not_shorten_earlier_tokens() {
     let keys = advance(Vec::new(), &long, Some(&new_key("a", T0)), T0);
     let keys = rotate(keys, &TERMS, &new_key("b", T0), true, T0 + DAY);
     assert_eq!(keys[1].token_life, Duration::from_hours(1));
-    let ends = T0 + DAY + Duration::from_hours(1) + TERMS.leeway + SLACK;
+    let ends = T0 + DAY + Duration::from_hours(1) + TERMS.clock_skew + SLACK;
     assert_eq!(uses(&keys, ends - MILLI)[1], Use::Verify);
     assert_eq!(uses(&keys, ends)[1], Use::RefreshOnly);
 }

@@ -1,0 +1,258 @@
+//! Who is let through, and when. Whoever is not: `hostile/tokens.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::tokens::jwt::Algorithm;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::clock::ManualClock;
+use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::{Gateway, Upstream};
+
+/// A gateway that also accepts tokens of `mint`.
+fn gateway_trusting(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
+    let folder = Arc::new(TempDir::new().expect("a temporary folder"));
+    std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
+    let issuer = format!(
+        r#"
+[[issuer]]
+issuer = "{FOREIGN}"
+audience = ["https://api.example"]
+jwks_file = "login.json"
+algorithms = ["{}"]
+{more}
+"#,
+        crate::support::tokens::name(mint.algorithm)
+    );
+    let text = Gateway::text(&upstream.address.to_string(), &issuer);
+    Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
+}
+
+#[tokio::test]
+async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "orders:read orders:write").await;
+    let answer = gateway.client().bearer(&pair.access).get("/orders/1?x=y").await;
+    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"));
+    let seen = upstream.only();
+    assert_eq!(seen.uri, "/orders/1?x=y");
+    assert_eq!(seen.header("x-auth-subject"), Some("alice"));
+    assert_eq!(seen.header("x-auth-scope"), Some("orders:read orders:write"));
+    assert_eq!(seen.header("x-auth-token-id"), Some(pair.token_id.as_str()));
+    assert_eq!(seen.header("x-auth-issuer"), Some("https://gateway.example"));
+    assert_eq!(seen.header("host"), Some("gateway.test"));
+}
+
+#[tokio::test]
+async fn without_a_token_only_the_scheme_is_told() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let answer = gateway.client().get("/").await;
+    answer.refused(401, "unauthorized");
+    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
+    let problem = gateway.client().header("accept", "application/problem+json").get("/").await;
+    assert_eq!(problem.header("content-type"), Some("application/problem+json"));
+    assert_eq!(problem.json()["title"], "Unauthorized");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn two_tokens_are_refused_even_if_they_are_equal() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    gateway.client().bearer(&pair.access).bearer(&pair.access).get("/").await.refused(400, "invalid_request");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn every_algorithm_verifies() {
+    use Algorithm::*;
+    let upstream = Upstream::start();
+    let asymmetric = [ES256, ES384, EdDSA, RS256].map(Mint::new);
+    let symmetric = [HS256, HS384, HS512].map(|algorithm| Mint::hmac(algorithm, &[7; 64]));
+    for mint in asymmetric.iter().chain(&symmetric) {
+        let gateway = gateway_trusting(&upstream, mint, "");
+        let token = mint.good(gateway.now_secs());
+        let answer = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(answer.status, 200, "{:?}: {answer:?}", mint.algorithm);
+    }
+}
+
+#[tokio::test]
+async fn time_limits_bite_at_their_instant_also_for_a_known_token() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = gateway_trusting(&upstream, &mint, "clock_skew = \"30s\"");
+    let now = gateway.now_secs();
+    let token = mint.with_claims(now, json!({ "nbf": now + 60, "exp": now + 100 }));
+    let status = async || gateway.client().bearer(&token).get("/").await.status.as_u16();
+    gateway.advance(Duration::from_millis(29_999));
+    assert_eq!(status().await, 401, "a millisecond before nbf - clock skew");
+    gateway.advance(Duration::from_millis(1));
+    assert_eq!(status().await, 200);
+    gateway.advance(Duration::from_millis(99_999));
+    assert_eq!(status().await, 200, "a millisecond before exp + clock skew");
+    gateway.advance(Duration::from_millis(1));
+    assert_eq!(status().await, 401);
+}
+
+#[tokio::test]
+async fn types_and_audiences_are_matched_as_configured() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = gateway_trusting(&upstream, &mint, r#"types = ["at+jwt", "JWT"]"#);
+    let now = gateway.now_secs();
+    for token in [
+        mint.with_header(now, json!({ "typ": "application/at+jwt" })),
+        mint.with_header(now, json!({ "typ": "AT+JWT" })),
+        mint.with_header(now, json!({ "typ": "jwt" })),
+        mint.with_header(now, json!({ "typ": null })),
+        mint.with_claims(now, json!({ "aud": ["https://other.example", "https://api.example"] })),
+        mint.with_header(now, json!({ "kid": null })),
+        mint.with_claims(now, json!({ "scope": null, "scp": ["a"] })),
+        mint.with_claims(now, json!({ "iat": now as f64 + 0.5 })),
+    ] {
+        let answer = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_issuer_can_speak_for_another() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = gateway_trusting(&upstream, &mint, "");
+    let pair = gateway.issue("alice", "").await;
+    // Bob of another issuer calls himself alice: her tokens are not his to end, nor to refresh.
+    let now = gateway.now_secs();
+    let impostor =
+        mint.with_claims(now, json!({ "sub": "alice", "scope": "token:revoke", "sid": pair.token_id, "rgn": 1 }));
+    gateway.revoke(&impostor, &pair.token_id).await.refused(404, "token_not_found");
+    gateway.refresh(&impostor, &pair.refresh).await.refused(400, "invalid_grant");
+    assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_route_asks_for_its_scopes_and_a_public_one_for_nothing() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(
+        &upstream,
+        r#"
+[[route]]
+path = "/orders/"
+scopes = ["orders:read", "orders:list"]
+preflight = true
+[[route]]
+path = "/public/"
+public = true
+"#,
+    );
+    let enough = gateway.issue("alice", "orders:list orders:read").await;
+    let little = gateway.issue("bob", "orders:list").await;
+    assert_eq!(gateway.client().bearer(&enough.access).get("/orders/1").await.status, 200);
+    let refused = gateway.client().bearer(&little.access).get("/orders/1").await;
+    refused.refused(403, "insufficient_scope");
+    let challenge = refused.header("www-authenticate").expect("a challenge");
+    assert!(challenge.contains(r#"scope="orders:read orders:list""#), "{challenge}");
+
+    assert_eq!(gateway.client().get("/public/x").await.status, 200);
+    let forged = gateway.client().header("X-Auth-Subject", "root").header("x_auth_subject", "root");
+    assert_eq!(forged.get("/public/x").await.status, 200);
+    let seen = upstream.seen().pop().expect("it arrived");
+    assert!(seen.headers.keys().all(|name| !name.as_str().contains("subject")), "{seen:?}");
+
+    gateway.client().bearer(&enough.access).get("/elsewhere").await.refused(404, "not_found");
+    let preflight = gateway.client().header("origin", "https://app.example");
+    let options = http::Method::OPTIONS;
+    preflight.send(options.clone(), "/orders/1", Default::default()).await.refused(401, "unauthorized");
+    let preflight = preflight.header("access-control-request-method", "PUT");
+    assert_eq!(preflight.send(options, "/orders/1", Default::default()).await.status, 200);
+}
+
+/// A token that was accepted a moment ago is asked for time and revocation again, and its bytes must all be the same.
+#[tokio::test]
+async fn the_cache_remembers_a_signature_and_not_a_verdict() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let get = async |token: &str| gateway.client().bearer(token).get("/").await.status.as_u16();
+    for _ in 0..3 {
+        assert_eq!(get(&pair.access).await, 200);
+    }
+    let (message, signature) = pair.access.rsplit_once('.').expect("three segments");
+    let first = if signature.starts_with('A') { 'B' } else { 'A' };
+    let forged = format!("{message}.{first}{}", &signature[1..]);
+    for _ in 0..3 {
+        assert_eq!(get(&forged).await, 401);
+    }
+    assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
+    assert_eq!(get(&pair.access).await, 401);
+}
+
+/// Tokens of which nothing is wrong but their signature.
+async fn forger(gateway: &Gateway) -> impl Fn(u64) -> String {
+    let mint = Mint::new(Algorithm::ES256);
+    let now = gateway.now_secs();
+    let sid = gateway.issue("mallory", "").await.token_id;
+    let kid = gateway.client().get("/.well-known/jwks.json").await.json()["keys"][0]["kid"].clone();
+    move |number| {
+        let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid });
+        let claims = json!({
+            "iss": "https://gateway.example", "aud": "https://api.example", "sub": "mallory",
+            "exp": now + 60, "iat": now, "rgn": number, "sid": sid,
+        });
+        mint.sign(&header, &claims)
+    }
+}
+
+/// A flood of forged tokens from one address must not eat the time of everybody else; known tokens are not even asked about.
+#[tokio::test]
+async fn one_address_gets_only_so_many_bad_signatures_checked() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with(&upstream, "[limits]\nbad_signatures = 5\n");
+    let known = gateway.issue("alice", "").await;
+    let fresh = gateway.issue("bob", "").await;
+    let get = async |token: &str| gateway.client().bearer(token).get("/").await;
+    assert_eq!(get(&known.access).await.status, 200);
+
+    let forge = forger(&gateway).await;
+    let first = forge(0);
+    for token in [first.clone(), forge(1), forge(2), forge(3), forge(4)] {
+        get(&token).await.refused(401, "invalid_token");
+    }
+    // The same token again costs no signature and is not counted.
+    get(&first).await.refused(401, "invalid_token");
+    let limited = get(&forge(6)).await;
+    limited.refused(429, "rate_limited");
+    assert_eq!(limited.header("retry-after"), Some("2"));
+    get(&fresh.access).await.refused(429, "rate_limited");
+    assert_eq!(get(&known.access).await.status, 200, "a known token is not asked about");
+    gateway.advance(Duration::from_secs(2));
+    assert_eq!(get(&fresh.access).await.status, 200);
+}
+
+/// Or a machine with more cores would check more of them.
+#[tokio::test]
+async fn all_workers_count_the_bad_signatures_of_an_address_together() {
+    const WORKERS: usize = 4;
+    let upstream = Upstream::start();
+    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nbad_signatures = 10\n");
+    let gateway = Gateway::from_text(text.replace("workers = 2", &format!("workers = {WORKERS}")));
+    let forge = forger(&gateway).await;
+    let mut checked = 0;
+    for number in 0..100 {
+        let answer = gateway.client().bearer(&forge(number)).get("/").await;
+        match answer.status.as_u16() {
+            401 => checked += 1,
+            _ => answer.refused(429, "rate_limited"),
+        }
+    }
+    let metrics = &gateway.running().metrics;
+    let asked: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).begun.get()).collect();
+    assert!(asked.iter().all(|asked| *asked > 0), "not spread over all workers: {asked:?}");
+    assert_eq!(checked, 10, "{asked:?}");
+}

@@ -1,0 +1,156 @@
+//! The Bearer of a refresh: as everywhere, but it may have expired, and it must be of the refresh token's login.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{DAY, HOUR, MILLISECOND, gateway_with_tokens, listed, pair_of, refreshed};
+use crate::support::tokens::{claims_of, header_of};
+use crate::support::{Gateway, Upstream};
+
+/// What the gateway would sign, if its claims were these.
+fn signed(gateway: &Gateway, claims: &Value) -> String {
+    let signing = gateway.running().broker.keyring.keys().own().signing.clone();
+    signing.sign(claims.as_object().expect("an object")).expect("signed")
+}
+
+#[tokio::test]
+async fn without_a_good_bearer_nothing_is_refreshed() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let body = json!({ "refreshToken": pair.refresh });
+    let bearer = |token: &str| gateway.client().bearer(token);
+    let (message, signature) = pair.access.rsplit_once('.').expect("three segments");
+    let forged = format!("{message}.{}", signature.chars().rev().collect::<String>());
+    let mut claims = claims_of(&pair.access);
+    claims["aud"] = "https://other.example".into();
+    let for_others = signed(&gateway, &claims);
+    let mut claims = claims_of(&pair.access);
+    claims["nbf"] = (gateway.now_secs() + 60).into();
+    let early = signed(&gateway, &claims);
+    for (what, client, status, error) in [
+        ("none", gateway.client(), 401, "unauthorized"),
+        ("another scheme", gateway.client().header("authorization", "Basic YTpi"), 401, "unauthorized"),
+        ("no JWT", bearer("x"), 401, "invalid_token"),
+        ("a refresh token", bearer(&pair.refresh), 401, "invalid_token"),
+        ("a forged one", bearer(&forged), 401, "invalid_token"),
+        ("one for somebody else", bearer(&for_others), 401, "invalid_token"),
+        ("one whose time has not come", bearer(&early), 401, "invalid_token"),
+        ("two", bearer(&pair.access).bearer(&pair.access), 400, "invalid_request"),
+    ] {
+        let answer = client.post("/user/refresh", &body).await;
+        eprintln!("{what}: {answer:?}");
+        answer.refused(status, error);
+        let challenge = answer.header("www-authenticate").map(|challenge| challenge.contains("error="));
+        assert_eq!(challenge, (status == 401).then_some(error == "invalid_token"), "RFC 6750 section 3.1");
+    }
+    refreshed(&gateway, &pair).await;
+}
+
+#[tokio::test]
+async fn an_expired_bearer_refreshes_until_the_idle_limit_after_its_end() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let first = gateway.issue("alice", "").await;
+    let exp = claims_of(&first.access)["exp"].as_u64().expect("an integer");
+    assert_eq!(gateway.status_of(&first.access).await, 200);
+
+    gateway.advance(HOUR);
+    assert_eq!(gateway.status_of(&first.access).await, 401);
+    let second = refreshed(&gateway, &first).await;
+    gateway.advance(6 * DAY);
+    let third = pair_of(&gateway.refresh(&first.access, &second.refresh).await);
+
+    // The clock skew of 5 s belongs to its end.
+    let last = exp + 5 + 7 * 86_400;
+    gateway.advance(Duration::from_secs(last - gateway.now_secs()) - MILLISECOND);
+    let fourth = pair_of(&gateway.refresh(&first.access, &third.refresh).await);
+    gateway.advance(MILLISECOND);
+    gateway.refresh(&first.access, &fourth.refresh).await.refused(401, "invalid_token");
+    gateway.advance(DAY);
+    gateway.refresh(&first.access, &fourth.refresh).await.refused(401, "invalid_token");
+    refreshed(&gateway, &fourth).await;
+}
+
+#[tokio::test]
+async fn a_bearer_of_another_login_is_a_mismatch_that_ends_neither() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let phone = gateway.issue("alice", "").await;
+    let laptop = gateway.issue("alice", "").await;
+    let bob = gateway.issue("bob", "").await;
+    let mut claims = claims_of(&phone.access);
+    claims["sub"] = "bob".into();
+    let other_subject = signed(&gateway, &claims);
+    for bearer in [&laptop.access, &bob.access, &other_subject] {
+        gateway.refresh(bearer, &phone.refresh).await.refused(400, "invalid_grant");
+    }
+    for (pair, subject) in [(&phone, "alice"), (&laptop, "alice"), (&bob, "bob")] {
+        assert_eq!(listed(&gateway, pair, subject).await["state"], "live");
+        refreshed(&gateway, pair).await;
+    }
+    let lines = gateway.log_lines(6).await;
+    let mismatches: Vec<_> = lines.iter().filter(|line| line["reason"] == "grant_mismatch").collect();
+    assert_eq!(mismatches.len(), 3, "{lines:?}");
+    let of_bob = mismatches.iter().find(|line| line["subject"] == "bob" && line["token_id"] == bob.token_id.as_str());
+    let detail = &of_bob.expect("the log names who tried")["detail"];
+    assert_eq!(*detail, format!("the refresh token is of {}", phone.token_id));
+    gateway.end_without_a_token_in_the_log();
+}
+
+/// A client that refreshes on every 401 would never stop.
+#[tokio::test]
+async fn the_bearer_of_a_revoked_login_is_a_dead_grant_and_not_a_401() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
+    assert_eq!(gateway.status_of(&pair.access).await, 401);
+    let answer = gateway.refresh(&pair.access, &pair.refresh).await;
+    answer.refused(400, "invalid_grant");
+    assert!(answer.header("www-authenticate").is_none());
+}
+
+#[tokio::test]
+async fn whoever_lowers_the_access_lifetime_logs_nobody_out() {
+    let upstream = Upstream::start();
+    let gateway = gateway_with_tokens(&upstream, "access_lifetime = \"1h\"");
+    let pair = gateway.issue("alice", "").await;
+    let gateway = gateway.restart_with(|text| text.replace("\"1h\"", "\"5m\""));
+    assert_eq!(gateway.status_of(&pair.access).await, 200, "it lives to its end");
+    let next = refreshed(&gateway, &pair).await;
+    let claims = claims_of(&next.access);
+    let life = claims["exp"].as_u64().expect("exp") - claims["iat"].as_u64().expect("iat");
+    assert!((285..=300).contains(&life), "{life}");
+
+    assert_eq!(gateway.revoke(&next.access, &next.token_id).await.status, 200);
+    gateway.advance(Duration::from_secs(50 * 60));
+    let gateway = gateway.restart_with(|text| text);
+    assert_eq!(gateway.status_of(&pair.access).await, 401, "and stays revoked to its end");
+}
+
+#[tokio::test]
+async fn whoever_changes_the_algorithm_logs_nobody_out() {
+    let upstream = Upstream::start();
+    let gateway = gateway_with_tokens(&upstream, "algorithm = \"ES256\"");
+    let old = gateway.issue("alice", "").await;
+    gateway.advance(MILLISECOND);
+    let gateway = gateway.restart_with(|text| text.replace("\"ES256\"", "\"EdDSA\""));
+    assert_eq!(gateway.status_of(&old.access).await, 200);
+    let published = gateway.client().get("/.well-known/jwks.json").await.json();
+    let algorithms: Vec<_> = published["keys"].as_array().expect("keys").iter().map(|key| &key["alg"]).collect();
+    assert_eq!(algorithms, ["EdDSA", "ES256"], "the newest comes first, a day before it signs");
+
+    let same = refreshed(&gateway, &old).await;
+    assert_eq!(header_of(&same.access)["alg"], "ES256");
+    gateway.advance(DAY);
+    let gateway = gateway.restart_with(|text| text);
+    let new = refreshed(&gateway, &same).await;
+    assert_eq!(header_of(&new.access)["alg"], "EdDSA");
+    assert_eq!(gateway.status_of(&new.access).await, 200);
+
+    let gateway = gateway.restart_with(|text| text.replace("\"EdDSA\"", "\"ES256\""));
+    assert_eq!(gateway.status_of(&new.access).await, 200, "and back");
+    refreshed(&gateway, &new).await;
+}

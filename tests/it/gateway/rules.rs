@@ -1,0 +1,179 @@
+//! What a route asks of a token beyond its being valid, and what a refused client and the operator are told.
+
+use bearward::tokens::jwt::Algorithm;
+use serde_json::{Value, json};
+
+use crate::support::tokens::Mint;
+use crate::support::{Gateway, Upstream};
+
+const ROUTES: &str = r#"
+[[route]]
+path = "/all"
+scopes = ["a", "b"]
+[[route]]
+path = "/any"
+any_scope = ["x", "b"]
+[[route]]
+path = "/both"
+scopes = ["a"]
+any_scope = ["x", "y"]
+[[route]]
+path = "/tenant"
+[[route.claim]]
+pointer = "/tenant/name"
+equals = "acme"
+[[route]]
+path = "/admin"
+[[route.claim]]
+pointer = "/realm_access/roles"
+contains = "admin"
+[[route.claim]]
+pointer = "/plan"
+one_of = ["team", "enterprise"]
+[[route.claim]]
+pointer = "/email"
+present = true
+[[route]]
+path = "/write"
+methods = ["POST"]
+[[route]]
+path = "/"
+"#;
+
+#[tokio::test]
+async fn a_token_has_to_keep_every_rule_of_its_route() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let now = gateway.now_secs();
+    let admin = json!({
+        "realm_access": { "roles": ["user", "admin"] }, "plan": "team", "email": "b@example", "tenant": { "name": "acme" }
+    });
+    let without = |name: &str| {
+        let mut claims = admin.clone();
+        claims.as_object_mut().expect("an object").remove(name);
+        claims
+    };
+    let with = |name: &str, value: Value| {
+        let mut claims = admin.clone();
+        claims[name] = value;
+        claims
+    };
+    let at = |path: &str, row: usize| format!("{}/{row}", path.trim_end_matches('/'));
+    // Scopes are `a b` unless a row says otherwise.
+    let rows: Vec<(&str, Value, &str)> = vec![
+        ("/all", json!({}), ""),
+        ("/all", json!({ "scope": "b a c" }), ""),
+        ("/all", json!({ "scope": ["a", "b"] }), ""),
+        ("/all", json!({ "scope": null, "scp": "a b" }), ""),
+        ("/all", json!({ "scope": "a" }), "insufficient_scope"),
+        ("/all", json!({ "scope": "ab" }), "insufficient_scope"),
+        ("/all", json!({ "scope": "A b" }), "insufficient_scope"),
+        ("/all", json!({ "scope": null }), "insufficient_scope"),
+        ("/any", json!({}), ""),
+        ("/any", json!({ "scope": "x" }), ""),
+        ("/any", json!({ "scope": "a y" }), "insufficient_scope"),
+        ("/both", json!({ "scope": "y a" }), ""),
+        ("/both", json!({ "scope": "a b" }), "insufficient_scope"),
+        ("/both", json!({ "scope": "x" }), "insufficient_scope"),
+        ("/tenant", admin.clone(), ""),
+        ("/tenant", json!({}), "claim_rejected"),
+        ("/tenant", with("tenant", json!({ "name": "ACME" })), "claim_rejected"),
+        ("/tenant", with("tenant", json!({ "name": ["acme"] })), "claim_rejected"),
+        ("/tenant", with("tenant", json!("acme")), "claim_rejected"),
+        ("/tenant", json!({ "tenant/name": "acme" }), "claim_rejected"),
+        ("/admin", admin.clone(), ""),
+        ("/admin", with("realm_access", json!({ "roles": "admin" })), ""),
+        ("/admin", with("realm_access", json!({ "roles": ["admins"] })), "claim_rejected"),
+        ("/admin", with("realm_access", json!({ "roles": [["admin"]] })), "claim_rejected"),
+        ("/admin", with("plan", json!("free")), "claim_rejected"),
+        ("/admin", with("email", Value::Null), "claim_rejected"),
+        ("/admin", without("plan"), "claim_rejected"),
+        ("/admin", without("realm_access"), "claim_rejected"),
+        ("/", json!({ "scope": null }), ""),
+    ];
+    for (row, (path, changes, reason)) in rows.iter().enumerate() {
+        let token = mint.with_claims(now, changes.clone());
+        let answer = gateway.client().bearer(&token).get(&at(path, row)).await;
+        match *reason {
+            "" => assert_eq!(answer.status, 200, "{path} {changes}: {answer:?}"),
+            "claim_rejected" => answer.refused(403, "forbidden"),
+            reason => answer.refused(403, reason),
+        }
+    }
+    let lines = gateway.log_lines(rows.len()).await;
+    for (row, (path, changes, reason)) in rows.iter().enumerate() {
+        let line = lines.iter().find(|line| line["path"] == at(path, row)).expect("a line for each request");
+        assert_eq!(line["reason"].as_str().unwrap_or_default(), *reason, "{path} {changes}: {line}");
+    }
+    let passed = rows.iter().filter(|(_, _, reason)| reason.is_empty()).count();
+    assert_eq!(upstream.seen().len(), passed, "only what was let through arrived");
+}
+
+#[tokio::test]
+async fn a_refused_client_learns_the_scope_and_the_operator_the_claim() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let now = gateway.now_secs();
+    let token = mint.with_claims(now, json!({ "scope": "c", "tenant": { "name": "initech" } }));
+    for (path, scope) in [("/all", "a b"), ("/any", "x"), ("/both", "a x")] {
+        let answer = gateway.client().bearer(&token).get(path).await;
+        let challenge = answer.header("www-authenticate").expect("a challenge");
+        let expected = format!(
+            r#"error="insufficient_scope", error_description="the token lacks a scope that is needed here", scope="{scope}""#
+        );
+        assert!(challenge.ends_with(&expected), "{path}: {challenge}");
+    }
+    let answer = gateway.client().bearer(&token).get("/tenant").await;
+    answer.refused(403, "forbidden");
+    assert!(!answer.text().contains("tenant"), "a client is not told what would help: {answer:?}");
+    let lines = gateway.log_lines(4).await;
+    let line = lines.iter().find(|line| line["path"] == "/tenant").expect("a line");
+    assert_eq!(line["detail"], "the claim /tenant/name is not what this route asks for");
+    assert!(!line.to_string().contains("initech"), "the value stays out of the log: {line}");
+    gateway.client().bearer(&token).get("/write").await.refused(405, "invalid_request");
+}
+
+#[tokio::test]
+async fn claims_reach_the_upstream_as_headers_that_nobody_else_can_set() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let more = r#"
+[[identity.claim]]
+pointer = "/tenant/name"
+header = "X-Tenant"
+[[identity.claim]]
+pointer = "/roles"
+header = "X-Roles"
+[[route]]
+path = "/"
+[[route]]
+path = "/public"
+public = true
+"#;
+    let gateway = Gateway::trusting(&upstream, &mint, more);
+    let now = gateway.now_secs();
+    let token = mint.with_claims(now, json!({ "tenant": { "name": "Böse\r\nX-Roles: root" }, "roles": ["a", "b,c"] }));
+    let other = mint.with_claims(now, json!({ "tenant": { "name": { "is": "an object" } } }));
+    let forged = |client: crate::support::Client| {
+        ["X-Tenant", "x_tenant", "X.Roles"].iter().fold(client, |client, name| client.header(name, "forged"))
+    };
+    let get = async |client: crate::support::Client, path: &str| {
+        assert_eq!(forged(client).get(path).await.status, 200);
+        upstream.seen().pop().expect("it arrived")
+    };
+    // Twice: a token that is known brings the same.
+    for _ in 0..2 {
+        let seen = get(gateway.client().bearer(&token), "/").await;
+        assert_eq!(seen.header("x-tenant"), Some("B%C3%B6se%0D%0AX-Roles: root"));
+        assert_eq!(seen.header("x-roles"), Some("a,b%2Cc"));
+        assert_eq!(seen.headers.get_all("x-roles").iter().count(), 1);
+    }
+    for (client, path) in [(gateway.client().bearer(&other), "/"), (gateway.client(), "/public")] {
+        let seen = get(client, path).await;
+        let stray =
+            seen.headers.keys().find(|name| name.as_str().contains("tenant") || name.as_str().contains("roles"));
+        assert_eq!(stray, None, "{path}: {seen:?}");
+    }
+}

@@ -1,0 +1,293 @@
+//! Connections that a balancer passes on, and those that we open for a client: whose they are is said before anything else.
+
+mod haproxy;
+
+use std::net::SocketAddr;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::certificates::Authority;
+use crate::support::client::tls_connect;
+use crate::support::scripted::Scripted;
+use crate::support::{Gateway, Upstream, Wire, frames};
+
+/// Where these stories' balancers are, and one that passes on over HTTP.
+const TRUSTED: &str = "[forwarding]\ntrusted = [\"127.0.0.1\", \"10.0.0.0/8\"]\n";
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Both its listeners expect the header. `keys` are of the `[[upstream]]`.
+fn gateway(upstream: SocketAddr, keys: &str) -> Gateway {
+    let text = Gateway::open_text(upstream, &format!("{keys}\n{TRUSTED}"));
+    Gateway::from_text(text.replace("\ntls = ", "\nproxy_protocol = true\ntls = "))
+}
+
+fn v2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(rest.len()).expect("short").to_be_bytes();
+    [SIGNATURE, &[command, family], &len, rest].concat()
+}
+
+fn get(path: &str, fields: &str) -> String {
+    format!("GET /{path} HTTP/1.1\r\nHost: gateway.test\r\n{fields}\r\n")
+}
+
+#[tokio::test]
+async fn the_client_is_whom_the_balancer_names() {
+    let upstream = Upstream::start();
+    let gateway = gateway(upstream.address, "");
+    let v4 = [198, 51, 100, 7, 192, 0, 2, 1, 0xc8, 0x22, 1, 0xbb];
+    let v6 = [&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7][..], &[0; 20]].concat();
+    let forwarded = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
+    let rows = [
+        (b"PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n".to_vec(), "198.51.100.7", "http"),
+        (b"PROXY TCP6 2001:db8::7 2001:db8::1 51234 443\r\n".to_vec(), "2001:db8::7", "http"),
+        (v2(0x21, 0x11, &v4), "198.51.100.7", "http"),
+        (v2(0x21, 0x11, &[&v4[..], &[4, 0, 3, 1, 2, 3], &[0; 3000]].concat()), "198.51.100.7", "http"),
+        (v2(0x21, 0x21, &v6), "2001:db8::7", "http"),
+        // A proxy behind the balancer that is trusted itself, and believed about the client.
+        (b"PROXY TCP4 10.1.2.3 192.0.2.1 51234 443\r\n".to_vec(), "203.0.113.9", "https"),
+        // The balancer's own, as for a health check; or of a client that it does not name, who is not believed as it is.
+        (v2(0x20, 0x00, &[]), "127.0.0.1", "http"),
+        (v2(0x21, 0x31, &[0; 216]), "127.0.0.1", "http"),
+        (b"PROXY UNKNOWN\r\n".to_vec(), "127.0.0.1", "http"),
+    ];
+    for (row, (header, client, proto)) in rows.iter().enumerate() {
+        for in_pieces in [false, true] {
+            let said = [header.as_slice(), get(&row.to_string(), forwarded).as_bytes()].concat();
+            let mut balancer = Wire::connect(gateway.address()).await;
+            balancer.stream.set_nodelay(true).expect("a socket");
+            for piece in said.chunks(if in_pieces { 1 } else { said.len() }) {
+                balancer.say(piece).await;
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(balancer.answer().await.status, 200, "{row}");
+            let seen = upstream.only();
+            assert_eq!(seen.header("x-forwarded-for"), Some(*client), "{row}");
+            assert_eq!(seen.header("x-forwarded-proto"), Some(*proto), "{row}");
+            upstream.forget();
+            // For the second request as well.
+            balancer.say(get("again", "")).await;
+            assert_eq!(balancer.answer().await.status, 200);
+            let told = upstream.only().header("x-forwarded-for").map(str::to_owned);
+            assert_eq!(told.as_deref(), Some(if *proto == "https" { "10.1.2.3" } else { client }), "{row}");
+            upstream.forget();
+        }
+    }
+    let lines = gateway.log_lines(4 * rows.len()).await;
+    for (row, (_, client, _)) in rows.iter().enumerate() {
+        let mut its = lines.iter().filter(|line| line["path"] == format!("/{row}"));
+        assert!(its.all(|line| line["client"] == *client), "{client}: {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn tls_begins_behind_the_header() {
+    let upstream = Upstream::start();
+    let gateway = gateway(upstream.address, "");
+    let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
+    let mut balancer = Wire::connect(gateway.tls_address()).await;
+    balancer.say("PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n").await;
+    let mut client = tls_connect(balancer.stream, certificate, "http/1.1").await.expect("a handshake");
+    let request = get("", "Connection: close\r\n").replace("gateway.test", "localhost");
+    client.write_all(request.as_bytes()).await.expect("written");
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.expect("an answer");
+    assert!(heard.starts_with("HTTP/1.1 200"), "{heard}");
+    assert_eq!(upstream.only().header("x-forwarded-for"), Some("198.51.100.7"));
+    assert_eq!(upstream.only().header("x-forwarded-proto"), Some("https"));
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_passed_on_is_closed_without_a_word() {
+    let upstream = Upstream::start();
+    let gateway = gateway(upstream.address, "[timeouts]\ntls_handshake = \"300ms\"");
+    let header = "PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n";
+    let get = get("", "");
+    let mut tried = 0;
+    for said in [
+        get.clone().into_bytes(),
+        format!("PROXY TCP4 198.51.100.7 192.0.2.1 51234\r\n{get}").into_bytes(),
+        format!("PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\n{get}").into_bytes(),
+        format!("PROXY UNKNOWN {}\r\n{get}", "x".repeat(100)).into_bytes(),
+        [&v2(0x21, 0x12, &[0; 12]), get.as_bytes()].concat(),
+        [&v2(0x21, 0x11, &[0; 4]), get.as_bytes()].concat(),
+        [&v2(0x21, 0x11, &[0; 5000]), get.as_bytes()].concat(),
+        frames::hello(),
+        b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03".to_vec(),
+        // Slow: the rest never comes.
+        b"PROXY TCP4 198.51".to_vec(),
+        SIGNATURE.to_vec(),
+        v2(0x21, 0x11, &[0; 12])[..20].to_vec(),
+        Vec::new(),
+    ] {
+        for address in [gateway.address(), gateway.tls_address()] {
+            let mut guest = Wire::connect(address).await;
+            // It may be closed before all is said.
+            let _ = guest.try_say(&said).await;
+            guest.is_closed().await;
+            tried += 1;
+        }
+    }
+    // Whoever is not trusted is not even read.
+    let mut stranger = Wire::connect_from("127.0.0.2".parse().expect("an address"), gateway.address()).await;
+    let _ = stranger.try_say(format!("{header}{get}")).await;
+    stranger.is_closed().await;
+    gateway.counts("proxy_protocol_failed_total", tried + 1).await;
+    assert_eq!(upstream.connections(), 0);
+    // A second header is no request.
+    let mut balancer = Wire::connect(gateway.address()).await;
+    balancer.say([header, header, &get].concat()).await;
+    assert_eq!(balancer.answer().await.status, 400);
+    balancer.is_closed().await;
+    assert_eq!(upstream.connections(), 0);
+}
+
+/// Limits by address are of the clients, not of the balancer that all of them come through.
+#[tokio::test]
+async fn limits_are_of_the_client_that_is_named() {
+    let upstream = Upstream::start();
+    let listeners = Gateway::text(&upstream.address.to_string(), TRUSTED);
+    let text = listeners.replace("\ntls = ", "\nproxy_protocol = true\ntls = ").replace("calls = 0", "calls = 1");
+    let gateway = Gateway::from_text(text);
+    let ask = async |client: &str| {
+        let mut balancer = Wire::connect(gateway.address()).await;
+        let request = "POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+        balancer.say(format!("PROXY TCP4 {client} 192.0.2.1 1 443\r\n{request}")).await;
+        balancer.answer().await.status
+    };
+    assert_ne!(ask("198.51.100.7").await, 429);
+    assert_eq!(ask("198.51.100.7").await, 429);
+    assert_ne!(ask("198.51.100.8").await, 429);
+}
+
+#[tokio::test]
+async fn limits_on_connections_and_rates_are_of_the_client_that_is_named() {
+    let upstream = Upstream::start();
+    let limits = "[limits]\nconnections_per_address = 2\n[[rate]]\nper = \"address\"\nrequests = 3\nwindow = \"1h\"";
+    let gateway = gateway(upstream.address, limits);
+    let arrive = async |client: &str| {
+        let mut wire = Wire::connect(gateway.address()).await;
+        // It may be closed before all is said.
+        let _ = wire.try_say(format!("PROXY TCP4 {client} 192.0.2.1 1 443\r\n{}", get("", ""))).await;
+        wire
+    };
+    let mut held = Vec::new();
+    for client in ["198.51.100.7", "198.51.100.7", "198.51.100.8", "198.51.100.8"] {
+        let mut wire = arrive(client).await;
+        assert_eq!(wire.answer().await.status, 200, "{client}");
+        held.push(wire);
+    }
+    for client in ["198.51.100.7", "198.51.100.8"] {
+        arrive(client).await.is_closed().await;
+    }
+    gateway.counts("address_connections_rejected_total", 2).await;
+    // Their third and fourth request. A connection that was refused has asked nothing.
+    for (wire, status) in [(0, 200), (1, 429), (2, 200), (3, 429)] {
+        held[wire].say(get("", "")).await;
+        assert_eq!(held[wire].answer().await.status, status, "{wire}");
+    }
+    // One that is trusted itself has everybody's connections, and everybody's requests.
+    for number in 0..6 {
+        let mut wire = Wire::connect(gateway.address()).await;
+        let request = get("", &format!("X-Forwarded-For: 203.0.113.{number}\r\n"));
+        wire.say(format!("PROXY TCP4 10.1.2.3 192.0.2.1 1 443\r\n{request}")).await;
+        assert_eq!(wire.answer().await.status, 200, "{number}");
+        held.push(wire);
+    }
+}
+
+/// One connection is one client's: never another's, and the next time the same one's.
+#[tokio::test]
+async fn an_upstream_that_asks_for_it_is_told_whose_each_connection_is() {
+    for (version, len) in [("v1", None), ("v2", Some(28))] {
+        let backend = Scripted::start(move |mut wire, number| async move {
+            let header = match len {
+                None => wire.hear_until("\r\n").await.into_bytes(),
+                Some(len) => wire.hear_bytes(len).await,
+            };
+            let client = match len {
+                None => String::from_utf8_lossy(&header).split(' ').nth(2).expect("an address").to_owned(),
+                Some(_) => header[16..20].iter().map(u8::to_string).collect::<Vec<_>>().join("."),
+            };
+            while wire.try_hear_until("\r\n\r\n").await.is_some() {
+                let told = format!("{number} {client}");
+                wire.say(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}", told.len())).await;
+            }
+        });
+        let more = format!("proxy_protocol = \"{version}\"\nmax_concurrent_requests = 2");
+        let gateway =
+            Gateway::from_text(Gateway::open_text(backend.address, &more).replace("workers = 2", "workers = 1"));
+        for (client, told) in [
+            ("127.0.0.7", "0 127.0.0.7"),
+            ("127.0.0.8", "1 127.0.0.8"),
+            ("127.0.0.7", "0 127.0.0.7"),
+            ("127.0.0.8", "1 127.0.0.8"),
+            // Two are kept, as many as there may be at once: the one that was used longest ago goes.
+            ("127.0.0.9", "2 127.0.0.9"),
+            ("127.0.0.8", "1 127.0.0.8"),
+            ("127.0.0.7", "3 127.0.0.7"),
+        ] {
+            let mut wire = Wire::connect_from(client.parse().expect("an address"), gateway.address()).await;
+            wire.say(get("", "")).await;
+            assert_eq!(wire.answer().await.body, told, "{version}");
+        }
+        assert_eq!(backend.connections(), 4);
+    }
+}
+
+/// Whoever stands before the TLS of a backend reads it first, and passes on what follows.
+#[tokio::test]
+async fn the_header_for_an_upstream_comes_before_tls() {
+    for version in ["v1", "v2"] {
+        let (authority, folder) = (Authority::new(), TempDir::new().expect("a folder"));
+        std::fs::write(folder.path().join("ca.pem"), authority.pem()).expect("written");
+        let acceptor = authority.server("localhost");
+        let backend = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = backend.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = backend.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let client = announced(&mut stream, version).await;
+                    let mut stream = acceptor.accept(stream).await.expect("TLS is what follows");
+                    let mut read = [0; 4096];
+                    while let Ok(len @ 1..) = stream.read(&mut read).await {
+                        assert!(read[..len].starts_with(b"GET / HTTP/1.1\r\n"), "{:?}", &read[..len]);
+                        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{client}", client.len());
+                        stream.write_all(answer.as_bytes()).await.expect("the gateway reads");
+                    }
+                });
+            }
+        });
+        let ca_file = folder.path().join("ca.pem");
+        let keys = format!("proxy_protocol = \"{version}\"\nca_file = \"{}\"", ca_file.display());
+        let text = Gateway::open_text(address, &keys).replace("http://127.0.0.1", "https://localhost");
+        let gateway = Gateway::from_text(text);
+        for client in ["127.0.0.7", "127.0.0.8", "127.0.0.7"] {
+            let mut wire = Wire::connect_from(client.parse().expect("an address"), gateway.address()).await;
+            wire.say(get("", "")).await;
+            let answer = wire.answer().await;
+            assert_eq!((answer.status, answer.body.as_str()), (200, client), "{version}");
+        }
+    }
+}
+
+/// The client that a header names, and not a byte of what follows it is read.
+async fn announced(stream: &mut TcpStream, version: &str) -> String {
+    if version == "v2" {
+        let mut header = [0; 28];
+        stream.read_exact(&mut header).await.expect("a header");
+        assert_eq!((&header[..12], header[12]), (SIGNATURE, 0x21));
+        return header[16..20].iter().map(u8::to_string).collect::<Vec<_>>().join(".");
+    }
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        line.push(stream.read_u8().await.expect("a header"));
+    }
+    let line = String::from_utf8(line).expect("ASCII");
+    let client = line.strip_prefix("PROXY TCP4 ").and_then(|rest| rest.split(' ').next());
+    client.unwrap_or_else(|| panic!("{line:?}")).to_owned()
+}

@@ -1,0 +1,79 @@
+//! A connection that lies idle gives its buffers back, and its client notices nothing.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::client::tls_connect;
+use crate::support::{Gateway, Honest, Upstream};
+
+/// Longer than it takes a connection to count as idle.
+const IDLE: Duration = Duration::from_millis(1300);
+
+/// Reads one whole answer: `/` of the upstream says `hello`.
+async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut text = String::new();
+    while !text.ends_with("hello") {
+        let mut chunk = [0; 1024];
+        let read = stream.read(&mut chunk).await.expect("readable");
+        assert_ne!(read, 0, "closed after {text:?}");
+        text.push_str(std::str::from_utf8(&chunk[..read]).expect("text"));
+    }
+    text
+}
+
+async fn asks_with_long_pauses(mut stream: impl AsyncRead + AsyncWrite + Unpin, token: &str) {
+    let head = format!("GET /a HTTP/1.1\r\nHost: gateway.test\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let (first_half, second_half) = head.split_at(30);
+    for _ in 0..2 {
+        stream.write_all(head.as_bytes()).await.expect("written");
+        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+        tokio::time::sleep(IDLE).await;
+    }
+    // Half a head, and the rest of it after as long a pause.
+    stream.write_all(first_half.as_bytes()).await.expect("written");
+    tokio::time::sleep(IDLE).await;
+    stream.write_all(second_half.as_bytes()).await.expect("written");
+    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+    // A head and a half at once: the half is kept over the pause.
+    stream.write_all(format!("{head}{first_half}").as_bytes()).await.expect("written");
+    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+    tokio::time::sleep(IDLE).await;
+    stream.write_all(second_half.as_bytes()).await.expect("written");
+    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_client_may_pause_between_requests_and_within_one() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let plain = TcpStream::connect(gateway.address()).await.expect("connected");
+    let stream = TcpStream::connect(gateway.tls_address()).await.expect("connected");
+    use rustls::pki_types::pem::PemObject;
+    let certificate = rustls::pki_types::CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
+    let secure = tls_connect(stream, certificate, "http/1.1").await.expect("a handshake");
+    tokio::join!(asks_with_long_pauses(plain, &pair.access), asks_with_long_pauses(secure, &pair.access));
+    assert_eq!(upstream.seen().len(), 10);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_when_its_time_is_up() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nrequest_header = \"1s\"\n");
+    let attack = async || {
+        let mut idle = Vec::new();
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(gateway.address()).await.expect("connected");
+            stream.write_all(b"GET /a HTTP/1.1\r\nHost: gateway.test\r\n\r\n").await.expect("written");
+            answer(&mut stream).await;
+            idle.push(stream);
+        }
+        for stream in &mut idle {
+            let closed = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut [0; 16])).await;
+            assert_eq!(closed.expect("it does not wait for ever").expect("an orderly end"), 0);
+        }
+    };
+    Honest::connect(&gateway).await.beside(attack).await;
+}

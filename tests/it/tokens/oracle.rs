@@ -1,0 +1,186 @@
+//! Verification held against the library's own, whose checks are fewer: on tokens that nobody would think of, whatever we
+//! accept it accepts too and reads the same, and what alone we refuse is refused for what it is known not to look at.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::tokens::jwt::key_set::KeySet;
+use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
+use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
+use bearward::types::clock::UnixTime;
+use bearward::types::reject::Reason;
+use bearward::types::trace::Trace;
+use jsonwebtoken::errors::Error;
+use jsonwebtoken::{DecodingKey, Validation};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::TestRunner;
+use serde_json::{Map, Value, json};
+
+use crate::support::gateway::AUDIENCE;
+use crate::support::tokens::{FOREIGN, Mint};
+
+/// Seconds; any moment would do.
+const NOW: u64 = 1_800_000_000;
+
+/// Of each algorithm.
+const CASES: u32 = 700;
+
+/// What the library does not look at, or takes more of than we do. It reads no clock here.
+const STRICTER: &[Reason] = &[
+    Reason::WrongType,
+    Reason::ForbiddenHeader,
+    Reason::MalformedToken,
+    Reason::BadClaims,
+    Reason::LifetimeTooLong,
+    Reason::Expired,
+    Reason::NotYetValid,
+    Reason::UnknownKey,
+    Reason::WrongAudience,
+    // To the library, an `iss` that is no string is an `iss` that is not there, and passes.
+    Reason::UnknownIssuer,
+];
+
+fn trusting(mint: &Mint) -> Vec<TrustedIssuer> {
+    let policy = Issuer {
+        issuer: FOREIGN.into(),
+        audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        algorithms: vec![mint.algorithm],
+        types: vec!["at+jwt".into()],
+        clock_skew: Duration::from_secs(30),
+        max_lifetime: Duration::from_secs(86_400),
+        require_subject: true,
+        own: false,
+    };
+    let keys = KeySet::from_jwks(&mint.jwks(), &policy.algorithms).expect("a key set");
+    vec![TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }]
+}
+
+fn ours(token: &str, issuers: &[TrustedIssuer]) -> Result<VerifiedToken, Reason> {
+    verify(token, issuers, UnixTime::from_secs(NOW), Validity::Live, Trace::OFF).map_err(|reject| reject.reason)
+}
+
+fn theirs(token: &str, mint: &Mint) -> Result<Map<String, Value>, Error> {
+    let mut terms = Validation::new(mint.algorithm);
+    terms.validate_exp = false;
+    terms.set_issuer(&[FOREIGN]);
+    terms.set_audience(&[AUDIENCE]);
+    let jwk = serde_json::from_value(mint.jwk()).expect("a JWK");
+    let key = DecodingKey::from_jwk(&jwk).expect("a key");
+    jsonwebtoken::decode(token, &key, &terms).map(|data| data.claims)
+}
+
+/// Anything that JSON can say, not deep.
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            vec((".{0,4}", inner), 0..4).prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// Near the limits, and anything.
+fn date() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        8 => (NOW - 40..NOW + 40).prop_map(Value::from),
+        4 => (NOW..NOW + 90_000).prop_map(Value::from),
+        2 => (NOW as f64 - 40.0..NOW as f64 + 40.0).prop_map(Value::from),
+        1 => anything(),
+    ]
+}
+
+/// One member more, or another value for one: often one that matters.
+fn change() -> impl Strategy<Value = (&'static str, Value)> {
+    let text = |values: &'static [&'static str]| select(values).prop_map(Value::from);
+    prop_oneof![
+        select(&["exp", "nbf", "iat"][..]).prop_flat_map(|name| (Just(name), date())),
+        (
+            Just("aud"),
+            prop_oneof![text(&[AUDIENCE, "x", ""]), Just(json!(["x", AUDIENCE])), Just(json!([])), anything()]
+        ),
+        (Just("iss"), prop_oneof![text(&[FOREIGN, "https://login.example/", "x"]), anything()]),
+        (Just("sub"), anything()),
+        (select(&["scope", "scp", "jti", "other"][..]), anything()),
+    ]
+}
+
+fn header_change() -> impl Strategy<Value = (&'static str, Value)> {
+    let text = |values: &'static [&'static str]| select(values).prop_map(Value::from);
+    prop_oneof![
+        4 => (Just("typ"), prop_oneof![text(&["at+jwt", "AT+JWT", "application/at+jwt", "JWT", ""]), anything()]),
+        1 => (Just("alg"), prop_oneof![text(&["none", "HS256", "RS256", "ES256", "EdDSA"]), anything()]),
+        2 => (Just("kid"), anything()),
+        1 => (select(&["crit", "b64", "zip", "jku", "jwk", "x5u", "cty", "other"][..]), anything()),
+    ]
+}
+
+fn changed(mut object: Value, changes: Vec<(&str, Value)>) -> Value {
+    for (name, value) in changes {
+        object[name] = value;
+    }
+    object
+}
+
+fn mints() -> Vec<Mint> {
+    let secret = Mint::hmac(Algorithm::HS256, &[7; 64]);
+    vec![secret, Mint::new(Algorithm::ES256), Mint::new(Algorithm::EdDSA)]
+}
+
+#[test]
+fn whatever_we_accept_the_library_accepts_and_reads_the_same() {
+    for mint in mints() {
+        let issuers = trusting(&mint);
+        let (accepted, refused) = (Cell::new(0), Cell::new(0));
+        let mut runner =
+            TestRunner::new(ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() });
+        let changes = (vec(header_change(), 0..2), vec(change(), 0..4));
+        let outcome = runner.run(&changes, |(header, claims)| {
+            let token = mint.sign(&changed(mint.header(), header), &changed(mint.claims(NOW), claims));
+            let verdict = ours(&token, &issuers);
+            let count = if verdict.is_ok() { &accepted } else { &refused };
+            count.set(count.get() + 1);
+            match (verdict, theirs(&token, &mint)) {
+                (Ok(verified), Ok(claims)) => prop_assert_eq!(verified.claims, claims),
+                (Ok(_), Err(error)) => prop_assert!(false, "the library refuses it: {}", error),
+                (Err(reason), Ok(_)) => prop_assert!(STRICTER.contains(&reason), "{:?}", reason),
+                (Err(_), Err(_)) => {}
+            }
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("{:?}: {failure}", mint.algorithm));
+        let (accepted, refused) = (accepted.get(), refused.get());
+        assert!(accepted > 60 && refused > 60, "{:?}: {accepted} accepted, {refused} refused", mint.algorithm);
+    }
+}
+
+/// There is one spelling of a token: no bit of it can be changed, no character added or left out.
+#[test]
+fn no_edit_of_a_good_token_is_good() {
+    for mint in mints() {
+        let issuers = trusting(&mint);
+        let good = mint.good(NOW);
+        assert!(ours(&good, &issuers).is_ok());
+        let characters = "[A-Za-z0-9_.=+/ \\-\\n]";
+        let edits = (0..good.len(), 0..3usize, characters);
+        let mut runner =
+            TestRunner::new(ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() });
+        let outcome = runner.run(&edits, |(place, taken, put)| {
+            let mut edited = good.clone();
+            edited.replace_range(place..(place + taken).min(good.len()), &put);
+            prop_assert!(edited == good || ours(&edited, &issuers).is_err(), "{}", edited);
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("{:?}: {failure}", mint.algorithm));
+    }
+}

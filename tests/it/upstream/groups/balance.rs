@@ -1,0 +1,116 @@
+//! Which of several backends a request goes to.
+
+use std::collections::HashMap;
+
+use http::Request;
+
+use super::{addresses, counts, in_front_of};
+use crate::support::session::{self, Session};
+use crate::support::{Gateway, Upstream};
+
+fn three() -> [Upstream; 3] {
+    [Upstream::start(), Upstream::start(), Upstream::start()]
+}
+
+#[tokio::test]
+async fn one_after_the_other() {
+    let backends = three();
+    let gateway = in_front_of(&addresses(&backends), "");
+    let mut session = Session::http1(gateway.address()).await;
+    for _ in 0..30 {
+        session::text(session.send(Request::get("/").body(session::empty()).expect("a request")).await.into_body())
+            .await;
+    }
+    assert_eq!(counts(&backends), [10, 10, 10]);
+    for backend in &backends {
+        assert_eq!(backend.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_less_busy_of_two_gets_it() {
+    let backends = [Upstream::start(), Upstream::start()];
+    let gateway = in_front_of(&addresses(&backends), "balance = \"least_requests\"");
+    let mut busy = Vec::new();
+    for count in 1..=6 {
+        let session = Session::http1(gateway.address()).await;
+        busy.push(tokio::spawn(
+            session.sender().send(Request::get("/hang").body(session::empty()).expect("a request")),
+        ));
+        session::eventually("it waits", || backends.iter().map(Upstream::in_flight).sum::<usize>() == count).await;
+    }
+    assert_eq!(backends.each_ref().map(Upstream::in_flight), [3, 3], "each goes where fewer are");
+    let under_way = super::metric(&gateway, "requests", backends[0].address).await;
+    assert_eq!(under_way, 3.0);
+    busy.into_iter().for_each(|request| request.abort());
+}
+
+/// Where each of these tenants is served.
+async fn places(gateway: &Gateway, backends: &[Upstream], tenants: usize) -> HashMap<String, usize> {
+    let mut places = HashMap::new();
+    for tenant in 0..tenants {
+        let tenant = format!("tenant-{tenant}");
+        let before = counts(backends);
+        assert_eq!(gateway.client().header("x-tenant", &tenant).get("/").await.status, 200);
+        let after = counts(backends);
+        let place = (0..backends.len()).find(|at| after[*at] > before[*at]).expect("somebody answered");
+        places.insert(tenant, place);
+    }
+    places
+}
+
+#[tokio::test]
+async fn the_same_key_leads_to_the_same_server_also_when_another_one_dies() {
+    let mut backends = three();
+    let servers = addresses(&backends);
+    let more = "balance = \"hash\"\nhash = \"header:X-Tenant\"\n[upstream.ejection]\nconsecutive_failures = 1\nbase_time = \"1h\"\nmax_time = \"1h\"";
+    let gateway = in_front_of(&servers, more);
+    let first = places(&gateway, &backends, 40).await;
+    assert_eq!(places(&gateway, &backends, 40).await, first);
+    // Another gateway, which lists them in another order, agrees.
+    let other = in_front_of(&[servers[2], servers[0], servers[1]], more);
+    assert_eq!(places(&other, &backends, 40).await, first);
+    let of = |place: usize| first.values().filter(|at| **at == place).count();
+    assert!((0..3).all(|place| of(place) >= 4), "{first:?}");
+
+    // Another one takes its place in the list, and nobody answers at its address.
+    backends[1] = Upstream::start();
+    let after = places(&gateway, &backends, 40).await;
+    let mut heirs = [0; 3];
+    for (tenant, place) in &first {
+        match place {
+            1 => heirs[after[tenant]] += 1,
+            _ => assert_eq!(after[tenant], *place, "{tenant} has nothing to do with it"),
+        }
+    }
+    assert!(heirs[0] > 0 && heirs[2] > 0 && heirs[1] == 0, "{heirs:?}");
+    // Without a key, the others take turns.
+    let before = counts(&backends);
+    for _ in 0..8 {
+        assert_eq!(gateway.client().get("/").await.status, 200);
+    }
+    let after = counts(&backends);
+    assert_eq!((after[0] - before[0], after[2] - before[2]), (4, 4));
+}
+
+#[tokio::test]
+async fn a_subject_stays_at_its_server() {
+    let backends = three();
+    let servers: Vec<String> = backends.iter().map(|backend| backend.address.to_string()).collect();
+    let text = Gateway::text(&servers.join("\", \"http://"), "balance = \"hash\"\nhash = \"subject\"");
+    let gateway = Gateway::from_text(text);
+    let mut used = 0;
+    for subject in ["alice", "bob", "carol", "dave", "erin", "frank"] {
+        let before = counts(&backends);
+        // Two logins of the same person, so that it is the subject and not the token.
+        for _ in 0..2 {
+            let pair = gateway.issue(subject, "").await;
+            assert_eq!(gateway.status_of(&pair.access).await, 200);
+        }
+        let after = counts(&backends);
+        let places: Vec<usize> = (0..3).filter(|at| after[*at] > before[*at]).collect();
+        assert_eq!(places.len(), 1, "{subject}: {places:?}");
+        used |= 1 << places[0];
+    }
+    assert_ne!((used as u32).count_ones(), 1, "not all at one");
+}

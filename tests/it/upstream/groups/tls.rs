@@ -1,0 +1,116 @@
+//! TLS to a backend: a certificate of the gateway's own, and another name.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::support::Gateway;
+use crate::support::certificates::Authority;
+
+/// A backend that talks only to those whose certificate is of its authority, and calls itself `orders.internal`. Answers the
+/// name that was asked for, in the only version of HTTP that it speaks.
+async fn backend(folder: &Path, version: Version) -> SocketAddr {
+    let authority = Authority::new();
+    std::fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
+    authority.sign("gateway").write(folder, "client");
+    Authority::new().sign("gateway").write(folder, "stranger");
+    let mut config = (**authority.server_for_its_own("orders.internal").config()).clone();
+    config.alpn_protocols = vec![if version == Version::HTTP_2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let name = stream.get_ref().1.server_name().unwrap_or("-").to_owned();
+                let answer = service_fn(move |_: Request<Incoming>| {
+                    let answer = Response::new(name.clone());
+                    async move { Ok::<_, Infallible>(answer) }
+                });
+                // Until the gateway closes.
+                let _ = if version == Version::HTTP_2 {
+                    let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    builder.serve_connection(TokioIo::new(stream), answer).await
+                } else {
+                    let builder = hyper::server::conn::http1::Builder::new();
+                    builder.serve_connection(TokioIo::new(stream), answer).await
+                };
+            });
+        }
+    });
+    address
+}
+
+fn text(address: SocketAddr, folder: &Path, more: &str) -> String {
+    let options = format!("ca_file = \"{}\"\n{more}", folder.join("ca.pem").display());
+    Gateway::open_text(address, &options).replace("http://127.0.0.1", "https://localhost")
+}
+
+/// Whoever the certificate and the name are right for is served, and nobody else.
+async fn it_shows_its_certificate_and_asks_for_the_name(version: Version, protocol: &str) {
+    let files = tempfile::tempdir().expect("a folder");
+    let address = backend(files.path(), version).await;
+    let shown = |name: &str| {
+        let file = |end: &str| files.path().join(format!("{name}.{end}")).display().to_string();
+        format!("client_certificate = \"{}\"\nclient_key = \"{}\"\n", file("pem"), file("key"))
+    };
+    let name = "tls_server_name = \"orders.internal\"\n";
+    for (more, is_good) in [
+        (format!("{}{name}", shown("client")), true),
+        (name.to_owned(), false),
+        (shown("client"), false),
+        (format!("{}{name}", shown("stranger")), false),
+    ] {
+        let more = format!("protocol = \"{protocol}\"\n{more}");
+        let gateway = Gateway::from_text(text(address, files.path(), &more));
+        let answer = gateway.client().get("/").await;
+        match is_good {
+            true => assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "orders.internal"), "{more}"),
+            false => answer.refused(502, "bad_gateway"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_gateway_shows_its_certificate_and_asks_for_the_name_it_is_told() {
+    it_shows_its_certificate_and_asks_for_the_name(Version::HTTP_11, "http1").await;
+}
+
+#[tokio::test]
+async fn over_http2_it_shows_its_certificate_and_asks_for_that_name_as_well() {
+    it_shows_its_certificate_and_asks_for_the_name(Version::HTTP_2, "h2").await;
+}
+
+#[tokio::test]
+async fn a_reload_reads_the_files_again() {
+    let files = tempfile::tempdir().expect("a folder");
+    let address = backend(files.path(), Version::HTTP_11).await;
+    let copy = |from: &str| {
+        for end in ["pem", "key"] {
+            std::fs::copy(files.path().join(format!("{from}.{end}")), files.path().join(format!("own.{end}")))
+                .expect("copied");
+        }
+    };
+    let own = |end: &str| files.path().join(format!("own.{end}")).display().to_string();
+    let more = format!(
+        "client_certificate = \"{}\"\nclient_key = \"{}\"\ntls_server_name = \"orders.internal\"\n",
+        own("pem"),
+        own("key")
+    );
+    copy("stranger");
+    let gateway = Gateway::from_text(text(address, files.path(), &more));
+    gateway.client().get("/").await.refused(502, "bad_gateway");
+    copy("client");
+    gateway.running().reload(gateway.config()).expect("it reloads");
+    assert_eq!(gateway.client().get("/").await.text(), "orders.internal");
+}
