@@ -1,8 +1,8 @@
 //! The interface of a store.
 //!
-//! Each method of [`Store`] is one transaction and returns an outcome, so that a rejection can still commit: the reuse of a
-//! refresh token revokes its family, and the request is then rejected. When a method has returned `Ok`, its change survives
-//! a loss of power. When it has returned an error, no caller was told of a change.
+//! Each method of [`Store`] is one transaction and returns an outcome, so that a rejection can still commit: the reuse
+//! of a refresh token revokes its family, and the request is then rejected. When a method has returned `Ok`, its change
+//! survives a loss of power. When it has returned an error, it has not reported a change to any caller.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,8 +25,8 @@ use crate::types::ids::TokenId;
 /// caller then only does not learn the result.
 pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// Called for each revocation after it is durable and before the call that made it returns. It runs on the thread of the
-/// store, so that the revocation is enforced even if the client has disconnected.
+/// Called for each revocation after it is durable and before the call that made it returns. It runs on the thread of
+/// the store, so that the revocation is enforced even if the client has disconnected.
 pub type RevocationHook = Arc<dyn Fn(&Revocation) + Send + Sync>;
 
 /// The decision of [`Store::rotate`], made inside its transaction from the family and the watermark of its subject.
@@ -34,8 +34,8 @@ pub type RevocationHook = Arc<dyn Fn(&Revocation) + Send + Sync>;
 /// It must have no side effects: the store may run a transaction again, and only the last decision counts.
 pub type DecideRotation = Box<dyn Fn(Option<&Family>, Option<UnixTime>, &PresentedToken) -> Rotation + Send>;
 
-/// The decision of [`Store::change_signing_keys`], made inside its transaction: from the current keys to the new keys. Like
-/// [`DecideRotation`], it must have no side effects.
+/// The decision of [`Store::change_signing_keys`], made inside its transaction: from the current keys to the new keys.
+/// Like [`DecideRotation`], it must have no side effects.
 pub type DecideKeys = Box<dyn Fn(Vec<StoredKey>) -> Vec<StoredKey> + Send>;
 
 /// Who revokes a family. [`Store::revoke_family`] checks it inside its transaction.
@@ -93,15 +93,15 @@ pub struct Outbox {
 
 /// Each method records its decision as an [`Event`] in the same transaction.
 pub trait Store: Send + Sync {
-    /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones are
-    /// revoked in the same transaction.
+    /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
+    /// are revoked in the same transaction.
     ///
     /// A family must be younger than the watermark of its subject. The store therefore moves `created_at` to the first
     /// whole second after the watermark. Access tokens of the returned family must not be dated earlier.
     fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Family>;
 
-    /// Like [`Store::issue`], for a login that the backend checked before. Returns `None` and writes nothing if the log has
-    /// a watermark with a sequence above `known` that would have voided the login.
+    /// Like [`Store::issue`], for a login that the backend checked before. Returns `None` and writes nothing if the log
+    /// has a watermark with a sequence above `known` that would have voided the login.
     fn issue_unless_revoked_since(
         &self,
         known: u64,
@@ -114,22 +114,22 @@ pub trait Store: Send + Sync {
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, context: EventContext)
     -> StoreFuture<Rotation>;
 
-    /// Revokes one family, if `by` can revoke it. An expired family is still revoked while one of its access tokens may be
-    /// valid.
+    /// Revokes one family, if `by` can revoke it. An expired family is still revoked while one of its access tokens may
+    /// be valid.
     fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome>;
 
     /// Writes a revocation of anything but a family, and returns its sequence. A family is an error.
     ///
-    /// Watermarks can only be raised. A watermark over everything, over the gateway's own issuer or over one of its subjects
-    /// also ends the families that are as old or older. A watermark of now or later also ends the existing families that
-    /// are dated later.
+    /// Watermarks can only be raised. A watermark over everything, over the gateway's own issuer or over one of its
+    /// subjects also ends the families that are as old or older. A watermark of now or later also ends the existing
+    /// families that are dated later.
     fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64>;
 
     /// Records that access tokens of these generations were used. Never lowers the recorded generation.
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()>;
 
-    /// The families of a subject, newest first, at most 1,000, with ended families that were not deleted yet. A family that
-    /// is voided by a watermark is returned as revoked.
+    /// The families of a subject, newest first, at most 1,000, with ended families that were not deleted yet. A family
+    /// that is voided by a watermark is returned as revoked.
     fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>>;
 
     /// One family, live or ended, in the form of [`Store::families_of`].
@@ -138,8 +138,8 @@ pub trait Store: Send + Sync {
     /// The revocations with a sequence above `after` that still matter at `now`, in order.
     fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;
 
-    /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many rows
-    /// were deleted.
+    /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many
+    /// rows were deleted.
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize>;
 
     /// Calls `decide` with the signing keys, newest first, and writes the decision.

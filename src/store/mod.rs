@@ -1,7 +1,7 @@
 //! The durable state of tokens.
 //!
-//! [`Store`] is the interface, [`sqlite`] the embedded implementation. What every implementation must do in the same way
-//! is in `watermark`, `events` and [`sweep`].
+//! [`Store`] is the interface, [`sqlite`] the embedded implementation. What every implementation must do in the same
+//! way is in `watermark`, `events` and [`sweep`].
 
 mod api;
 mod error;

@@ -1,8 +1,9 @@
 //! Deletes old rows slowly, so that requests do not wait for it.
 //!
-//! Deleting a row changes a page in each index, and these pages are far apart. A large sweep would therefore write megabytes
-//! in a commit that refreshes wait for. The sweep deletes a few rows at a time and then pauses for many times as long, which
-//! is some hundred rows per second. The number of rows to delete is at most the number of logins a month ago.
+//! Deleting a row changes a page in each index, and these pages are far apart. A large sweep would therefore write
+//! megabytes in a commit that refreshes wait for. The sweep deletes a few rows at a time and then pauses for many times
+//! as long, which is some hundred rows per second. The number of rows to delete is at most the number of logins a month
+//! ago.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! The effect of a watermark on families. No I/O, and the same for every store.
 //!
 //! A watermark voids everything that was issued at or before it. The store has milliseconds, but the `iat` of an access
-//! token is rounded down to whole seconds: a token that is issued 0.3 s after a watermark can have the same second and is
-//! rejected. This must not affect a user who logs in again right after "log out everywhere". A new family is therefore
-//! dated in the first whole second after the watermark.
+//! token is rounded down to whole seconds: a token that is issued 0.3 s after a watermark can have the same second and
+//! is rejected. This must not affect a user who logs in again right after "log out everywhere". A new family is
+//! therefore dated in the first whole second after the watermark.
 
 use crate::tokens::family::{Family, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;

@@ -130,7 +130,7 @@ impl WorkerMetrics {
     pub fn stream_ended(&self, ended: CloseReason) {
         match ended {
             CloseReason::Token(reason) => self.streams_ended[reason.index()].one(),
-            CloseReason::OutOfTime => self.streams_ended[Reason::RequestTimeout.index()].one(),
+            CloseReason::RequestTimeout => self.streams_ended[Reason::RequestTimeout.index()].one(),
             CloseReason::Draining => self.streams_drained.one(),
         }
     }

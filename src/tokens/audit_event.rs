@@ -1,7 +1,8 @@
 //! Audit events: who did what with which token, when and from where.
 //!
-//! The store writes an [`Event`] in the same transaction as the change, so that there is an event for each change, and none
-//! for a change that was rolled back. `telemetry/audit_log` delivers the events. An event contains no token and no secret.
+//! The store writes an [`Event`] in the same transaction as the change, so that there is an event for each change, and
+//! none for a change that was rolled back. `telemetry/audit_log` delivers the events. An event contains no token and no
+//! secret.
 //!
 //! | event | when |
 //! |---|---|
@@ -14,9 +15,10 @@
 //! | `refresh.binding_mismatch` | access token and refresh token belong to different sessions |
 //! | `refresh.denied` | any other refresh was rejected; `reason` as in the access log |
 //! | `token.revoked` | a session was ended; `reason`: by its owner, an operator, or the limit of sessions |
-//! | `access_token.revoked`, `subject.revoked`, `issuer.revoked`, `everything.revoked` | an operator revoked tokens, up to `before` |
+//! | `access_token.revoked` | an operator revoked one access token |
+//! | `subject.revoked`, `issuer.revoked`, `everything.revoked` | an operator revoked all tokens up to `before` |
 //! | `key.created`, `key.activated`, `key.retired`, `key.revoked`, `key.deleted` | a signing key changed its state |
-//! | `store.rollback_suspected` | a valid refresh token is newer than the store: an old backup, or a disk that lost writes |
+//! | `store.rollback_suspected` | a valid refresh token is newer than the store: old backup, or lost writes |
 
 use std::net::IpAddr;
 
@@ -30,7 +32,8 @@ use crate::types::ids::{RequestId, TokenId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventContext {
     pub at: UnixTime,
-    /// The address of the client. `None` for a command, and for a backend that acts for a user without naming the address.
+    /// The address of the client. `None` for a command, and for a backend that acts for a user without naming the
+    /// address.
     pub client: Option<IpAddr>,
     pub request: Option<RequestId>,
     /// The subject of the token of the request. `None` on the admin listener, where tokens have no subject.

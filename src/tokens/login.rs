@@ -1,7 +1,8 @@
 //! A login, and the response headers in which a backend that has checked a password reports it. No I/O.
 //!
 //! Only the gateway sees these headers. It removes them from requests, in every spelling, so that a backend that echoes
-//! request headers cannot be made to report a login. It removes them from every response, so that no client learns them.
+//! request headers cannot be made to report a login. It removes them from every response, so that no client learns
+//! them.
 
 use std::fmt;
 use std::net::IpAddr;

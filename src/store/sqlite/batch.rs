@@ -61,8 +61,8 @@ impl<'writer> Batch<'writer> {
         self.connection.prepare_cached(sql)?.query_and_then(params, read)?.collect()
     }
 
-    /// Appends to the log of revocations. The sequence comes from a counter that is incremented in the same transaction, so
-    /// that it has no gaps and follows the order of commits.
+    /// Appends to the log of revocations. The sequence comes from a counter that is incremented in the same
+    /// transaction, so that it has no gaps and follows the order of commits.
     pub(super) fn revoke(&mut self, what: Revoked, at: UnixTime) -> Result<&Revocation, StoreError> {
         self.execute("update meta set value = value + 1 where name = 'revocation_sequence'", [])?;
         let sequence = self.meta("revocation_sequence")?;
@@ -72,8 +72,8 @@ impl<'writer> Batch<'writer> {
         self.revocations.last().ok_or_else(|| StoreError::new("the written revocation is missing"))
     }
 
-    /// Families of this subject that were created at or before this time are void. It is the later of the watermark of the
-    /// subject and the watermark over everything.
+    /// Families of this subject that were created at or before this time are void. It is the later of the watermark of
+    /// the subject and the watermark over everything.
     pub(super) fn watermark(&self, subject: &str) -> Result<Option<UnixTime>, StoreError> {
         let own = self
             .connection
@@ -108,8 +108,8 @@ impl<'writer> Batch<'writer> {
 fn relevant_until(what: &Revoked, at: UnixTime, limits: &TokenLimits) -> UnixTime {
     match what {
         Revoked::Family(_) => at + limits.longest_life,
-        // A token of this gateway is accepted at a refresh long after it expired, while its family lives. Only this entry
-        // stops it there, because the family itself is not revoked.
+        // A token of this gateway is accepted at a refresh long after it expired, while its family lives. Only this
+        // entry stops it there, because the family itself is not revoked.
         Revoked::Token { issuer, .. } if *issuer == limits.issuer => {
             at + limits.longest_life.max(limits.longest_family)
         }

@@ -63,8 +63,8 @@ pub(super) fn issue_unless_revoked_since(
     }
 }
 
-/// The live families of the subject beyond `max_live`. The new family counts, but is never returned: it is in use, even if
-/// the clock says otherwise.
+/// The live families of the subject beyond `max_live`. The new family counts, but is never returned: it is in use, even
+/// if the clock says otherwise.
 fn least_recently_used(
     batch: &Batch<'_>,
     new: &Family,

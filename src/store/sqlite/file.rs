@@ -107,8 +107,8 @@ fn in_use(path: &Path, mut lock: File) -> StoreError {
     ))
 }
 
-/// Creates the file if it does not exist, so that it has mode 0600 before SQLite writes to it. SQLite gives the same mode to
-/// the files beside it.
+/// Creates the file if it does not exist, so that it has mode 0600 before SQLite writes to it. SQLite gives the same
+/// mode to the files beside it.
 fn create(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
         return Err(StoreError::new("this is a folder; set store.sqlite to a file"));

@@ -6,8 +6,8 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::batch::Batch;
 use crate::types::clock::UnixTime;
 
-/// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that an
-/// access token that was issued at its end can still be revoked.
+/// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
+/// an access token that was issued at its end can still be revoked.
 pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<usize, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let families = batch.execute(

@@ -1,13 +1,13 @@
 //! The embedded store: one SQLite file for one gateway, on a local disk.
 //!
 //! There are three files: `bearward.db`, `bearward.db-wal` (commits that were not moved into the first file yet), and
-//! `bearward.db.lock`, which is locked while the store is open and contains the process id. All have mode 0600. Operators
-//! can read the database with `sqlite3` while the gateway runs. A backup needs `VACUUM INTO` or `.backup`, because a copy
-//! of the file alone lacks the commits in the `-wal`.
+//! `bearward.db.lock`, which is locked while the store is open and contains the process id. All have mode 0600.
+//! Operators can read the database with `sqlite3` while the gateway runs. A backup needs `VACUUM INTO` or `.backup`,
+//! because a copy of the file alone lacks the commits in the `-wal`.
 //!
 //! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
-//! identifies and migrates it, `rows` converts values. `families`, `revocations`, `signing_keys`, `audit` and `maintenance`
-//! are the operations, on a `batch`.
+//! identifies and migrates it, `rows` converts values. `families`, `revocations`, `signing_keys`, `audit` and
+//! `maintenance` are the operations, on a `batch`.
 
 mod audit;
 mod batch;
@@ -50,19 +50,19 @@ use writer::Writer;
 pub struct Settings {
     /// The gateway's own issuer, `tokens.issuer`. Revocations of its subjects also end their families.
     pub issuer: String,
-    /// How long a revocation is kept: the longest lifetime of access tokens of any issuer, plus the clock skew. The store
-    /// remembers the largest value ever, because tokens that were issued before the operator lowered the setting must stay
-    /// revocable.
+    /// How long a revocation is kept: the longest lifetime of access tokens of any issuer, plus the clock skew. The
+    /// store remembers the largest value ever, because tokens that were issued before the operator lowered the setting
+    /// must stay revocable.
     pub longest_life: Duration,
-    /// How long a family can live, `tokens.refresh_absolute`. The gateway's own access tokens are accepted at refreshes for as
-    /// long. The store remembers the largest value ever.
+    /// How long a family can live, `tokens.refresh_absolute`. The gateway's own access tokens are accepted at refreshes
+    /// for as long. The store remembers the largest value ever.
     pub longest_family: Duration,
     /// `audit.outbox`: maximum number of undelivered audit events; 0: record none.
     pub audit: usize,
 }
 
-/// The embedded store. Dropping it finishes the queued operations and closes the file, which can take as long as the disk
-/// needs.
+/// The embedded store. Dropping it finishes the queued operations and closes the file, which can take as long as the
+/// disk needs.
 pub struct SqliteStore {
     writer: Writer,
     outbox: Arc<Outbox>,
@@ -74,8 +74,8 @@ impl SqliteStore {
     /// `enforce` runs on the thread of the store. It must be fast, and must not own the store or wait for it.
     ///
     /// # Errors
-    /// If another gateway has the file open, if the file belongs to another program or a newer version, or if the disk, the
-    /// permissions or the file system do not allow safe commits. The file is then unchanged.
+    /// If another gateway has the file open, if the file belongs to another program or a newer version, or if the disk,
+    /// the permissions or the file system do not allow safe commits. The file is then unchanged.
     pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: RevocationHook) -> Result<Self, StoreError> {
         Self::open_within(Duration::ZERO, path, settings, enforce)
     }
@@ -116,8 +116,8 @@ pub fn stored_revocations(path: impl AsRef<Path>, after: u64, now: UnixTime) -> 
     statement.query_and_then(params![rows::counter(after)?, now], rows::revocation)?.collect()
 }
 
-/// Returns true if the database at `path` exists and is not empty, also while a gateway has it open. Fails if the file is not
-/// a database of bearward.
+/// Returns true if the database at `path` exists and is not empty, also while a gateway has it open. Fails if the file
+/// is not a database of bearward.
 pub fn is_initialized(path: impl AsRef<Path>) -> Result<bool, StoreError> {
     file::open_read_only(path.as_ref()).map(|connection| connection.is_some())
 }

@@ -19,8 +19,8 @@ pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, context: &EventConte
     let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), context.at)?;
     audit::record(batch, &events::revocation(what), context)?;
     match what {
-        // Subjects of other issuers have no families. The watermark is stored without the issuer, because the operator may
-        // rename the gateway, and its families stay valid.
+        // Subjects of other issuers have no families. The watermark is stored without the issuer, because the operator
+        // may rename the gateway, and its families stay valid.
         Revoked::Subject { issuer, subject, not_after } if *issuer == batch.limits.issuer => {
             raise_watermark(batch, subject, *not_after, until)?;
             end_later_families(batch, Some(subject), *not_after, context)?;
@@ -44,8 +44,8 @@ fn raise_global_watermark(
     end_later_families(batch, None, not_after, context)
 }
 
-/// Ends the existing families that are dated after the watermark. A login right after a watermark is dated up to a second
-/// later, and another watermark may come within that second. The clock may also have been set back.
+/// Ends the existing families that are dated after the watermark. A login right after a watermark is dated up to a
+/// second later, and another watermark may come within that second. The clock may also have been set back.
 fn end_later_families(
     batch: &mut Batch<'_>,
     subject: Option<&str>,
@@ -72,8 +72,8 @@ const LATER_OF_SUBJECT: &str = "select * from families where subject = ?1 and cr
 /// Reads a whole index that has all needed columns, once for each mass revocation.
 const LATER: &str = "select * from families indexed by families_unrevoked where created_at > ?1 and revoked_at is null";
 
-/// Raises the watermark of a subject. It is kept while new families may be older than it (until before `until`), and while
-/// there is a family that it voids.
+/// Raises the watermark of a subject. It is kept while new families may be older than it (until before `until`), and
+/// while there is a family that it voids.
 fn raise_watermark(batch: &Batch<'_>, subject: &str, not_after: UnixTime, until: UnixTime) -> Result<(), StoreError> {
     let last_expiry: Option<UnixTime> = batch
         .connection

@@ -12,8 +12,8 @@ use crate::tokens::family::{Family, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// Milliseconds. A time that exceeds the largest integer of SQLite (year 292 million) is stored as that integer and read
-/// as [`UnixTime::MAX`], so that "never" stays "never".
+/// Milliseconds. A time that exceeds the largest integer of SQLite (year 292 million) is stored as that integer and
+/// read as [`UnixTime::MAX`], so that "never" stays "never".
 impl ToSql for UnixTime {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(i64::try_from(self.as_millis()).unwrap_or(i64::MAX).into())

@@ -1,5 +1,5 @@
--- Times are milliseconds since 1970 in UTC; the largest integer means "never". Token ids are in base62. The database has
--- no tokens, and without the root secret no token can be derived from it.
+-- Times are milliseconds since 1970 in UTC; the largest integer means "never". Token ids are in base62. The database
+-- has no tokens, and without the root secret no token can be derived from it.
 
 -- One row for each login. A rotation changes no indexed column, so that it writes only this table.
 create table families (

@@ -1,13 +1,13 @@
 //! The thread that owns the connection, and group commit.
 //!
-//! A commit flushes the disk, which takes some milliseconds for one operation as for five hundred. The thread therefore runs
-//! all queued operations in one transaction, commits once, enforces the written revocations, and then completes all calls.
-//! The next batch forms while the disk is busy; a call never waits for others to join it.
+//! A commit flushes the disk, which takes some milliseconds for one operation as for five hundred. The thread therefore
+//! runs all queued operations in one transaction, commits once, enforces the written revocations, and then completes
+//! all calls. The next batch forms while the disk is busy; a call never waits for others to join it.
 //!
 //! A failed operation must not affect the others in its batch. If it failed before it wrote anything (a damaged row, a
-//! missing family), its caller gets the error and the batch continues. After any other failure the transaction is rolled
-//! back, and each operation runs again in its own transaction. That is slow but rare; a savepoint around each operation
-//! would be a cost for every call.
+//! missing family), its caller gets the error and the batch continues. After any other failure the transaction is
+//! rolled back, and each operation runs again in its own transaction. That is slow but rare; a savepoint around each
+//! operation would be a cost for every call.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -221,7 +221,7 @@ impl Worker {
             if before.leading_zeros() != lost.leading_zeros() {
                 tracing::error!(
                     lost,
-                    "audit events are lost: the outbox is full; check the delivery of audit events, or raise audit.outbox"
+                    "audit events are lost: the outbox is full; check their delivery, or raise audit.outbox"
                 );
             }
         }

@@ -11,12 +11,13 @@ pub struct Lifetimes {
     pub idle: Duration,
     /// `tokens.refresh_absolute`: how long a family lives after the login.
     pub absolute: Duration,
-    /// `tokens.refresh_grace`: how long after a rotation the previous refresh token returns the same new token again, and
-    /// older ones get a 409 instead of ending the family.
+    /// `tokens.refresh_grace`: how long after a rotation the previous refresh token returns the same new token again,
+    /// and older ones get a 409 instead of ending the family.
     pub grace: Duration,
 }
 
 impl Lifetimes {
-    /// Maximum of `tokens.access_lifetime`: no access token of this gateway ever lived longer, whatever is configured now.
+    /// Maximum of `tokens.access_lifetime`: no access token of this gateway ever lived longer, whatever is configured
+    /// now.
     pub const MAX_ACCESS: Duration = Duration::from_hours(24);
 }

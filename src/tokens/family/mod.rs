@@ -1,8 +1,9 @@
 //! A family: one login, and all tokens that were issued from it. Operators know it as a session.
 //!
-//! The store keeps one row for each family, and none for a rotation. The row contains a counter (the **generation**) and a
-//! random salt, and no token: [`refresh_token`] derives the token of any generation from the salt and a root secret outside
-//! the store. [`rotation`] decides the outcome of a presented refresh token. [`revocation`] lists what can be revoked.
+//! The store keeps one row for each family, and none for a rotation. The row contains a counter (the **generation**)
+//! and a random salt, and no token: [`refresh_token`] derives the token of any generation from the salt and a root
+//! secret outside the store. [`rotation`] decides the outcome of a presented refresh token. [`revocation`] lists what
+//! can be revoked.
 
 mod lifetimes;
 mod record;

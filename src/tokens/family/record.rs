@@ -86,8 +86,8 @@ impl RevokeReason {
 }
 
 impl Family {
-    /// When the family ends if it is not refreshed after `now`. Its own limit can only shorten the configured one. A changed
-    /// configuration applies from the next refresh on.
+    /// When the family ends if it is not refreshed after `now`. Its own limit can only shorten the configured one. A
+    /// changed configuration applies from the next refresh on.
     pub fn next_idle_expiry(&self, lifetimes: &Lifetimes, now: UnixTime) -> UnixTime {
         let idle = self.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle);
         (now + idle).min(self.absolute_expiry)

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! MAC = HMAC-SHA-256(K, "bwr1" ‖ root ‖ tokenId ‖ generation) with K = HKDF-SHA-256(root secret, salt of the family).
-//! To forge a token, an attacker needs both the root secret, which is outside the store, and the salt, which is in it. The
-//! token of a generation can be derived again, so that a client that lost a response gets the same token, and no copy of it
-//! is kept.
+//! To forge a token, an attacker needs both the root secret, which is outside the store, and the salt, which is in it.
+//! The token of a generation can be derived again, so that a client that lost a response gets the same token, and no
+//! copy of it is kept.
 //!
 //! The checksum lets secret scanners recognize a token ([`SCANNER_PATTERN`]), and lets the gateway reject random text
 //! without a query. Only the MAC is security.

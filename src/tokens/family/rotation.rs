@@ -13,8 +13,8 @@
 //! | p > c with a correct MAC | rejected with an alarm: the store lost data |
 //!
 //! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. A generation is
-//! confirmed when one of its access tokens is used. While it is not confirmed, the client has probably lost the response,
-//! and no thief has used the token.
+//! confirmed when one of its access tokens is used. While it is not confirmed, the client has probably lost the
+//! response, and no thief has used the token.
 
 use super::lifetimes::Lifetimes;
 use super::record::{Family, RevokeReason, RevokedAt};
@@ -29,10 +29,11 @@ pub enum Rotation {
     Rotated(Family),
     /// The client repeated the request within `refresh_grace`. Nothing is written; the response is the current token.
     Replayed(Family),
-    /// The client lost the response and repeated the request after `refresh_grace`. Nothing is written; the response is the
-    /// current token.
+    /// The client lost the response and repeated the request after `refresh_grace`. Nothing is written; the response is
+    /// the current token.
     Recovered(Family),
-    /// A spent token was used again. The store writes this family, now revoked, and commits before the response is sent.
+    /// A spent token was used again. The store writes this family, now revoked, and commits before the response is
+    /// sent.
     Reused(Family),
     /// Nothing is written.
     Rejected(Reason),
@@ -52,7 +53,8 @@ pub fn rotate(
     if !presented.is_genuine(family, roots) {
         return Rotation::Rejected(Reason::GrantForged);
     }
-    // Revocation and expiry come before the tolerant cases: a retry must not revive a family that was revoked meanwhile.
+    // Revocation and expiry come before the tolerant cases: a retry must not revive a family that was revoked
+    // meanwhile.
     if family.revoked.is_some() || watermark.is_some_and(|mark| family.created_at <= mark) {
         return Rotation::Rejected(Reason::GrantRevoked);
     }

@@ -1,4 +1,5 @@
-//! The envelope of a token: a compact JWS (RFC 7515), with any payload. The caller decides which keys may have signed it.
+//! The envelope of a token: a compact JWS (RFC 7515), with any payload. The caller decides which keys may have signed
+//! it.
 
 use serde_json::{Map, Value};
 
@@ -11,8 +12,8 @@ use crate::types::reject::{Reason, Reject};
 use crate::types::trace::{Step, Trace};
 
 /// Header parameters that change the meaning of a token or the source of its key. No access token needs them, and each
-/// was used in an attack: a key from the token (`jwk`, `jku`, `x5u`), another payload encoding (`b64`, `zip`), extensions
-/// that must be understood (`crit`).
+/// was used in an attack: a key from the token (`jwk`, `jku`, `x5u`), another payload encoding (`b64`, `zip`),
+/// extensions that must be understood (`crit`).
 const FORBIDDEN: &[&str] = &["crit", "b64", "zip", "jku", "jwk", "x5u"];
 
 /// Header parameters that the gateway ignores. They must be strings all the same, because the backend may read them.
@@ -38,8 +39,8 @@ pub(super) struct Jws<'t> {
 }
 
 impl<'t> Jws<'t> {
-    /// Splits the three segments and reads the header. This is cheap, and rejects a token with a forbidden header before
-    /// anything else is read.
+    /// Splits the three segments and reads the header. This is cheap, and rejects a token with a forbidden header
+    /// before anything else is read.
     pub(super) fn parse(token: &'t str) -> Result<Self, Reject> {
         let not_three = || Reject::new(Reason::MalformedToken, "not three segments separated by dots");
         let (message, signature) = token.rsplit_once('.').ok_or_else(not_three)?;

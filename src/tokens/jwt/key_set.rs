@@ -1,4 +1,5 @@
-//! The keys of one issuer. Which key has which algorithm is decided here, when the keys are loaded, and never by a token.
+//! The keys of one issuer. Which key has which algorithm is decided here, when the keys are loaded, and never by a
+//! token.
 //!
 //! A set has no two keys with the same kid, no secrets among public keys, and at least one usable key. In a file of the
 //! operator, any dangerous key is an error. In a fetched set, dangerous keys are skipped, because one odd key must not
@@ -82,8 +83,8 @@ impl KeySet {
         set.finish(allowed)
     }
 
-    /// Reads a fetched JWKS. Returns the set and a warning for each dangerous key, which is skipped. Every `kty: oct` is
-    /// skipped too, because a published secret protects nothing.
+    /// Reads a fetched JWKS. Returns the set and a warning for each dangerous key, which is skipped. Every `kty: oct`
+    /// is skipped too, because a published secret protects nothing.
     pub fn from_remote_jwks(text: &str, allowed: &[Algorithm]) -> Result<(Self, Vec<String>), KeySetError> {
         let mut set = KeySetBuilder::default();
         for (index, entry) in entries(text)?.iter().enumerate() {
@@ -184,7 +185,8 @@ impl KeySetBuilder {
         }
     }
 
-    /// Drops all keys that share a kid, because the kid does not say which one is meant. The same key twice counts once.
+    /// Drops all keys that share a kid, because the kid does not say which one is meant. The same key twice counts
+    /// once.
     fn drop_ambiguous(&mut self) {
         let mut seen = HashSet::new();
         self.keys.retain(|key| seen.insert(key.fingerprint));

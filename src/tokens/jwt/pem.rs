@@ -14,7 +14,7 @@ type Section = (SectionKind, Vec<u8>);
 /// Only the key of a certificate is used. Its signature and its dates are not checked, because no client presents it.
 pub(super) fn read(pem: &[u8]) -> Result<KeyMaterial, KeyError> {
     let text = String::from_utf8_lossy(pem);
-    // Also an encrypted private key, whose section the parser would skip.
+    // Also an encrypted private key, which the parser would skip.
     if text.contains("PRIVATE KEY-----") {
         return Err(KeyError::PrivateKey);
     }

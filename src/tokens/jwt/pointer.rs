@@ -1,5 +1,5 @@
-//! JSON Pointer (RFC 6901): the path of a value in the claims of a token. It is parsed when the configuration is read, so
-//! that a request costs one look-up for each segment and no allocation.
+//! JSON Pointer (RFC 6901): the path of a value in the claims of a token. It is parsed when the configuration is read,
+//! so that a request costs one look-up for each segment and no allocation.
 
 use std::fmt;
 

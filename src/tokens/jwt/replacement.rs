@@ -1,8 +1,8 @@
 //! A token of this gateway that replaces the token of the client. The backend then trusts one issuer, the gateway, and
 //! one audience, its own.
 //!
-//! The replacement has the same claims as the token of the client, lives no longer, and is signed by the gateway. Signing
-//! costs as much as verifying, so each token keeps its replacements until half of their lifetime is over.
+//! The replacement has the same claims as the token of the client, lives no longer, and is signed by the gateway.
+//! Signing costs as much as verifying, so each token keeps its replacements until half of their lifetime is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::types::ids::to_base62;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
-/// Claims about the client's token itself, or about a key that only the client has (`cnf`, RFC 7800). They are not copied.
+/// Claims about the client's token itself, or about a key that only the client has (`cnf`, RFC 7800). They are not
+/// copied.
 const NOT_COPIED: &[&str] = &["iss", "aud", "exp", "nbf", "iat", "jti", "cnf"];
 
 /// Claims that name a family of this gateway. A token of another issuer must not bring them.
@@ -87,7 +88,7 @@ impl Replacement {
         let signed = signing.sign(&claims).map_err(|error| failed(&error))?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {signed}")).map_err(|error| failed(&error))?;
         authorization.set_sensitive(true);
-        // A replacement that lives as long as the token is reused to its end: a new one would not live longer.
+        // A replacement that lives as long as the token is reused until it expires: a new one would not live longer.
         let until = if expires == token.expires { expires } else { now + settings.lifetime / 2 };
         Ok(Replacement { audience: audience.to_vec(), kid: signing.kid.clone(), authorization, until })
     }

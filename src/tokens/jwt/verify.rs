@@ -1,9 +1,9 @@
 //! From the bytes of a token to a [`VerifiedToken`], with the settings and keys of its issuer.
 //!
-//! The cheapest checks come first: shape, header, claims. The signature comes last, because it costs fifty times as much
-//! as the rest. Until then nothing in the token is trusted; the early checks only reject tokens that would be rejected
-//! anyway. The key is looked up just before the signature, so that only an otherwise valid token can cause a fetch of
-//! keys.
+//! The cheapest checks come first: shape, header, claims. The signature comes last, because it costs fifty times as
+//! much as the rest. Until then nothing in the token is trusted; the early checks only reject tokens that would be
+//! rejected anyway. The key is looked up just before the signature, so that only an otherwise valid token can cause a
+//! fetch of keys.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub struct TrustedIssuer {
     pub keys: Arc<KeySet>,
 }
 
-/// Verifies a token of one of these issuers. A `kid` is looked up only among the keys of the token's own issuer, so that
-/// no issuer can sign for another.
+/// Verifies a token of one of these issuers. A `kid` is looked up only among the keys of the token's own issuer, so
+/// that no issuer can sign for another.
 pub fn verify(
     token: &str,
     issuers: &[TrustedIssuer],
@@ -67,7 +67,7 @@ pub fn is_still_valid(token: &VerifiedToken, issuers: &[TrustedIssuer]) -> bool 
     })
 }
 
-/// The `iss` of a token that was not verified. Use it only to choose the known issuer whose keys are fetched.
+/// The `iss` of a token that was not verified. Use it only to choose which known issuer to fetch keys from.
 pub fn unverified_issuer(token: &str) -> Option<String> {
     let claims = Jws::parse(token).ok()?.claims().ok()?;
     claims.get("iss").and_then(Value::as_str).map(str::to_owned)

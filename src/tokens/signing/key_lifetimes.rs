@@ -24,9 +24,9 @@ impl KeyLifetimes {
         algorithm_name(self.algorithm)
     }
 
-    /// How long services may cache `/.well-known/jwks.json`. Half of `ahead`, so that a service that fetched the set just
-    /// before a new key was published fetches it again before the key signs. At most ten minutes, because that is also how
-    /// long a service may still accept a revoked key.
+    /// How long services may cache `/.well-known/jwks.json`. Half of `ahead`, so that a service that fetched the set
+    /// just before a new key was published fetches it again before the key signs. At most ten minutes, because that is
+    /// also how long a service may still accept a revoked key.
     pub fn max_age(&self) -> Duration {
         Duration::from_mins(10).min(self.ahead / 2)
     }

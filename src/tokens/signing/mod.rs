@@ -1,12 +1,12 @@
 //! The gateway's signing keys as the store keeps them, and what each key is used for at a given time.
 //!
 //! A key is first **pending**: it is published, so that services that cache the key set have it in time. Then it is
-//! **active** and signs. Then it is **retired**: it no longer signs, and still verifies while its access tokens are valid.
-//! After that it verifies only at refreshes, where expired tokens are accepted, and finally it is deleted. An operator
-//! can end a key early; it is then **revoked**.
+//! **active** and signs. Then it is **retired**: it no longer signs, and still verifies while its access tokens are
+//! valid. After that it verifies only at refreshes, where expired tokens are accepted, and finally it is deleted. An
+//! operator can end a key early; it is then **revoked**.
 //!
-//! [`schedule`] decides what happens to the keys at a given time. [`seal`] encrypts private keys, so that a reader of the
-//! store cannot use them.
+//! [`schedule`] decides what happens to the keys at a given time. [`seal`] encrypts private keys, so that a reader of
+//! the store cannot use them.
 
 mod key_lifetimes;
 pub mod schedule;

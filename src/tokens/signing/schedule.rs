@@ -85,8 +85,8 @@ pub fn needs_new_key(keys: &[StoredKey], lifetimes: &KeyLifetimes, now: UnixTime
     signing.algorithm != lifetimes.algorithm_name() || now >= since + lifetimes.lifetime - lifetimes.ahead
 }
 
-/// Applies everything that is due to `keys`, which are ordered newest first. `new_key` is not in the store yet; it is used
-/// only if [`needs_new_key`].
+/// Applies everything that is due to `keys`, which are ordered newest first. `new_key` is not in the store yet; it is
+/// used only if [`needs_new_key`].
 pub fn advance(
     mut keys: Vec<StoredKey>,
     lifetimes: &KeyLifetimes,
@@ -115,7 +115,8 @@ pub fn advance(
     keys
 }
 
-/// Publishes the next key now, whatever the age of the active key. If `immediately` is true, the next key also signs now.
+/// Publishes the next key now, whatever the age of the active key. If `immediately` is true, the next key also signs
+/// now.
 pub fn rotate(
     mut keys: Vec<StoredKey>,
     lifetimes: &KeyLifetimes,

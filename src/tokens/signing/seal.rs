@@ -1,5 +1,5 @@
-//! Private keys in the store, encrypted and authenticated with a key that is derived from a root secret. The `kid` is part
-//! of the encryption, so that one sealed key cannot replace another.
+//! Private keys in the store, encrypted and authenticated with a key that is derived from a root secret. The `kid` is
+//! part of the encryption, so that one sealed key cannot replace another.
 //!
 //! The ciphertext begins with a mark of the root secret. It tells a wrong root secret from a changed row, which need
 //! different actions of the operator. The mark is derived one way and reveals nothing about the secret.

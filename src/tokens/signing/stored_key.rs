@@ -22,8 +22,8 @@ pub struct StoredKey {
     pub retired_at: Option<UnixTime>,
     /// Tokens that the key signed are rejected from here on.
     pub revoked_at: Option<UnixTime>,
-    /// The longest lifetime of access tokens that was configured while the key was active. After the operator lowers the
-    /// setting, earlier tokens are still valid to their end.
+    /// The longest lifetime of access tokens that was configured while the key was active. After the operator lowers
+    /// the setting, earlier tokens are still valid until they expire.
     pub token_life: Duration,
 }
 

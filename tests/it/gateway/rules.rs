@@ -121,7 +121,7 @@ async fn a_refused_client_learns_the_scope_and_the_operator_the_claim() {
         let answer = gateway.client().bearer(&token).get(path).await;
         let challenge = answer.header("www-authenticate").expect("a challenge");
         let expected = format!(
-            r#"error="insufficient_scope", error_description="the token lacks a scope that is needed here", scope="{scope}""#
+            r#"error="insufficient_scope", error_description="the token lacks a required scope", scope="{scope}""#
         );
         assert!(challenge.ends_with(&expected), "{path}: {challenge}");
     }

@@ -14,7 +14,7 @@ async fn a_websocket_is_told_at_once_that_the_gateway_is_going_away() {
     let began = Instant::now();
     let draining = gateway.begin_drain();
     for socket in [&mut socket, &mut public] {
-        assert_eq!(closed(socket).await, (1001, "the gateway is going away".to_owned()));
+        assert_eq!(closed(socket).await, (1001, "the gateway is shutting down".to_owned()));
     }
     while !draining.is_finished() {
         assert!(began.elapsed() < PATIENCE, "a drain that lasts its whole deadline");

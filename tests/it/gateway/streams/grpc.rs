@@ -94,7 +94,7 @@ async fn a_call_that_outlasts_a_drain_is_unavailable() {
     let trailers = frame.trailers_ref().expect("trailers");
     assert_eq!(
         (&trailers["grpc-status"], &trailers["grpc-message"]),
-        (&"14".parse().unwrap(), &"the gateway is going away".parse().unwrap())
+        (&"14".parse().unwrap(), &"the gateway is shutting down".parse().unwrap())
     );
     // The connection goes with the gateway, under a request that is still being sent: to h2, that breaks the answer as well, also
     // a whole one.
