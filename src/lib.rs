@@ -59,8 +59,10 @@
 //! | `rcgen` | `protocols/tls` | makes the certificate of the first start |
 //! | `rusqlite` | `store/` | no database type leaves the store |
 //! | `rustix` | `protocols/socket_handover` | hands listening sockets to another process |
+//! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `toml` | `config/` | no other module knows that the configuration is a file |
+//! | `webpki` | `protocols/tls`, `tokens/jwt/` | reads certificates: their names, dates and keys |
 //!
 //! # Limits
 //!

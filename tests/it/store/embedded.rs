@@ -269,7 +269,7 @@ fn a_lock_file_that_cannot_be_used_is_named_beside_its_database() {
     let (_folder, path) = place();
     fs::create_dir(path.with_extension("db.lock")).expect("made");
     let message = refusal(&path);
-    for says in [&*format!("{}: its lock file ", path.display()), "bearward.db.lock", "needs to write"] {
+    for says in [&*format!("{}: cannot use the lock file ", path.display()), "bearward.db.lock", "writable"] {
         assert!(message.contains(says), "{says} is not in {message}");
     }
     assert!(!path.exists(), "nothing is made");
