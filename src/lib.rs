@@ -61,6 +61,7 @@
 //! | `rustix` | `protocols/socket_handover` | hands listening sockets to another process |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
+//! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
 //! | `toml` | `config/` | no other module knows that the configuration is a file |
 //! | `webpki` | `protocols/tls`, `tokens/jwt/` | reads certificates: their names, dates and keys |
 //!

@@ -33,7 +33,7 @@ pub(super) async fn start(
     let (store, roots) = (store.clone(), roots.clone());
     let workshop = KeyTools {
         store,
-        patience: config.store.patience,
+        patience: config.store.timeout,
         roots,
         terms: terms(tokens),
         policy: own_policy(tokens, SIGNING.to_vec()),

@@ -140,7 +140,7 @@ fn load_admin(file: &Path) -> Result<admin::Settings, Failed> {
 fn check(file: &Path, json: bool) -> Result<(), Failed> {
     match config::load(file, Probe::None) {
         Ok(_) if json => println!("[]"),
-        Ok(_) => println!("{}: no faults", file.display()),
+        Ok(_) => println!("{}: no errors", file.display()),
         Err(faults) if json => {
             println!("{}", faults.json());
             return Err(Failed::Configuration(String::new()));
