@@ -177,10 +177,10 @@ impl Admin {
     async fn readiness(&self) -> Response<Body> {
         let fault = if !self.serving.load(Ordering::Acquire) {
             Some("starting or draining".to_owned())
-        } else if let Some(fault) = self.broker.keyring.unready(self.clock.now()) {
+        } else if let Some(fault) = self.broker.keyring.not_ready(self.clock.now()) {
             Some(fault)
         } else {
-            let checked = self.broker.in_time(self.broker.store.check()).await;
+            let checked = self.broker.with_timeout(self.broker.store.check()).await;
             checked.err().map(|error| format!("store: {error}"))
         };
         match fault {

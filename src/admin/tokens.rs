@@ -115,7 +115,7 @@ async fn issue(admin: &Admin, request: Request<Incoming>, occasion: EventContext
     // The caller is a backend; where it is says nothing about the user.
     let occasion = EventContext { client: login.address, ..occasion };
     let mut pair = admin.broker.issue(login, occasion).await?;
-    pair.show_token_id();
+    pair.include_token_id();
     Ok(respond::json(StatusCode::CREATED, &pair))
 }
 
@@ -134,7 +134,7 @@ fn login(wanted: IssueRequest) -> Result<Login, String> {
         idle: wanted.idle.map(Duration::from_secs),
         absolute: wanted.absolute.map(Duration::from_secs),
     };
-    login.check()?;
+    login.check().map_err(|error| error.to_string())?;
     Ok(login)
 }
 
@@ -148,14 +148,14 @@ fn named_subject(segment: &str) -> Result<String, Reject> {
 }
 
 async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {
-    let families = admin.broker.in_time(admin.broker.store.families_of(subject)).await?;
+    let families = admin.broker.with_timeout(admin.broker.store.families_of(subject)).await?;
     let tokens: Vec<TokenEntry> = families.into_iter().map(|family| TokenEntry::of(family, now)).collect();
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }
 
 async fn revoke_one(admin: &Admin, parameter: &str, occasion: EventContext) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
-    admin.broker.revoke_by(family, RevokedBy::Admin, occasion).await?;
+    admin.broker.revoke_family(family, RevokedBy::Admin, occasion).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 

@@ -8,8 +8,9 @@ use tokio::sync::watch;
 
 use super::thread;
 use crate::store::Store;
-use crate::telemetry::audit_log::{Delivery, Target};
+use crate::telemetry::audit_log::{Delivery, DeliveryError, Target};
 use crate::telemetry::metrics::Metrics;
+use crate::types::reject::with_causes;
 
 /// Runs until it is dropped, and delivers what is left then.
 pub(super) struct AuditThread {
@@ -23,7 +24,9 @@ pub(super) fn prepare(
     metrics: &mut Metrics,
 ) -> Result<Option<Delivery>, String> {
     let outbox = store.outbox();
-    let fault = |fault| format!("audit events cannot be delivered: {fault}; see [audit] in the configuration");
+    let fault = |error: DeliveryError| {
+        format!("audit events cannot be delivered: {}; see [audit] in the configuration", with_causes(&error))
+    };
     let Some(delivery) = Delivery::prepare(store, target).map_err(fault)? else { return Ok(None) };
     let waiting = outbox.clone();
     metrics.gauge("audit_waiting", "Audit events that wait for their delivery", move || {

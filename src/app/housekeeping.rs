@@ -12,6 +12,7 @@ use crate::admin::{self, Admin};
 use crate::protocols::socket;
 use crate::store::sweep::sweep;
 use crate::types::clock::{Clock, every};
+use crate::types::reject::with_causes;
 
 /// Confirmations reach the store this late at most.
 const CONFIRM: Duration = Duration::from_millis(500);
@@ -47,7 +48,7 @@ pub(super) async fn run(
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
             _ = confirm.tick(), if !*replaced.borrow() => flush_confirmations(&foundation).await,
-            _ = tidy.tick() => foundation.revocations.tidy(),
+            _ = tidy.tick() => foundation.revocations.remove_expired(),
             () = &mut handing_over, if !*replaced.borrow() => {
                 // The store and the sockets are another's from here on. Admin connections that are open are served.
                 accepting.iter().for_each(|accepting| accepting.abort());
@@ -70,7 +71,7 @@ pub(super) async fn flush_confirmations(foundation: &SharedState) {
     if seen.is_empty() {
         return;
     }
-    if let Err(error) = foundation.broker.in_time(foundation.store.confirm(seen)).await {
+    if let Err(error) = foundation.broker.with_timeout(foundation.store.confirm(seen)).await {
         // Losing them makes rotation more lenient, nothing else.
         tracing::warn!(%error, "confirmations were not written");
     }
@@ -81,7 +82,8 @@ async fn look_after_keys(foundation: Arc<SharedState>, clock: Arc<dyn Clock>) {
     let (mut due, mut last_fault) = (every(KEYS), String::new());
     loop {
         due.tick().await;
-        let fault = foundation.broker.own_keys.tick(clock.now()).await.err().unwrap_or_default();
+        let changed = foundation.broker.own_keys.tick(clock.now()).await;
+        let fault = changed.err().map(|error| with_causes(&error)).unwrap_or_default();
         if !fault.is_empty() && fault != last_fault {
             tracing::error!(fault, "the signing keys could not be looked after");
         }

@@ -13,6 +13,7 @@ use crate::config::ForeignIssuer;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::tokens::jwt::key_set::KeySet;
 use crate::types::clock::Clock;
+use crate::types::reject::with_causes;
 
 /// A start does not wait longer for keys that are fetched.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -75,7 +76,7 @@ impl KeyWatch {
     fn prepare(&self, issuers: &[ForeignIssuer], current: &[Arc<Watched>]) -> Result<Vec<Arc<Watched>>, String> {
         // Every file is read before anything is changed by one.
         let read = |issuer: &ForeignIssuer| match &issuer.keys {
-            KeySource::File(file) => file.read(&issuer.policy).map(Some),
+            KeySource::File(file) => file.read(&issuer.policy).map(Some).map_err(|error| with_causes(&error)),
             KeySource::Remote(_) => Ok(None),
         };
         let keys: Vec<Option<KeySet>> = issuers.iter().map(read).collect::<Result<_, _>>()?;
@@ -95,10 +96,10 @@ impl KeyWatch {
         if let Some(same) = current.iter().find(|watched| watched.source.has_same_keys(&source)) {
             if same.source.policy == source.policy {
                 // Whoever reloads wants what is true now.
-                same.source.ask_soon();
+                same.source.fetch_now();
                 return same.clone();
             }
-            source.begin_like(&same.source);
+            source.inherit_keys(&same.source);
         }
         let source = Arc::new(source);
         let task = self.runtime.spawn(watch(source.clone(), self.keyring.clone(), self.clock.clone()));
@@ -144,10 +145,10 @@ fn sources(watched: &[Arc<Watched>]) -> Vec<Arc<Source>> {
 
 async fn wait_for_keys(sources: Vec<Arc<Source>>) {
     let deadline = Instant::now() + PATIENCE;
-    while sources.iter().any(|source| source.is_waited_for()) && Instant::now() < deadline {
+    while sources.iter().any(|source| source.blocks_startup()) && Instant::now() < deadline {
         sleep(Duration::from_millis(10)).await;
     }
-    for source in sources.iter().filter(|source| source.is_waited_for()) {
+    for source in sources.iter().filter(|source| source.blocks_startup()) {
         let issuer = &source.policy.issuer;
         tracing::warn!(%issuer, "there are no keys yet: tokens of this issuer get 503 until there are");
     }

@@ -4,8 +4,9 @@ use std::fs;
 use std::sync::Arc;
 
 use super::secrets::roots_as_they_are;
-use crate::auth::keyring::{Keyring, Keys, Own};
-use crate::broker::keys::{KeyTools, OwnKeys};
+use crate::auth::keyring::{Keyring, Keys, OwnIssuer};
+use crate::broker::KeyTools;
+use crate::broker::keys::OwnKeys;
 use crate::config::{Config, TokenSettings};
 use crate::store::{Store, sqlite};
 use crate::telemetry::metrics::Metrics;
@@ -16,6 +17,7 @@ use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Audience, Issuer};
 use crate::tokens::signing::KeyLifetimes;
 use crate::types::clock::UnixTime;
+use crate::types::reject::with_causes;
 
 /// Puts our own keys in force, the first of which is made here.
 pub(super) async fn start(
@@ -31,16 +33,17 @@ pub(super) async fn start(
         return Ok((keyring.clone(), Arc::new(OwnKeys::new(None, Vec::new(), keyring, now))));
     }
     let (store, roots) = (store.clone(), roots.clone());
-    let workshop = KeyTools {
+    let tools = KeyTools {
         store,
-        patience: config.store.timeout,
+        store_timeout: config.store.timeout,
         roots,
-        terms: terms(tokens),
+        lifetimes: terms(tokens),
         policy: own_policy(tokens, SIGNING.to_vec()),
     };
-    let known = workshop.load(now).await?;
-    let keyring = Arc::new(Keyring::new(Keys::new(workshop.own(&known, now)?)));
-    Ok((keyring.clone(), Arc::new(OwnKeys::new(Some(workshop), known, keyring, now))))
+    let stored = tools.load(now).await.map_err(|error| with_causes(&error))?;
+    let own = tools.own_issuer(&stored, now).map_err(|error| with_causes(&error))?;
+    let keyring = Arc::new(Keyring::new(Keys::new(own)));
+    Ok((keyring.clone(), Arc::new(OwnKeys::new(Some(tools), stored, keyring, now))))
 }
 
 /// As a start would find them, beside a gateway that may be running: nothing is made or changed. Before the first start,
@@ -52,11 +55,14 @@ pub(super) fn as_they_are(config: &Config, now: UnixTime) -> Result<Keys, String
     }
     let stored = sqlite::stored_signing_keys(&config.store.sqlite).map_err(|error| error.to_string())?;
     if stored.is_empty() {
-        let key = SigningKey::from_pem(generate_pem(tokens.algorithm)?.expose(), tokens.algorithm)?;
+        let key = generate_pem(tokens.algorithm).and_then(|pem| SigningKey::from_pem(pem.expose(), tokens.algorithm));
+        let key = key.map_err(|error| error.to_string())?;
         return alone(tokens, key).map(Keys::new);
     }
     let roots = roots_as_they_are(&config.store.secret)?;
-    Own::stored(&own_policy(tokens, SIGNING.to_vec()), &stored, &roots, &terms(tokens), now).map(Keys::new)
+    let policy = own_policy(tokens, SIGNING.to_vec());
+    let own = OwnIssuer::from_stored(&policy, &stored, &roots, &terms(tokens), now);
+    own.map(Keys::new).map_err(|error| with_causes(&error))
 }
 
 /// How old the key that signs is, and how long it will sign.
@@ -103,10 +109,10 @@ fn terms(tokens: &TokenSettings) -> KeyLifetimes {
     }
 }
 
-fn alone(tokens: &TokenSettings, key: SigningKey) -> Result<Own, String> {
+fn alone(tokens: &TokenSettings, key: SigningKey) -> Result<OwnIssuer, String> {
     let policy = Arc::new(own_policy(tokens, vec![key.algorithm]));
-    let keys = Arc::new(verifying_keys([&key])?);
-    Ok(Own::alone(TrustedIssuer { policy, keys }, key))
+    let keys = Arc::new(verifying_keys([&key]).map_err(|error| error.to_string())?);
+    Ok(OwnIssuer::single_key(TrustedIssuer { policy, keys }, key))
 }
 
 fn operators_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, String> {

@@ -239,7 +239,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
         lifetimes: tokens.lifetimes,
         token_size: config.limits.token_size,
         sessions_per_subject: tokens.sessions_per_subject,
-        store_patience: config.store.timeout,
+        store_timeout: config.store.timeout,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
     }
@@ -279,7 +279,7 @@ async fn load_revocations(store: &dyn Store, revocations: &Revocations, now: Uni
     for entry in &entries {
         revocations.enforce(entry, now);
     }
-    revocations.tidy();
+    revocations.remove_expired();
     tracing::info!(entries = entries.len(), "loaded the revocation set");
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Request, header};
 
-use crate::gateway::client::Peer;
+use crate::gateway::client::{InFlight, Peer};
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ReservedPermit;
@@ -36,13 +36,13 @@ pub struct Delivery {
     /// Rejected as overload: no longer counted as in flight.
     rejected_early: bool,
     worker: Arc<Worker>,
-    _peer: Arc<Peer>,
+    _in_flight: InFlight,
 }
 
 impl Delivery {
     pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
-        peer.requests.one();
-        worker.metrics.begun.one();
+        peer.requests.inc();
+        worker.metrics.requests_started.inc();
         let record = Record {
             request_id: worker.request_ids.next(),
             time: now,
@@ -62,14 +62,14 @@ impl Delivery {
             reserved: None,
             rejected_early: false,
             worker: worker.clone(),
-            _peer: peer.clone(),
+            _in_flight: peer.begin_request(),
         }
     }
 
     /// Takes this request's place among the requests in flight, or rejects it as overload.
     pub fn reserve(&mut self, client: IpAddr, is_token_call: impl FnOnce() -> bool) -> Result<(), Reject> {
         let worker = &self.worker;
-        match worker.concurrency.acquire(worker.metrics.under_way(), client, is_token_call) {
+        match worker.concurrency.acquire(worker.metrics.in_flight(), client, is_token_call) {
             Ok(reserved) => {
                 self.reserved = reserved;
                 Ok(())
@@ -77,7 +77,7 @@ impl Delivery {
             Err(reject) => {
                 // A client that reads its rejection slowly must not keep a place that is reserved for others.
                 self.rejected_early = true;
-                worker.metrics.ended.one();
+                worker.metrics.requests_finished.inc();
                 Err(reject)
             }
         }
@@ -134,7 +134,7 @@ impl Watch for Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         if !self.rejected_early {
-            self.worker.metrics.ended.one();
+            self.worker.metrics.requests_finished.inc();
         }
         self.record.duration = self.started.elapsed();
         if let Some(reason) = self.token_bound.as_ref().and_then(TokenBound::ended) {

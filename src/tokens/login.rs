@@ -88,12 +88,6 @@ impl fmt::Display for LoginError {
 
 impl std::error::Error for LoginError {}
 
-impl From<LoginError> for String {
-    fn from(error: LoginError) -> String {
-        error.to_string()
-    }
-}
-
 /// `[login]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {

@@ -10,6 +10,7 @@ use crate::config::sections::placed::Placed;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{KeyUrl, UrlFault};
 use crate::tokens::jwt::Issuer;
+use crate::types::reject::with_causes;
 
 const DAY: Duration = Duration::from_hours(24);
 const HOUR: Duration = Duration::from_hours(1);
@@ -173,8 +174,8 @@ pub(super) fn keys_match(file: &KeyFile, policy: &Issuer) -> Result<(), ConfigEr
     if policy.algorithms.is_empty() {
         return Ok(());
     }
-    let named = |error| format!("{}: {error}", file.path().display());
-    file.admit(&content, policy).map(drop).map_err(|error| ConfigError::new(named(error), form(file)))
+    let error = |error| ConfigError::new(with_causes(&error), form(file));
+    file.admit(&content, policy).map(drop).map_err(error)
 }
 
 fn form(file: &KeyFile) -> &'static str {

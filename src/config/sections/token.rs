@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-use crate::auth::bearer::Places;
+use crate::auth::bearer::TokenLocations;
 use crate::config::document::error::ConfigError;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
@@ -17,9 +17,9 @@ enum Place {
     Websocket,
 }
 
-pub(super) fn places(table: &mut Table<'_>, public: bool) -> Places {
+pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
     let example = "[\"header\", \"cookie:session\"]";
-    let Some(value) = table.take("token_from") else { return Places::default() };
+    let Some(value) = table.take("token_from") else { return TokenLocations::default() };
     if public {
         let error = ConfigError::new(
             "`token_from` has no effect on a public route",
@@ -27,14 +27,14 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> Places {
         );
         value.reject(error.related(&table.place("public"), "the route is public"));
     }
-    let Some(listed) = value.list_of(example, place) else { return Places::default() };
+    let Some(listed) = value.list_of(example, place) else { return TokenLocations::default() };
     if value.list(example).is_some_and(|list| list.is_empty()) {
         value.reject(ConfigError::new(
             "the list is empty",
             format!("expected at least one place, for example {example}"),
         ));
     }
-    let mut places = Places { header: false, ..Places::default() };
+    let mut places = TokenLocations { header: false, ..TokenLocations::default() };
     for place in listed {
         match place {
             Place::Header => places.header = true,
@@ -124,7 +124,7 @@ pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> Toke
 }
 
 /// Origins without a cookie are an error: the operator would expect them to be checked.
-pub(super) fn origins(table: &mut Table<'_>, places: &Places) -> Vec<String> {
+pub(super) fn origins(table: &mut Table<'_>, places: &TokenLocations) -> Vec<String> {
     let Some(value) = table.take("origins") else { return Vec::new() };
     let origins = value.list_of("[\"https://app.example\"]", origin).unwrap_or_default();
     if !origins.is_empty() && !places.has_cookies() {

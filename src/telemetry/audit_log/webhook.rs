@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::Webhook;
+use super::settings::Webhook;
 use crate::protocols::http::body::Body;
 use crate::protocols::tls;
 use crate::tokens::audit_event::Recorded;

@@ -118,7 +118,6 @@ impl From<NotAString> for KeyError {
 /// Why a set of keys cannot be used.
 #[derive(Debug)]
 pub enum KeySetError {
-    NotUtf8,
     NotJson(serde_json::Error),
     NotAJwks,
     MixedSecrets,
@@ -138,7 +137,6 @@ pub enum KeySetError {
 impl fmt::Display for KeySetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeySetError::NotUtf8 => f.write_str("this is not UTF-8"),
             KeySetError::NotJson(error) => write!(f, "this is not JSON: {error}"),
             KeySetError::NotAJwks => f.write_str("a JWKS is a JSON object with the array \"keys\""),
             KeySetError::MixedSecrets => f.write_str(
@@ -193,11 +191,5 @@ fn shortened(messages: &[String]) -> String {
     match messages.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown}; and {more} more"),
-    }
-}
-
-impl From<KeySetError> for String {
-    fn from(error: KeySetError) -> String {
-        error.to_string()
     }
 }

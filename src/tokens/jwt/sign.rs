@@ -68,12 +68,6 @@ impl fmt::Display for SigningError {
 /// The text of each error already contains its cause, so there is no further source to print.
 impl std::error::Error for SigningError {}
 
-impl From<SigningError> for String {
-    fn from(error: SigningError) -> String {
-        error.to_string()
-    }
-}
-
 impl SigningKey {
     /// Reads a private key in PKCS#8 PEM.
     pub fn from_pem(pem: &[u8], algorithm: Algorithm) -> Result<Self, SigningError> {

@@ -84,12 +84,6 @@ impl fmt::Display for SealError {
 /// The text of each error already contains its cause, so there is no further source to print.
 impl std::error::Error for SealError {}
 
-impl From<SealError> for String {
-    fn from(error: SealError) -> String {
-        error.to_string()
-    }
-}
-
 /// Seals a private key under the newest root secret. Returns the number of that secret and the sealed key.
 pub fn seal(kid: &str, pem: &Secret, roots: &Roots) -> Result<(u8, Vec<u8>), SealError> {
     let root = roots.newest_secret().ok_or(SealError::NoRootSecret)?;
