@@ -134,7 +134,7 @@ fn login(wanted: IssueRequest) -> Result<Login, String> {
         idle: wanted.idle.map(Duration::from_secs),
         absolute: wanted.absolute.map(Duration::from_secs),
     };
-    login.check()?;
+    login.check().map_err(|error| error.to_string())?;
     Ok(login)
 }
 

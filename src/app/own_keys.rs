@@ -55,7 +55,8 @@ pub(super) fn as_they_are(config: &Config, now: UnixTime) -> Result<Keys, String
     }
     let stored = sqlite::stored_signing_keys(&config.store.sqlite).map_err(|error| error.to_string())?;
     if stored.is_empty() {
-        let key = SigningKey::from_pem(generate_pem(tokens.algorithm)?.expose(), tokens.algorithm)?;
+        let key = generate_pem(tokens.algorithm).and_then(|pem| SigningKey::from_pem(pem.expose(), tokens.algorithm));
+        let key = key.map_err(|error| error.to_string())?;
         return alone(tokens, key).map(Keys::new);
     }
     let roots = roots_as_they_are(&config.store.secret)?;
@@ -91,7 +92,7 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
         types: vec!["at+jwt".into()],
         clock_skew: tokens.clock_skew,
         // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
-        max_lifetime: Lifetimes::MOST_ACCESS,
+        max_lifetime: Lifetimes::MAX_ACCESS,
         require_subject: true,
         own: true,
     }
@@ -110,7 +111,7 @@ fn terms(tokens: &TokenSettings) -> KeyLifetimes {
 
 fn alone(tokens: &TokenSettings, key: SigningKey) -> Result<OwnIssuer, String> {
     let policy = Arc::new(own_policy(tokens, vec![key.algorithm]));
-    let keys = Arc::new(verifying_keys([&key])?);
+    let keys = Arc::new(verifying_keys([&key]).map_err(|error| error.to_string())?);
     Ok(OwnIssuer::single_key(TrustedIssuer { policy, keys }, key))
 }
 
@@ -118,5 +119,5 @@ fn operators_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, String> {
     let Some(path) = &tokens.signing_key_file else { return Ok(None) };
     let named = |fault: String| format!("{}: {fault}", path.display());
     let pem = fs::read(path).map_err(|error| named(error.to_string()))?;
-    SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(named)
+    SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(|error| named(error.to_string()))
 }

@@ -37,7 +37,7 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), String
 }
 
 fn is_begun(store: &StoreSettings) -> Result<bool, String> {
-    sqlite::is_begun(&store.sqlite).map_err(|error| format!("store.sqlite: {error}"))
+    sqlite::is_initialized(&store.sqlite).map_err(|error| format!("store.sqlite: {error}"))
 }
 
 /// Everything that a start reads here is good, or missing and to be made; and so is the store, which a newer program may have

@@ -111,7 +111,7 @@ impl BodyObserver for Delivery {
 
     fn on_error(&mut self, error: &BodyError) {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
-            self.record.ended = Some(CloseReason::OutOfTime);
+            self.record.ended = Some(CloseReason::RequestTimeout);
         }
         let is_server_fault = match error {
             BodyError::IdleTimeout(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),

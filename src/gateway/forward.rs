@@ -96,7 +96,7 @@ impl Forwarder {
         let (response, lease) = result.map_err(|reject| {
             let reject = blame(reject, progress.as_deref(), upstream, &current_server);
             // The token was good when the request began: here, only its end can be about the token.
-            context.record.ended = reject.reason.is_about_the_token().then_some(CloseReason::Token(reject.reason));
+            context.record.ended = reject.reason.is_invalid_token().then_some(CloseReason::Token(reject.reason));
             reject
         })?;
         let sent = Sent { websocket, token_was_subprotocol, progress };

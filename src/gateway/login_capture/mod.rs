@@ -101,7 +101,7 @@ async fn login(
     let (head, body) = forwarded.response.into_parts();
     check_head(&head)?;
     let event = context.event();
-    let login = Login { address: event.client, ..values.login().map_err(rejected)? };
+    let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
     let content = body::read(body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
     let object = JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(rejected)?;
     // The body is complete: the upstream connection need not wait for the store.

@@ -49,7 +49,7 @@ impl Call<'_, '_> {
                 claims.insert("token_type".into(), json!("Bearer"));
                 Ok(Some(claims))
             }
-            Err(reject) if reject.reason.is_about_the_token() => Ok(None),
+            Err(reject) if reject.reason.is_invalid_token() => Ok(None),
             // The keys, or the time to check the token, may be missing. Then it is not known to be bad.
             Err(reject) => Err(reject),
         }

@@ -30,7 +30,7 @@ impl Call<'_, '_> {
     async fn revoke_access_token(&mut self, token: &str) -> Result<(), Reject> {
         let caller = match self.authenticate(token).await {
             Ok(caller) => caller,
-            Err(reject) if reject.reason.is_about_the_token() => return Ok(()),
+            Err(reject) if reject.reason.is_invalid_token() => return Ok(()),
             Err(reject) => return Err(reject),
         };
         self.context.record.caller = Some(caller.token().clone());

@@ -149,7 +149,7 @@ impl TokenBound {
         std::future::poll_fn(|context| match ready!(self.poll_ended(context)) {
             CloseReason::Token(reason) => Poll::Ready(reason),
             // There is no response yet that could end early.
-            CloseReason::Draining | CloseReason::OutOfTime => Poll::Pending,
+            CloseReason::Draining | CloseReason::RequestTimeout => Poll::Pending,
         })
         .await
     }

@@ -119,7 +119,7 @@ fn a_failed_command_reports_the_error_with_status_1() {
     let message = run(&["token", "revoke", &TokenId::random().to_string()]);
     assert!(message.contains("404") && message.contains("no such token"), "{message}");
     let message = run(&["token", "issue", "--subject", "alice", "--scope", "a\"b"]);
-    assert!(message.contains("scope holds a character that no scope may have"), "{message}");
+    assert!(message.contains("scope contains a character that RFC 6749 does not allow"), "{message}");
     let message = run(&["token", "issue", "--subject", ""]);
     assert!(message.contains("sub must have 1 to 255 bytes"), "{message}");
 

@@ -121,7 +121,7 @@ async fn the_client_sees_the_missing_scope_and_the_log_the_claim() {
         let response = gateway.client().bearer(&token).get(path).await;
         let challenge = response.header("www-authenticate").expect("a challenge");
         let expected = format!(
-            r#"error="insufficient_scope", error_description="the token lacks a scope that is needed here", scope="{scope}""#
+            r#"error="insufficient_scope", error_description="the token lacks a required scope", scope="{scope}""#
         );
         assert!(challenge.ends_with(&expected), "{path}: {challenge}");
     }

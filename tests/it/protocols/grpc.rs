@@ -143,7 +143,7 @@ async fn a_rejected_call_gets_a_grpc_status_and_message() {
             &alice.access,
             "converse",
             "PERMISSION_DENIED",
-            "the token lacks a scope that is needed here",
+            "the token lacks a required scope",
             (403, "insufficient_scope"),
         ),
     ] {
@@ -168,7 +168,7 @@ async fn a_call_to_a_backend_that_is_down_is_unavailable() {
     let rejected = call(&gateway, "", "unary").await;
     assert_eq!(rejected["status"], "UNAVAILABLE", "{rejected}");
     let says = rejected["says"].as_str().expect("a message");
-    assert!(says.starts_with("the service behind the gateway cannot be reached (request "), "{says}");
+    assert!(says.starts_with("the backend cannot be reached (request "), "{says}");
 
     let line = last_line(&gateway).await;
     assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(502), Some("upstream_connect")), "{line}");

@@ -95,7 +95,7 @@ pub(crate) async fn rotated(store: &dyn Store, family: &Family, generation: u64,
 /// Refreshes, and returns the reason of the rejection.
 pub(crate) async fn rejection(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Reason {
     match refresh(store, family, generation, now).await {
-        Rotation::Refused(reason) => reason,
+        Rotation::Rejected(reason) => reason,
         other => panic!("{other:?}"),
     }
 }

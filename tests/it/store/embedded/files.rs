@@ -97,7 +97,7 @@ fn an_unusable_lock_file_is_named_with_its_database() {
     let (_folder, path) = database_path();
     fs::create_dir(path.with_extension("db.lock")).expect("made");
     let message = open_error(&path);
-    for expected in [&*format!("{}: its lock file ", path.display()), "bearward.db.lock", "needs to write"] {
+    for expected in [&*format!("{}: cannot use the lock file ", path.display()), "bearward.db.lock", "writable"] {
         assert!(message.contains(expected), "{expected} is not in {message}");
     }
     assert!(!path.exists(), "no database is created");

@@ -129,8 +129,8 @@ pub(crate) async fn revoked_families_are_not_revoked_again(store: &dyn Store) {
     let ended = stored(store, &family).await;
 
     let later = LOGIN + seconds(60);
-    assert_eq!(revoke(owner("alice"), later).await.expect("the store works"), RevokeOutcome::AlreadyDead);
-    assert_eq!(revoke(RevokedBy::Admin, later).await.expect("the store works"), RevokeOutcome::AlreadyDead);
+    assert_eq!(revoke(owner("alice"), later).await.expect("the store works"), RevokeOutcome::AlreadyEnded);
+    assert_eq!(revoke(RevokedBy::Admin, later).await.expect("the store works"), RevokeOutcome::AlreadyEnded);
     assert_eq!(revoke(owner("mallory"), later).await.expect("the store works"), RevokeOutcome::NotFound);
     assert_eq!(stored(store, &family).await, ended);
     assert_eq!(store.revocations_since(0, later).await.expect("the store works").len(), 1);
@@ -142,7 +142,7 @@ pub(crate) async fn an_expired_family_is_revoked_while_its_last_token_may_live(s
     for (after, outcome) in [
         (seconds(0), RevokeOutcome::Revoked),
         (just_before, RevokeOutcome::Revoked),
-        (LONGEST_LIFE, RevokeOutcome::AlreadyDead),
+        (LONGEST_LIFE, RevokeOutcome::AlreadyEnded),
     ] {
         let family = issued(store, "alice", LOGIN).await;
         let now = family.idle_expiry + after;

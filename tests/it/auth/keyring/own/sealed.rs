@@ -100,7 +100,7 @@ async fn a_start_with_another_root_secret_says_what_is_wrong() {
     assert!(said.contains("under another root secret 1") && said.contains("store.secret_file"), "{said}");
     fs::write(&secret, right.replacen('1', "2", 1)).expect("written");
     let said = complaint(folder.path());
-    assert!(said.contains("sealed under root secret 1, which is not among"), "{said}");
+    assert!(said.contains("sealed under root secret 1, which is missing"), "{said}");
 
     fs::write(&secret, &right).expect("written");
     let served = GatewayProcess::start(folder.path());

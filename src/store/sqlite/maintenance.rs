@@ -1,19 +1,19 @@
-//! The operations that serve the store itself: sweeping, and the readiness check.
+//! Deleting old rows, and the readiness check.
 
 use rusqlite::params;
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::sqlite::batch::Batch;
 use crate::types::clock::UnixTime;
 
-/// Everything is kept through the very moment that it is needed until. A family stays a little longer than it lives: an
-/// access token given at its end can still be revoked by its name.
+/// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
+/// an access token that was issued at its end can still be revoked.
 pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<usize, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let families = batch.execute(
         "delete from families where id in
              (select id from families where absolute_expiry < ?1 order by absolute_expiry limit ?2)",
-        params![now - batch.terms.longest_life, limit],
+        params![now - batch.limits.longest_life, limit],
     )?;
     let revocations = batch.execute(
         "delete from revocations where sequence in
@@ -28,7 +28,7 @@ pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<us
     Ok(families + revocations + watermarks)
 }
 
-/// Writes, because a disk that is full or read-only shows itself in nothing else.
+/// Writes, because reads still work on a full or read-only disk.
 pub(super) fn check(batch: &Batch<'_>) -> Result<(), StoreError> {
     batch.execute("update meta set value = value + 1 where name = 'checks'", [])?;
     Ok(())
