@@ -13,11 +13,11 @@ use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
 use bearward::gateway::route_table::Action;
 use bearward::limits::concurrency::ConcurrencyLimit;
-use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, Rates, Settings};
+use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimits, Settings};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
 use bearward::protocols::http::headers::set_origin;
 use bearward::protocols::http::path::CanonicalPath;
-use bearward::protocols::http::respond::{self, Form};
+use bearward::protocols::http::respond::{self, RejectFormat};
 use bearward::protocols::http::target;
 use bearward::telemetry::access_log::{self, AccessLog, Format, Record, Target};
 use bearward::telemetry::metrics::Metrics;
@@ -82,8 +82,8 @@ fn each_step(c: &mut Criterion) {
 
     let sent = to_http1(&request);
     let limits = Limits { request_header_size: 16 << 10, request_header_count: 100 };
-    assert_eq!(Framing::new(limits).pass(&sent), Consumed { len: sent.len(), fault: None });
-    group.bench_function("framing", |b| b.iter(|| Framing::new(limits).pass(&sent)));
+    assert_eq!(Framing::new(limits).consume(&sent), Consumed { len: sent.len(), error: None });
+    group.bench_function("framing", |b| b.iter(|| Framing::new(limits).consume(&sent)));
     group.bench_function("clock", |b| b.iter(|| (SystemClock.now(), Instant::now())));
     group.bench_function("is problem+json wanted", |b| b.iter(|| respond::wants_problem(headers)));
     group.bench_function("host", |b| b.iter(|| target::host(&request, 8 << 10)));
@@ -122,15 +122,15 @@ fn each_step(c: &mut Criterion) {
 fn limits(c: &mut Criterion) {
     let mut group = c.benchmark_group("limit");
     let (address, in_flight) = (IpAddr::from([192, 0, 2, 7]), 17);
-    let share = ConcurrencyLimit::of(20_000, 25, 2);
+    let share = ConcurrencyLimit::new(20_000, 25, 2);
     group.bench_function("requests in flight", |b| b.iter(|| share.acquire(in_flight, address, || false).is_ok()));
-    let none = Rates::default();
+    let none = RateLimits::default();
     group.bench_function("rates, none configured", |b| b.iter(|| none.is_empty()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
         let (requests, window) = (u32::MAX, Duration::from_secs(1));
         let settings =
             Settings { number: 0, route: String::new(), name: name.into(), per, requests, window, burst: requests };
-        let rates = Rates::new(iter::once(settings), 1);
+        let rates = RateLimits::new(iter::once(settings), 1);
         let client = Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")) };
         group.bench_function(format!("a rate for each {name}"), |b| {
             b.iter(|| {
@@ -188,9 +188,9 @@ fn rejections(c: &mut Criterion) {
         ("expired", Reject::from(Reason::Expired)),
         ("scope missing", Reject::from(Reason::InsufficientScope).needs_scope("orders:read orders:write")),
     ] {
-        group.bench_function(name, |b| b.iter(|| respond::reject(&reject, &respond::REALM, id, Form::Json)));
+        group.bench_function(name, |b| b.iter(|| respond::reject(&reject, &respond::REALM, id, RejectFormat::Json)));
         group.bench_function(format!("{name}, as a problem"), |b| {
-            b.iter(|| respond::reject(&reject, &respond::REALM, id, Form::Problem))
+            b.iter(|| respond::reject(&reject, &respond::REALM, id, RejectFormat::Problem))
         });
     }
 }
