@@ -11,6 +11,7 @@ use super::settings::{Location, Remote};
 use crate::protocols::url::KeyUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::{Issuer, json};
+use crate::types::reject::with_causes;
 
 /// What a visit has found.
 pub(super) struct Found {
@@ -44,8 +45,8 @@ impl KeySourceClient {
             (Location::Discovery(places), None) => self.discover(places).await?,
         };
         let etag = self.etag.as_ref().filter(|(of, _)| *of == url).map(|(_, etag)| etag);
-        let answer = fetch::get(&url, self.remote.ca_file.as_deref(), etag, TIME_LIMIT).await?;
-        let found = match answer {
+        let answer = fetch::get(&url, self.remote.ca_file.as_deref(), etag, TIME_LIMIT).await;
+        let found = match answer.map_err(|error| with_causes(&error))? {
             FetchOutcome::NotModified { max_age } => Found { keys: None, max_age },
             FetchOutcome::FetchedPage(page) => self.admit(&url, page)?,
         };
@@ -74,7 +75,7 @@ impl KeySourceClient {
                     return url.map_err(|fault| format!("{place}: {fault}"));
                 }
                 Ok(FetchOutcome::NotModified { .. }) => {}
-                Err(fault) => faults.push(fault),
+                Err(error) => faults.push(with_causes(&error)),
             }
         }
         Err(faults.join("; "))

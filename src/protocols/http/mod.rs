@@ -1,6 +1,7 @@
 //! What HTTP/1.1 and HTTP/2 ask of a request and its response: framing, headers, paths, bodies.
 
 pub mod body;
+pub mod client;
 pub mod field_list;
 pub mod forwarded;
 pub mod framing;

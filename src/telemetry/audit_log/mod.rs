@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::protocols::url::KeyUrl;
 use crate::store::Store;
 use crate::tokens::audit_event::Recorded;
+use crate::types::reject::with_causes;
 use crate::types::secret;
 
 /// `[audit]`.
@@ -153,7 +154,7 @@ impl Delivery {
         match &self.target {
             Target::Off => Ok(()),
             Target::File(path) => file::append(path, events).map_err(|error| format!("{}: {error}", path.display())),
-            Target::Webhook(webhook) => webhook::post(webhook, events).await,
+            Target::Webhook(webhook) => webhook::post(webhook, events).await.map_err(|error| with_causes(&error)),
         }
     }
 }
