@@ -84,11 +84,11 @@ fn each_step(c: &mut Criterion) {
     group.bench_function("route", |b| b.iter(|| steps.decider.routes.find("gateway.example", &Method::GET, &path)));
     group.bench_function("bearer", |b| b.iter(|| bearer::find(headers, 8 << 10).is_ok()));
     group.bench_function("authenticate", |b| {
-        b.iter(|| steps.door.authenticate(&steps.decider.authenticator, headers));
+        b.iter(|| steps.worker.authenticate(&steps.decider.authenticator, headers));
     });
     group.bench_function("authorize", |b| {
         b.iter_batched(
-            || (route.clone(), steps.door.authenticate(&steps.decider.authenticator, headers).expect("known")),
+            || (route.clone(), steps.worker.authenticate(&steps.decider.authenticator, headers).expect("known")),
             |(route, caller)| authorize(route, Ok(caller)),
             FEW,
         );
@@ -105,7 +105,7 @@ fn each_step(c: &mut Criterion) {
         let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
         b.iter_batched_ref(|| plain.arrives(), set, FEW);
     });
-    group.bench_function("count", |b| b.iter(|| steps.door.metrics.request_over(200, Duration::from_micros(300))));
+    group.bench_function("count", |b| b.iter(|| steps.worker.0.metrics.request_over(200, Duration::from_micros(300))));
 }
 
 /// What each limit asks of a request, and the revocation of a token that was known before: both outcomes of the epoch.
@@ -132,7 +132,8 @@ fn limits(c: &mut Criterion) {
 
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
-    let known = setup::Door::new().authenticate(&authenticator, &setup::bearer(&mint.token(0))).expect("a good token");
+    let known =
+        setup::BenchWorker::new().authenticate(&authenticator, &setup::bearer(&mint.token(0))).expect("a good token");
     let (known, revocations) = (known.into_cached(), &authenticator.revocations);
     group.bench_function("revocation, nothing new", |b| b.iter(|| known.check_revocation(revocations).is_ok()));
     for number in 1..=1_000 {

@@ -14,7 +14,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use foldhash::fast::RandomState;
 use http::HeaderMap;
 
-use setup::{Door, Mint};
+use setup::{BenchWorker, Mint};
 
 mod setup;
 
@@ -28,42 +28,42 @@ fn many() -> u32 {
 }
 
 /// An authenticator that knows `count` tokens, and these in shuffled order.
-fn known_tokens(count: u32) -> (Authenticator, Door, Vec<String>) {
+fn known_tokens(count: u32) -> (Authenticator, BenchWorker, Vec<String>) {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
-    let door = Door::new();
+    let worker = BenchWorker::new();
     let tokens: Vec<_> = setup::shuffled(count).into_iter().map(|number| mint.token(number)).collect();
     for token in &tokens {
-        assert!(door.authenticate(&authenticator, &setup::bearer(token)).is_ok());
+        assert!(worker.authenticate(&authenticator, &setup::bearer(token)).is_ok());
     }
     assert_eq!(authenticator.token_cache.len(), tokens.len(), "all of them fit");
-    (authenticator, door, tokens)
+    (authenticator, worker, tokens)
 }
 
 fn authenticate(c: &mut Criterion) {
     let mut group = c.benchmark_group("authenticate");
     for (name, count) in [("one known token", 1), ("10,000 known tokens", many())] {
-        let (authenticator, door, tokens) = known_tokens(count);
+        let (authenticator, worker, tokens) = known_tokens(count);
         let mut next = tokens.iter().cycle();
         group.bench_function(name, |b| {
             let arrives = || setup::bearer(next.next().expect("endless"));
-            b.iter_batched_ref(arrives, |headers| door.authenticate(&authenticator, headers).is_ok(), FEW);
+            b.iter_batched_ref(arrives, |headers| worker.authenticate(&authenticator, headers).is_ok(), FEW);
         });
-        assert_eq!(door.metrics.token_cache_misses.get(), u64::from(count), "only the first time");
+        assert_eq!(worker.0.metrics.token_cache_misses.get(), u64::from(count), "only the first time");
     }
 
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
-    let door = Door::new();
+    let worker = BenchWorker::new();
     let forged = setup::bearer(&mint.forged());
     group.bench_function("a bad signature, known", |b| {
-        b.iter(|| door.authenticate(&authenticator, &forged).err().map(|refusal| refusal.reason));
+        b.iter(|| worker.authenticate(&authenticator, &forged).err().map(|refusal| refusal.reason));
     });
-    let refusal = door.authenticate(&authenticator, &forged).err().expect("a refusal");
+    let refusal = worker.authenticate(&authenticator, &forged).err().expect("a refusal");
     assert_eq!((refusal.reason, &*refusal.detail), (Reason::BadSignature, "the same token again"));
     group.bench_function("no token", |b| {
         let none = HeaderMap::new();
-        b.iter(|| door.authenticate(&authenticator, &none).err().map(|refusal| refusal.reason));
+        b.iter(|| worker.authenticate(&authenticator, &none).err().map(|refusal| refusal.reason));
     });
 }
 

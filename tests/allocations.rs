@@ -11,7 +11,7 @@ use bearward::telemetry::access_log::Record;
 use bearward::tokens::jwt::Algorithm;
 
 use setup::steps::{Sent, Steps};
-use setup::{Door, Mint, NOW};
+use setup::{BenchWorker, Mint, NOW};
 
 const REQUESTS: u64 = 10_000;
 
@@ -19,16 +19,16 @@ const REQUESTS: u64 = 10_000;
 fn authenticating_a_known_token_allocates_nothing() {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
-    let door = Door::new();
+    let worker = BenchWorker::new();
     let headers = setup::bearer(&mint.token(0));
-    assert!(door.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
 
     let counted = allocation_counter::measure(|| {
         for _ in 0..REQUESTS {
-            assert!(door.authenticate(&authenticator, &headers).is_ok());
+            assert!(worker.authenticate(&authenticator, &headers).is_ok());
         }
     });
-    assert_eq!(door.metrics.token_cache_hits.get(), REQUESTS);
+    assert_eq!(worker.0.metrics.token_cache_hits.get(), REQUESTS);
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
 }
 
@@ -37,14 +37,14 @@ fn authenticating_a_known_token_allocates_nothing() {
 fn looking_a_token_up_again_allocates_nothing() {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
-    let door = Door::new();
+    let worker = BenchWorker::new();
     let headers = setup::bearer(&mint.token(0));
-    assert!(door.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
 
     let mut allocations = 0;
     for other in 1..=1_000 {
         authenticator.revocations.enforce(&setup::revocation(other), NOW);
-        let authenticate = || assert!(door.authenticate(&authenticator, &headers).is_ok());
+        let authenticate = || assert!(worker.authenticate(&authenticator, &headers).is_ok());
         allocations += allocation_counter::measure(authenticate).count_total;
     }
     assert_eq!(allocations, 0);

@@ -13,23 +13,27 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bearward::auth::authenticate::{Asker, Authenticator, Caller};
+use bearward::auth::authenticate::{Authenticator, Caller};
 use bearward::auth::bearer;
+use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, Own};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
+use bearward::gateway::streams::{Streams, TokenChecks};
+use bearward::gateway::worker::Worker;
+use bearward::limits::concurrency::ConcurrencyLimit;
 use bearward::limits::limiter::{Limiter, Rate};
 use bearward::protocols::http::headers::Hygiene;
-use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
+use bearward::telemetry::metrics::Metrics;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
 use bearward::tokens::jwt::verify::TrustedIssuer;
 use bearward::tokens::jwt::{Algorithm, Audience, Issuer, algorithm_name};
-use bearward::types::clock::UnixTime;
-use bearward::types::ids::{TokenId, to_base62};
+use bearward::types::clock::{SystemClock, UnixTime};
+use bearward::types::ids::{RequestIds, TokenId, to_base62};
 use bearward::types::reject::Reject;
 use bearward::types::trace::Trace;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -172,39 +176,49 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     (authenticator, hygiene)
 }
 
-/// A worker's part in authentication.
-pub struct Door {
-    pub failures: Limiter,
-    pub signature_queue: SignatureQueue,
-    pub metrics: Arc<WorkerMetrics>,
-}
+/// A worker without connections.
+pub struct BenchWorker(pub Worker);
 
-impl Door {
-    pub fn new() -> Door {
-        // Forged tokens are refused for being forged here, however many.
+impl BenchWorker {
+    pub fn new() -> BenchWorker {
+        // Rejects forged tokens for their signature, and never for their number.
         let rate = Rate { burst: u32::MAX, every: Duration::ZERO };
-        Door {
-            failures: Limiter::new(rate),
+        let metrics = Metrics::new(1).worker(0);
+        let pem = generate_pem(Algorithm::ES256).expect("a key");
+        let signing = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("reads its own key");
+        let checks = TokenChecks {
+            clock: Arc::new(SystemClock),
+            revocations: Arc::default(),
+            keyring: Arc::new(Keyring::new(Keys::new(Own::alone(Mint::new(Algorithm::ES256).trusted(), signing)))),
+            renewals: Arc::default(),
+        };
+        BenchWorker(Worker {
+            number: 0,
+            request_ids: RequestIds::new(),
+            metrics: metrics.clone(),
+            streams: Streams::new(checks, metrics),
+            bad_signatures: Arc::new(Limiter::new(rate)),
             signature_queue: SignatureQueue::new(),
-            metrics: Metrics::new(1).worker(0),
-        }
+            log: None,
+            concurrency: ConcurrencyLimit::of(0, 0, 1),
+        })
     }
 
-    /// Step 1. Whoever waits does so for others only, and nobody else is here.
-    pub fn authenticate(&self, authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller, Reject> {
-        let bearer = bearer::find(headers, authenticator.token_size)?;
-        settled(authenticator.authenticate(bearer, self.asker(), NOW))
-    }
-
-    pub fn asker(&self) -> Asker<'_> {
-        let address = [192, 0, 2, 7].into();
-        Asker {
-            address,
-            failures: &self.failures,
-            signature_queue: &self.signature_queue,
-            metrics: &self.metrics,
+    pub fn context(&self, now: UnixTime) -> AuthContext<'_> {
+        AuthContext {
+            now,
+            client: [192, 0, 2, 7].into(),
+            bad_signatures: &self.0.bad_signatures,
+            signature_queue: &self.0.signature_queue,
+            metrics: &self.0.metrics,
             trace: Trace::OFF,
         }
+    }
+
+    /// Step 1. Nothing else runs, so the signature queue is always free.
+    pub fn authenticate(&self, authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller, Reject> {
+        let bearer = bearer::find(headers, authenticator.token_size)?;
+        settled(authenticator.authenticate(bearer, &self.context(NOW)))
     }
 }
 

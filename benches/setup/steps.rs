@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bearward::gateway::authorize::Permit;
-use bearward::gateway::decide::{Arrival, Decider, Decision};
+use bearward::gateway::context::RequestContext;
+use bearward::gateway::decide::{Decider, Decision};
 use bearward::gateway::route::{Access, Route, RouteTable, TokenForwarding};
 use bearward::gateway::rules::Rules;
 use bearward::protocols::http::headers::{Hygiene, Origin, set_origin};
@@ -16,17 +17,18 @@ use bearward::telemetry::access_log::Record;
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::ids::RequestIds;
 use bearward::types::reject::Reject;
+use bearward::types::trace::Trace;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
-use super::{Door, Mint, NOW, authenticator, settled};
+use super::{BenchWorker, Mint, NOW, authenticator, settled};
 
 pub struct Steps {
     /// What all workers share.
     pub decider: Arc<Decider>,
     pub hygiene: Arc<Hygiene>,
     pub origin: Origin,
-    pub door: Door,
+    pub worker: BenchWorker,
     pub request_ids: RequestIds,
     upstream: (Arc<str>, HeaderValue),
 }
@@ -43,19 +45,19 @@ impl Steps {
             }),
             hygiene,
             origin: Origin::new([192, 0, 2, 7].into(), true),
-            door: Door::new(),
+            worker: BenchWorker::new(),
             request_ids: RequestIds::new(),
             upstream: ("orders".into(), HeaderValue::from_static("10.0.0.1:3000")),
         }
     }
 
-    /// Of another worker, which has its own door and shares the rest.
+    /// Of another worker, which has its own state and shares the rest.
     pub fn beside(&self) -> Steps {
         Steps {
             decider: self.decider.clone(),
             hygiene: self.hygiene.clone(),
             origin: Origin::new([192, 0, 2, 7].into(), true),
-            door: Door::new(),
+            worker: BenchWorker::new(),
             request_ids: RequestIds::new(),
             upstream: self.upstream.clone(),
         }
@@ -82,15 +84,24 @@ impl Steps {
         record.status = if wants_problem { 201 } else { 200 };
         record.complete = true;
         record.duration = started.elapsed();
-        self.door.metrics.request_over(record.status, record.duration);
+        self.worker.0.metrics.request_over(record.status, record.duration);
         Ok(record)
     }
 
     /// Is the request let through?
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
-        let arrival = Arrival { asker: self.door.asker(), origin: &self.origin, sni: None };
-        let judged = settled(self.decider.decide(request, arrival, record, NOW));
-        let Decision::Forward { permit, .. } = judged? else { panic!("a route, not a call of the gateway's own") };
+        let mut context = RequestContext {
+            now: NOW,
+            origin: &self.origin,
+            sni: None,
+            route: None,
+            worker: &self.worker.0,
+            record,
+            rate_limit_headers: &mut None,
+            trace: Trace::OFF,
+        };
+        let decision = settled(self.decider.decide(request, &mut context));
+        let Decision::Forward { permit, .. } = decision? else { panic!("a route, not a call of the gateway's own") };
         Ok(permit)
     }
 
@@ -101,7 +112,7 @@ impl Steps {
         self.hygiene.clean_request(request.headers_mut());
         set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
         let headers = request.headers_mut();
-        for (name, value) in permit.caller().iter().flat_map(|caller| &caller.known().identity) {
+        for (name, value) in permit.caller().iter().flat_map(|caller| &caller.cached().identity) {
             headers.insert(name.clone(), value.clone());
         }
         if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
@@ -116,7 +127,7 @@ impl Steps {
 /// So many routes of an API, each with a token; the first is that of the requests below.
 pub fn routes(count: usize) -> Vec<Route> {
     let route = |number| Route {
-        name: format!("service {number}"),
+        name: format!("service {number}").into(),
         methods: vec![Method::GET, Method::POST],
         path: if number == 0 { "/api/orders/".into() } else { format!("/api/service-{number}/v1/") },
         access: Access::Token(Rules { scopes: vec!["orders:read".into()], ..Rules::default() }),

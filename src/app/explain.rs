@@ -12,11 +12,14 @@ use http::Request;
 use super::keys::KeyWatch;
 use super::own_keys::{self, own_policy};
 use super::prepare::decider;
-use crate::auth::authenticate::Asker;
 use crate::auth::keyring::Keyring;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
-use crate::gateway::decide::{Arrival, Decider, Decision};
+use crate::gateway::context::RequestContext;
+use crate::gateway::decide::{Decider, Decision};
+use crate::gateway::streams::{Streams, TokenChecks};
+use crate::gateway::worker::Worker;
+use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::limiter::Limiter;
 use crate::protocols::http::headers::Origin;
 use crate::telemetry::access_log::Record;
@@ -24,6 +27,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
 use crate::types::clock::Clock;
+use crate::types::ids::RequestIds;
 use crate::types::reject::Reject;
 use crate::types::trace::{Step, Trace};
 
@@ -33,9 +37,8 @@ const CACHE: usize = 1 << 10;
 pub struct Explainer {
     decider: Decider,
     clock: Arc<dyn Clock>,
-    metrics: WorkerMetrics,
-    failures: Limiter,
-    signature_queue: SignatureQueue,
+    /// No connection uses it: it serves the one request that is explained.
+    worker: Worker,
     /// Keeps fetched keys up to date, as in a server.
     _keys: KeyWatch,
 }
@@ -69,15 +72,8 @@ impl Explainer {
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
         let decider = decider(config, (keyring, Arc::default()), Default::default(), CACHE);
-        let failures = Limiter::new(config.limits.bad_signatures);
-        Ok(Explainer {
-            decider,
-            clock,
-            metrics: WorkerMetrics::default(),
-            failures,
-            signature_queue: SignatureQueue::new(),
-            _keys: keys,
-        })
+        let worker = worker(config, &decider, clock.clone());
+        Ok(Explainer { decider, clock, worker, _keys: keys })
     }
 
     /// `tls`: the request comes over TLS, to the name that its Host says.
@@ -90,18 +86,19 @@ impl Explainer {
             };
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, found));
         };
-        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let asker = Asker {
-            address,
-            failures: &self.failures,
-            signature_queue: &self.signature_queue,
-            metrics: &self.metrics,
+        let (mut record, mut rate_limit_headers) = (Record::default(), None);
+        let mut context = RequestContext {
+            now: self.clock.now(),
+            origin: &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls),
+            sni: None,
+            route: None,
+            worker: &self.worker,
+            record: &mut record,
+            rate_limit_headers: &mut rate_limit_headers,
             trace: Trace::to(&listener),
         };
-        let arrival = Arrival { asker, origin: &Origin::new(address, tls), sni: None };
-        let mut record = Record::default();
-        let verdict = self.decider.decide(request, arrival, &mut record, self.clock.now()).await;
-        let outcome = match verdict {
+        let decision = self.decider.decide(request, &mut context).await;
+        let outcome = match decision {
             Err(refusal) => Outcome::Refused(refusal),
             Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
             Ok(Decision::Refresh) => Outcome::Own("the token pair is refreshed here"),
@@ -111,5 +108,26 @@ impl Explainer {
             Ok(Decision::Keys) => Outcome::Own("the gateway's public keys are here, for everybody"),
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
+    }
+}
+
+/// A worker without connections.
+fn worker(config: &Config, decider: &Decider, clock: Arc<dyn Clock>) -> Worker {
+    let (metrics, authenticator) = (Arc::new(WorkerMetrics::default()), &decider.authenticator);
+    let checks = TokenChecks {
+        clock,
+        revocations: authenticator.revocations.clone(),
+        keyring: authenticator.keyring.clone(),
+        renewals: authenticator.renewals.clone(),
+    };
+    Worker {
+        number: 0,
+        request_ids: RequestIds::new(),
+        metrics: metrics.clone(),
+        streams: Streams::new(checks, metrics),
+        bad_signatures: Arc::new(Limiter::new(config.limits.bad_signatures)),
+        signature_queue: SignatureQueue::new(),
+        log: None,
+        concurrency: ConcurrencyLimit::of(0, 0, 1),
     }
 }

@@ -195,14 +195,14 @@ fn start_workers(
     shared: &Arc<Shared>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
     // Each checks one signature at a time.
-    let failures = Arc::new(Limiter::new(config.limits.bad_signatures).owing(config.workers));
+    let bad_signatures = Arc::new(Limiter::new(config.limits.bad_signatures).owing(config.workers));
     let start = |(number, listeners)| {
         let worker = Worker {
             number,
             request_ids: RequestIds::new(),
             metrics: metrics.worker(number),
             streams: Streams::new(state.grounds(), metrics.worker(number)),
-            failures: failures.clone(),
+            bad_signatures: bad_signatures.clone(),
             signature_queue: SignatureQueue::new(),
             log: log.map(|log| log.buffer(number)),
             concurrency: ConcurrencyLimit::of(

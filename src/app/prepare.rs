@@ -23,6 +23,7 @@ use crate::gateway::decide::Decider;
 use crate::gateway::forward::Forwarder;
 use crate::gateway::route::{Capture, Route, RouteTable, TokenForwarding};
 use crate::gateway::streams::TokenChecks;
+use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::Rates;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
@@ -105,7 +106,7 @@ impl SharedState {
     /// `before`: the rates of the one that it comes after.
     pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>, before: &Rates) -> Result<Gateway, String> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
-            tracing::warn!(route = route.name, "enforce = false: what should be refused is only reported");
+            tracing::warn!(route = &*route.name, "enforce = false: what should be refused is only reported");
         }
         let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
         let login = captures_logins.then(|| config.login.headers.clone());
@@ -121,15 +122,19 @@ impl SharedState {
                 config.limits.token_cache,
             ),
             forwarding: config.forwarding.clone(),
-            endpoints: config.oauth.clone(),
-            broker: self.broker.clone(),
-            keyring: self.keyring.clone(),
+            token_calls: TokenCalls {
+                broker: self.broker.clone(),
+                keyring: self.keyring.clone(),
+                endpoints: config.oauth.clone(),
+                body_idle: config.connections.body_idle,
+                min_upload_rate: config.connections.upload,
+            },
             forwarder: Forwarder {
                 upstreams: self.upstreams.prepare(config)?,
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
-                upload: config.connections.upload,
+                min_upload_rate: config.connections.upload,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
                 replacement: ReplacementSettings {
@@ -138,10 +143,8 @@ impl SharedState {
                 },
             },
             rates: Rates::after(before, config.all_rates().cloned(), config.rates.len()),
-            login_answer_size: config.login.answer_size,
-            request_time: config.connections.request,
-            body_idle: config.connections.body_idle,
-            upload: config.connections.upload,
+            max_login_response: config.login.answer_size,
+            request_timeout: config.connections.request,
         })
     }
 

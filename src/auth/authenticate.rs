@@ -1,57 +1,44 @@
-//! Step 1: from a request's token to a [`Caller`].
+//! Step 1: from the token of a request to a [`Caller`].
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 
 use crate::auth::bearer::{self, BearerToken};
+use crate::auth::context::AuthContext;
 use crate::auth::identity::Identity;
 use crate::auth::keyring::{Keyring, RefetchOutcome};
 use crate::auth::renewals::Renewals;
 use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::auth::seen_generations::SeenGenerations;
-use crate::auth::signature_queue::{SignaturePermit, SignatureQueue};
+use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::token_cache::{CachedToken, TokenCache};
-use crate::limits::limiter::Limiter;
-use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::verify::{named_issuer, still_holds, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
-use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
-use crate::types::trace::{Step, Trace};
+use crate::types::trace::Step;
 
-/// Who is asking: a token that is verified, in its time, and not revoked as of this request. Only this module makes one.
+/// Proof that a request carries a verified token that is neither expired nor revoked. Only this module makes one.
 pub struct Caller {
-    known: Arc<CachedToken>,
+    cached: Arc<CachedToken>,
 }
 
 impl Caller {
     pub fn token(&self) -> &Arc<VerifiedToken> {
-        &self.known.token
+        &self.cached.token
     }
 
-    pub fn known(&self) -> &Arc<CachedToken> {
-        &self.known
+    pub fn cached(&self) -> &Arc<CachedToken> {
+        &self.cached
     }
 
     pub fn into_cached(self) -> Arc<CachedToken> {
-        self.known
+        self.cached
     }
 }
 
-/// Who asks to be believed, and the worker that has the work.
-#[derive(Clone, Copy)]
-pub struct Asker<'w> {
-    pub address: IpAddr,
-    /// Bad signatures of each address.
-    pub failures: &'w Limiter,
-    pub signature_queue: &'w SignatureQueue,
-    pub metrics: &'w WorkerMetrics,
-    pub trace: Trace<'w>,
-}
-
+/// Verifies tokens with the keys, the cache and the revocations that all workers share.
 pub struct Authenticator {
     pub keyring: Arc<Keyring>,
     pub revocations: Arc<Revocations>,
@@ -59,117 +46,114 @@ pub struct Authenticator {
     pub seen_generations: Arc<SeenGenerations>,
     pub renewals: Arc<Renewals>,
     pub identity: Identity,
-    /// `limits.token_size`
+    /// `limits.token_size`, in bytes.
     pub token_size: usize,
 }
 
+/// A token that may have its signature checked now.
+struct Queued<'q, 't> {
+    permit: SignaturePermit<'q>,
+    /// Generation of the keyring, read before its keys.
+    generation: u64,
+    text: &'t str,
+}
+
 impl Authenticator {
-    /// From the one token of a request to its caller, if it is a good one. A known one waits for nothing; others for their turn,
-    /// and if their key is unknown, until their issuer has been asked for it.
-    pub async fn authenticate(
-        &self,
-        bearer: BearerToken<'_>,
-        asker: Asker<'_>,
-        now: UnixTime,
-    ) -> Result<Caller, Reject> {
-        let known = match self.find(bearer, self.keyring.generation()) {
-            Some(known) => {
-                asker.metrics.token_cache_hits.one();
-                // Time and revocation are asked again: the cache remembers a signature, not a verdict.
-                known.check_time(now)?;
-                known
+    /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Another token waits
+    /// for the signature queue, and if its key is unknown until the issuer has been asked for its keys.
+    pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
+        let cached = match self.find(bearer, self.keyring.generation()) {
+            Some(cached) => {
+                context.metrics.token_cache_hits.one();
+                // The cache remembers that the signature is good. Time and revocation are checked on every request.
+                cached.check_time(context.now)?;
+                cached
             }
             None => {
-                asker.metrics.token_cache_misses.one();
-                // Boxed, as the rare case: every request's future is as large as the largest step in it.
-                Box::pin(self.verify_new(bearer, asker, now)).await?
+                context.metrics.token_cache_misses.one();
+                // Boxed because it is rare: the future of every request is as large as its largest step.
+                Box::pin(self.verify_new(bearer, context)).await?
             }
         };
-        known.check_revocation(&self.revocations)?;
-        asker.trace.step(Step::Revocation, || "not revoked".into());
-        Ok(Caller { known })
+        cached.check_revocation(&self.revocations)?;
+        context.trace.step(Step::Revocation, || "not revoked".into());
+        Ok(Caller { cached })
     }
 
-    /// A token that is known. The generation was read before the keys, as everywhere.
+    /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is noticed.
     fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
         self.token_cache.find(bearer, generation, |token| still_holds(token, &self.keyring.keys().issuers))
     }
 
-    /// A token that is not known.
-    async fn verify_new(
-        &self,
-        bearer: BearerToken<'_>,
-        asker: Asker<'_>,
-        now: UnixTime,
-    ) -> Result<Arc<CachedToken>, Reject> {
-        match self.verify_and_cache(bearer, asker, now).await {
-            Err(unknown) if unknown.reason == Reason::UnknownKey => self.refetch_key(bearer, asker, now, unknown).await,
-            verdict => verdict,
+    /// Verifies a token that is not in the cache. Fetches the issuer's keys once if its key is unknown.
+    async fn verify_new(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Arc<CachedToken>, Reject> {
+        match self.verify_and_cache(bearer, context).await {
+            Err(unknown) if unknown.reason == Reason::UnknownKey => {
+                self.refetch_and_verify(bearer, context, unknown).await
+            }
+            result => result,
         }
     }
 
     async fn verify_and_cache(
         &self,
         bearer: BearerToken<'_>,
-        asker: Asker<'_>,
-        now: UnixTime,
+        context: &AuthContext<'_>,
     ) -> Result<Arc<CachedToken>, Reject> {
-        let (permit, generation, text) = self.queue_for_signature(bearer, asker, now).await?;
-        if permit.has_waited
-            && let Some(known) = self.find(bearer, generation)
+        let queued = self.queue_for_signature(bearer, context).await?;
+        if queued.permit.has_waited
+            && let Some(cached) = self.find(bearer, queued.generation)
         {
-            known.check_time(now)?;
-            return Ok(known);
+            cached.check_time(context.now)?;
+            return Ok(cached);
         }
-        let known = self.cache(text, generation, asker, now);
-        end(permit, &known).await;
-        known
+        let cached = self.verify_queued(&queued, context);
+        release(queued.permit, &cached).await;
+        cached
     }
 
-    /// The turn to check a signature, of which generation the keys are that it is checked by, and what they are to check.
-    async fn queue_for_signature<'w, 'r>(
+    /// Waits until this token may have its signature checked.
+    async fn queue_for_signature<'q, 't>(
         &self,
-        bearer: BearerToken<'r>,
-        asker: Asker<'w>,
-        now: UnixTime,
-    ) -> Result<(SignaturePermit<'w>, u64, &'r str), Reject> {
+        bearer: BearerToken<'t>,
+        context: &AuthContext<'q>,
+    ) -> Result<Queued<'q, 't>, Reject> {
         let text = bearer.text()?;
-        self.check_without_signature(bearer, self.keyring.generation(), asker, now)?;
-        let permit = asker.signature_queue.next().await;
-        // Before the keys: if they are swapped meanwhile, what is remembered here is of the past.
+        self.check_before_signature(bearer, self.keyring.generation(), context)?;
+        let permit = context.signature_queue.next().await;
+        // Read before the keys: if they are swapped meanwhile, what is cached here belongs to the past generation.
         let generation = self.keyring.generation();
         if permit.has_waited {
-            self.check_without_signature(bearer, generation, asker, now)?;
+            self.check_before_signature(bearer, generation, context)?;
         }
-        Ok((permit, generation, text))
+        Ok(Queued { permit, generation, text })
     }
 
-    fn cache(&self, text: &str, generation: u64, asker: Asker<'_>, now: UnixTime) -> Result<Arc<CachedToken>, Reject> {
-        let token = self.check_signature(text, generation, asker, now, Validity::Live)?;
+    fn verify_queued(&self, queued: &Queued<'_, '_>, context: &AuthContext<'_>) -> Result<Arc<CachedToken>, Reject> {
+        let token = self.check_signature(queued, context, Validity::Live)?;
         let identity = self.identity.of(&token);
-        let known = Arc::new(CachedToken::new(text, token, identity, generation));
-        known.check_revocation(&self.revocations)?;
-        if let (Some(family), Some(generation)) = (known.token.family, known.token.generation) {
+        let cached = Arc::new(CachedToken::new(queued.text, token, identity, queued.generation));
+        cached.check_revocation(&self.revocations)?;
+        if let (Some(family), Some(generation)) = (cached.token.family, cached.token.generation) {
             self.seen_generations.note(family, generation);
-            self.renewals.note(family, &known, now);
+            self.renewals.note(family, &cached, context.now);
         }
-        self.token_cache.insert(known.clone());
-        Ok(known)
+        self.token_cache.insert(cached.clone());
+        Ok(cached)
     }
 
-    /// Before the costly step. One bad token sent again and again costs it once; many different ones from one address only so
-    /// many times.
-    fn check_without_signature(
+    /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad tokens
+    /// from one address cost at most `limits.bad_signatures`.
+    fn check_before_signature(
         &self,
         bearer: BearerToken<'_>,
         generation: u64,
-        asker: Asker<'_>,
-        now: UnixTime,
+        context: &AuthContext<'_>,
     ) -> Result<(), Reject> {
         if self.token_cache.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
-        if let Some(wait) = asker.failures.wait(asker.address, now) {
+        if let Some(wait) = context.bad_signatures.wait(context.client, context.now) {
             let mut reject = Reject::new(Reason::RateLimited, "too many bad signatures from this address");
             reject.retry_after = Some(wait);
             return Err(reject);
@@ -177,71 +161,66 @@ impl Authenticator {
         Ok(())
     }
 
-    /// The costly step.
+    /// Checks the signature and the claims.
     fn check_signature(
         &self,
-        text: &str,
-        generation: u64,
-        asker: Asker<'_>,
-        now: UnixTime,
+        queued: &Queued<'_, '_>,
+        context: &AuthContext<'_>,
         validity: Validity,
     ) -> Result<VerifiedToken, Reject> {
         let keys = self.keyring.keys();
-        let checked = match validity {
-            Validity::Live => verify(text, &keys.issuers, now, validity, asker.trace),
-            Validity::ExpiredUpTo(_) => verify(text, &keys.issuers_at_refresh(), now, validity, asker.trace),
+        let verify_with = |issuers| verify(queued.text, issuers, context.now, validity, context.trace);
+        let result = match validity {
+            Validity::Live => verify_with(&keys.issuers),
+            Validity::ExpiredUpTo(_) => verify_with(&keys.issuers_at_refresh()),
         };
-        // Only what cost a signature is worth remembering; and no other verdict is final.
-        if checked.as_ref().is_err_and(checked_a_signature) {
-            asker.failures.take(asker.address, now);
-            self.token_cache.insert_forged(text, generation);
+        // Only a bad signature is cached: it costs a signature check, and no other rejection is final.
+        if result.as_ref().is_err_and(failed_by_signature) {
+            context.bad_signatures.take(context.client, context.now);
+            self.token_cache.insert_forged(queued.text, queued.generation);
         }
-        checked
+        result
     }
 
-    /// The token's key is not among those in force: it may be newer than they are. Nobody is told that a token is bad whose
-    /// key could not be looked for.
-    async fn refetch_key(
+    /// Asks the issuer for its keys, because the token's key may be newer than ours, and verifies again. If the issuer
+    /// cannot be asked, the token may still be good, so the answer is 503 and not 401.
+    async fn refetch_and_verify(
         &self,
         bearer: BearerToken<'_>,
-        asker: Asker<'_>,
-        now: UnixTime,
+        context: &AuthContext<'_>,
         unknown: Reject,
     ) -> Result<Arc<CachedToken>, Reject> {
         let issuer = bearer.text().ok().and_then(named_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
-        let unavailable = |why: &'static str| Err(Reject::new(Reason::KeysUnavailable, why));
-        match source.ask(now).await {
-            // Lately may mean a moment ago: after the first look.
+        let unavailable = |detail: &'static str| Err(Reject::new(Reason::KeysUnavailable, detail));
+        match source.ask(context.now).await {
+            // A fetch within the cooldown may have ended after the first look at the keys.
             RefetchOutcome::Anew | RefetchOutcome::Lately => {}
-            RefetchOutcome::NoAnswer => {
-                return unavailable("the key is unknown, and its issuer has not answered in time");
-            }
+            RefetchOutcome::NoAnswer => return unavailable("unknown key, and the issuer did not answer in time"),
         }
-        match self.verify_and_cache(bearer, asker, now).await {
+        match self.verify_and_cache(bearer, context).await {
             Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
-                unavailable("the key is unknown, and its issuer cannot be asked for it")
+                unavailable("unknown key, and fetching the issuer's keys fails")
             }
-            verdict => verdict,
+            result => result,
         }
     }
 
-    /// The Bearer of a refresh: as everywhere, but it may have expired up to `idle` ago, as this is when people refresh.
+    /// Verifies the Bearer of a refresh. It may have expired up to `idle` ago, because that is when clients refresh.
     ///
-    /// A revoked family is not refused here: the store says so in its transaction, as `invalid_grant`, which a client
-    /// that refreshes on any 401 can stop at.
+    /// A revoked family is not rejected here. The store rejects it in its transaction as `invalid_grant`, at which a client
+    /// that refreshes on any 401 can stop.
     pub async fn authenticate_refresh(
         &self,
         headers: &HeaderMap,
         idle: Duration,
-        asker: Asker<'_>,
-        now: UnixTime,
+        context: &AuthContext<'_>,
     ) -> Result<VerifiedToken, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
-        let (permit, generation, text) = self.queue_for_signature(bearer, asker, now).await?;
-        let checked = self.check_signature(text, generation, asker, now, Validity::ExpiredUpTo(idle));
-        end(permit, &checked).await;
-        let token = checked?;
+        let queued = self.queue_for_signature(bearer, context).await?;
+        let result = self.check_signature(&queued, context, Validity::ExpiredUpTo(idle));
+        release(queued.permit, &result).await;
+        let token = result?;
         if self.revocations.is_token_revoked(&RevocationKeys::of(&token)) {
             return Err(Reason::Revoked.into());
         }
@@ -249,14 +228,14 @@ impl Authenticator {
     }
 }
 
-/// What cost no signature keeps nobody waiting: the next has its turn at once.
-async fn end<T>(permit: SignaturePermit<'_>, checked: &Result<T, Reject>) {
-    if checked.as_ref().err().is_none_or(checked_a_signature) {
+/// Lets the next token have its signature checked: at once if this one cost no signature, otherwise after other requests.
+async fn release<T>(permit: SignaturePermit<'_>, result: &Result<T, Reject>) {
+    if result.as_ref().err().is_none_or(failed_by_signature) {
         permit.end().await;
     }
 }
 
-/// Of the refusals, this one alone comes after a signature was checked.
-fn checked_a_signature(refusal: &Reject) -> bool {
-    refusal.reason == Reason::BadSignature
+/// Returns true if the signature was checked and is bad. Every other rejection happens before that check.
+fn failed_by_signature(reject: &Reject) -> bool {
+    reject.reason == Reason::BadSignature
 }

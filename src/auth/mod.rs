@@ -2,6 +2,7 @@
 
 pub mod authenticate;
 pub mod bearer;
+pub mod context;
 pub mod identity;
 pub mod keyring;
 pub mod renewals;

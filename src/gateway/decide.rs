@@ -1,29 +1,28 @@
-//! What becomes of a request: everything that is decided before anything is done. No step reads a clock, and only one may
-//! wait: for the issuer of a token whose key is unknown.
+//! Decides what happens to a request, before anything is done: find the route, authenticate, authorize. No step reads a clock.
+//! Only one step may wait: the fetch of an issuer's keys for a token whose key is unknown.
 //!
-//! The gateway asks for each request; `bearward explain` asks the same about a request that somebody has in mind.
+//! The gateway decides about every request in this way, and `bearward explain` about a request that the operator describes.
 
 use std::sync::Arc;
 
 use http::{HeaderValue, Request};
 
-use crate::auth::authenticate::{Asker, Authenticator, Caller};
+use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::Place;
 use crate::gateway::authorize::{Permit, authorize, without_token};
+use crate::gateway::context::RequestContext;
 use crate::gateway::csrf;
 use crate::gateway::endpoints::Endpoint;
 use crate::gateway::route::{Action, Capture, Route, RouteTable};
-use crate::protocols::http::headers::{self, Origin};
+use crate::protocols::http::headers;
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::target;
 use crate::protocols::tls::Sni;
 use crate::protocols::websocket;
-use crate::telemetry::access_log::Record;
-use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
 
-/// All that a judgement needs besides the request. Immutable; a reload makes a new one.
+/// Everything that a decision needs besides the request. Immutable: a reload makes a new one.
 pub struct Decider {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
@@ -33,15 +32,7 @@ pub struct Decider {
     pub uri_size: usize,
 }
 
-/// How a request came.
-#[derive(Clone, Copy)]
-pub struct Arrival<'r> {
-    pub asker: Asker<'r>,
-    pub origin: &'r Origin,
-    /// What the connection was opened for; `None` if nobody is held to it.
-    pub sni: Option<&'r Sni>,
-}
-
+/// What the gateway does with a request.
 pub enum Decision {
     Forward {
         permit: Permit,
@@ -62,32 +53,28 @@ pub enum Decision {
 }
 
 impl Decider {
-    /// Notes in `record` what it finds out on the way, also for a request that is refused further on.
-    pub async fn decide<B>(
-        &self,
-        request: &Request<B>,
-        arrival: Arrival<'_>,
-        record: &mut Record,
-        now: UnixTime,
-    ) -> Result<Decision, Reject> {
-        // Before anything else is believed: one framing, one host and one path, or none.
+    /// Writes into the record what it finds on the way, also for a request that a later check rejects.
+    pub async fn decide<B>(&self, request: &Request<B>, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
+        // First of all: the request has exactly one framing, one host and one path, or it is rejected.
         if !headers::is_framed_plainly(request.headers()) {
             return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
         }
         if headers::are_too_many(request.headers(), self.headers) {
-            return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.headers"));
+            return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.request_header_count"));
         }
         let host = target::host(request, self.uri_size)?;
-        record.host = Some(host.clone());
-        self.check_direction(host.to_str().unwrap_or_default(), arrival.sni)?;
-        arrival.asker.trace.step(Step::Host, || host.to_str().unwrap_or_default().to_owned());
+        let host_name = host.to_str().unwrap_or_default();
+        context.record.host = Some(host.clone());
+        self.check_server_name(host_name, context.sni)?;
+        context.trace.step(Step::Host, || host_name.to_owned());
         let path = CanonicalPath::parse(request.uri().path())?;
-        arrival.asker.trace.step(Step::Path, || request.uri().path().to_owned());
-        match self.routes.find(host.to_str().unwrap_or_default(), request.method(), &path)? {
+        context.trace.step(Step::Path, || request.uri().path().to_owned());
+        match self.routes.find(host_name, request.method(), &path)? {
             Action::Forward(route) => {
-                record.route = Some(route.clone());
-                arrival.asker.trace.step(Step::Route, || route.name.clone());
-                let permit = self.permit(route, request, &host, arrival, record, now).await?;
+                context.record.route = Some(route.name.clone());
+                context.route = Some(route.clone());
+                context.trace.step(Step::Route, || route.name.to_string());
+                let permit = self.permit(route, request, &host, context).await?;
                 Ok(Decision::Forward { permit, host })
             }
             Action::Refresh => Ok(Decision::Refresh),
@@ -98,9 +85,9 @@ impl Decider {
         }
     }
 
-    /// A connection is for the host that its handshake named: another one may have another certificate, and other rules (RFC
-    /// 9110 section 7.4).
-    fn check_direction(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {
+    /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other rules
+    /// (RFC 9110 section 7.4).
+    fn check_server_name(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {
         let (Some(sni), host) = (sni, target::without_port(host)) else { return Ok(()) };
         if sni.name.eq_ignore_ascii_case(host) {
             return Ok(());
@@ -108,7 +95,7 @@ impl Decider {
         if self.routes.serves_alike(&sni.name, host) && sni.same_certificate(host) {
             return Ok(());
         }
-        Err(Reject::new(Reason::Misdirected, format!("the handshake asked for {}", sni.name)))
+        Err(Reject::new(Reason::Misdirected, format!("the TLS handshake named {}", sni.name)))
     }
 
     async fn permit<B>(
@@ -116,24 +103,22 @@ impl Decider {
         route: Arc<Route>,
         request: &Request<B>,
         host: &HeaderValue,
-        arrival: Arrival<'_>,
-        record: &mut Record,
-        now: UnixTime,
+        context: &mut RequestContext<'_>,
     ) -> Result<Permit, Reject> {
-        // Only a route that was said to be public skips the token; everything else ends in a verification.
+        // Only a route with `public = true` skips the token. Every other request ends in a verification.
         let route = match without_token(route, request.method(), request.headers()) {
             Ok(permit) => {
-                arrival.asker.trace.step(Step::Token, || "none is needed".into());
+                context.trace.step(Step::Token, || "not required".into());
                 return Ok(permit);
             }
             Err(route) => route,
         };
-        let caller = self.caller(&route, request, host, arrival, now).await;
-        record.caller = caller.as_ref().ok().map(|caller| caller.token().clone());
+        let caller = self.caller(&route, request, host, context).await;
+        context.record.caller = caller.as_ref().ok().map(|caller| caller.token().clone());
         let permit = authorize(route, caller)?;
-        record.observed = permit.observed().cloned();
+        context.record.observed = permit.observed().cloned();
         if permit.caller().is_some() {
-            arrival.asker.trace.step(Step::Rules, || permit.route().rules());
+            context.trace.step(Step::Rules, || permit.route().rules());
         }
         Ok(permit)
     }
@@ -143,19 +128,21 @@ impl Decider {
         route: &Route,
         request: &Request<B>,
         host: &HeaderValue,
-        arrival: Arrival<'_>,
-        now: UnixTime,
+        context: &RequestContext<'_>,
     ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
-        arrival.asker.trace.step(Step::Token, || format!("in {}", found.place));
+        context.trace.step(Step::Token, || format!("in {}", found.place));
         if found.place == Place::Cookie {
-            let websocket = websocket::is_asked_for(request);
-            let (method, scheme) = (request.method(), &arrival.origin.scheme);
-            let logout = route.capture == Some(Capture::Logout);
-            let target = csrf::Target { method, websocket, logout, host, scheme };
+            let target = csrf::Target {
+                method: request.method(),
+                websocket: websocket::is_asked_for(request),
+                logout: route.capture == Some(Capture::Logout),
+                host,
+                scheme: &context.origin.scheme,
+            };
             csrf::check(request.headers(), &target, &route.origins)?;
-            arrival.asker.trace.step(Step::Origin, || "nothing that another site could have caused".into());
+            context.trace.step(Step::Origin, || "not from another site".into());
         }
-        self.authenticator.authenticate(found.token(), arrival.asker, now).await
+        self.authenticator.authenticate(found.token(), &context.auth()).await
     }
 }

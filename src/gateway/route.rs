@@ -18,7 +18,7 @@ use crate::types::reject::{Reason, Reject};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// For the log and metrics: `route.name`, or its path.
-    pub name: String,
+    pub name: Arc<str>,
     /// Lower case, without port. `None` for any.
     pub host: Option<String>,
     /// Empty for any.
@@ -72,7 +72,7 @@ impl Route {
     /// What there is without any `[[route]]`: every path needs a token, and goes to the only upstream.
     pub fn everything() -> Self {
         Route {
-            name: "/".to_owned(),
+            name: "/".into(),
             host: None,
             methods: Vec::new(),
             path: "/".to_owned(),
@@ -297,7 +297,7 @@ mod tests {
 
     fn route(path: &str, host: Option<&str>, methods: &[Method]) -> Route {
         Route {
-            name: format!("{} {path}", host.unwrap_or("*")),
+            name: format!("{} {path}", host.unwrap_or("*")).into(),
             host: host.map(str::to_owned),
             methods: methods.to_vec(),
             path: path.into(),
@@ -309,7 +309,7 @@ mod tests {
     fn found(table: &RouteTable, host: &str, method: Method, path: &str) -> String {
         let path = CanonicalPath::parse(path).expect("has one reading");
         match table.find(host, &method, &path) {
-            Ok(Action::Forward(route)) => route.name.clone(),
+            Ok(Action::Forward(route)) => route.name.to_string(),
             Ok(Action::Refresh) => "refresh".into(),
             Ok(Action::Revoke { token_id }) => format!("revoke {token_id}"),
             Ok(Action::Keys) => "keys".into(),

@@ -25,14 +25,14 @@ use super::disconnect::DisconnectReason;
 use super::handshake_io::HandshakeBuffer;
 use super::proxied::{self, Client};
 use super::{Shared, serve};
-use crate::gateway::Gateway;
 use crate::gateway::client::Peer;
+use crate::gateway::unreadable::{record_flood, record_malformed, reject_malformed};
 use crate::gateway::worker::Worker;
+use crate::gateway::{Gateway, Handled};
 use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::Limits;
 use crate::protocols::http::headers::Origin;
-use crate::protocols::http::respond::BodyLeft;
 use crate::protocols::http::{field_list, poll_notes};
 use crate::protocols::socket;
 use crate::protocols::tls::{ServerSide, Sni};
@@ -187,15 +187,17 @@ where
             let (shared, exchange) = &*serving;
             if let Some(fault) = exchange.refused_after(peer.requests.get()) {
                 unless_it_brings_many(shared, &peer, PenaltyBox::malformed_request);
-                return Ok(gateway.reject_malformed(&peer, &worker, fault));
+                let now = gateway.clock.now();
+                return Ok(reject_malformed(&peer, &worker, fault, gateway.token_calls.challenge(), now));
             }
             let is_last = !http2 && ends_connection(request.version(), request.headers());
             let mut handling = pin!(gateway.handle(&mut request, &peer, &worker));
-            let mut response = poll_fn(|context| poll_notes::record_pending(handling.as_mut().poll(context))).await;
-            if response.extensions().get::<BodyLeft>().is_some() {
+            let handled = poll_fn(|context| poll_notes::record_pending(handling.as_mut().poll(context))).await;
+            let Handled { mut response, rejected, body_rejected } = handled;
+            if body_rejected {
                 unless_it_brings_many(shared, &peer, PenaltyBox::rejected_body);
             }
-            if let Some(wait) = shared.retry_delay.wait(&response, exchange, || is_shared_proxy(&peer, &gateway)) {
+            if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || is_shared_proxy(&peer, &gateway)) {
                 let mut wait = Box::pin(wait);
                 poll_fn(|context| poll_notes::record_pending(wait.as_mut().poll(context))).await;
             }
@@ -224,13 +226,15 @@ where
     ended.map_err(|error| {
         if error.is_parse() {
             unless_it_brings_many(&shared, &peer, PenaltyBox::malformed_request);
-            shared.gateway.load().record_malformed(&peer, worker, &error);
+            record_malformed(&peer, worker, &error, shared.gateway.load().clock.now());
         }
         // Of what h2 counts itself, this is the first that we hear.
         let by_h2 =
             || DisconnectReason::by_h2(&error).inspect(|_| unless_it_brings_many(&shared, &peer, PenaltyBox::pause));
         match verdict.get().copied().or_else(by_h2) {
-            Some(DisconnectReason::Flood) => shared.gateway.load().record_flood(&peer, worker, &error),
+            Some(DisconnectReason::Flood) => {
+                record_flood(&peer, worker, &error, shared.gateway.load().clock.now());
+            }
             Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_readers.one(),
             None => {}
         }

@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use http::Response;
 use tokio::sync::Semaphore;
 
 use super::ConnectionSettings;
@@ -44,13 +43,13 @@ impl RetryDelay {
 
     /// What an answer waits for that tells a client once more that it asks too often. `is_shared_proxy`: does its connection bring
     /// the requests of many clients?
-    pub(super) fn wait<B>(
+    pub(super) fn wait(
         &self,
-        answer: &Response<B>,
+        rejected: Option<Reason>,
         exchange: &Exchange,
         is_shared_proxy: impl FnOnce() -> bool,
     ) -> Option<impl Future<Output = ()>> {
-        let is_limited = answer.extensions().get::<Reason>().is_some_and(|reason| reason.is_limit());
+        let is_limited = rejected.is_some_and(Reason::is_limit);
         if exchange.limited(is_limited) < AT_ONCE || self.time.is_zero() || is_shared_proxy() {
             return None;
         }

@@ -20,7 +20,7 @@ use futures_util::future::join_all;
 use http::HeaderMap;
 
 use crate::support::{Gateway, Upstream};
-use setup::{Door, Mint, NOW};
+use setup::{BenchWorker, Mint, NOW};
 
 const ROUNDS: u32 = 400;
 const READERS: u32 = 3;
@@ -40,10 +40,10 @@ impl Round {
 
     /// Asks until it is refused. `is_over` is read first, so a request that came after the end must not be let through.
     fn ask_until_refused(&self, authenticator: &Authenticator, refusal: Reason) {
-        let door = Door::new();
+        let worker = BenchWorker::new();
         loop {
             let was_over = self.is_over.load(Ordering::SeqCst);
-            match door.authenticate(authenticator, &self.headers) {
+            match worker.authenticate(authenticator, &self.headers) {
                 Ok(_) => assert!(!was_over, "let through after its end"),
                 Err(reject) => return assert_eq!(reject.reason, refusal, "{reject:?}"),
             }
@@ -109,11 +109,11 @@ fn a_known_token_is_asked_for_its_time_by_every_request() {
     // `exp` and the leeway, of setup's tokens.
     let end = NOW + Duration::from_secs(900 - 60 + 30);
     let ask = |offset: u64| {
-        let door = Door::new();
+        let worker = BenchWorker::new();
         let now = end - Duration::from_millis(5) + Duration::from_millis(offset);
         for _ in 0..2_000 {
             let bearer = bearer::find(&headers, 8 << 10).expect("a token");
-            let caller = setup::settled(authenticator.authenticate(bearer, door.asker(), now));
+            let caller = setup::settled(authenticator.authenticate(bearer, &worker.context(now)));
             match caller {
                 Ok(_) => assert!(now < end, "let through {offset} ms into the end"),
                 Err(reject) => assert!(now >= end && reject.reason == Reason::Expired, "{reject:?}"),

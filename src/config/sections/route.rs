@@ -63,7 +63,7 @@ fn route(
     let capture = capture(table, &mut access, enforce, issuers);
     let path = path?;
     let route = Route {
-        name: name.unwrap_or_else(|| path.clone()),
+        name: name.unwrap_or_else(|| path.clone()).into(),
         host,
         methods: methods.unwrap_or_default(),
         path,

@@ -8,7 +8,6 @@
 
 mod merge;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::response::Parts;
@@ -16,72 +15,75 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, he
 
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::authorize::Permit;
+use crate::gateway::context::RequestContext;
 use crate::gateway::forward::Forwarded;
 use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::media_type;
-use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::login::Login;
-use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use merge::JsonObject;
 
-/// A request on its way whose answer is waited for.
+/// A request whose response is captured.
 pub struct Captured {
     capture: Capture,
     caller: Option<Arc<VerifiedToken>>,
-    /// Of the client.
-    address: IpAddr,
 }
 
-/// `None` for any other route. The request is prepared: what comes back must be one whole answer that can be read.
+/// What a captured response is held to.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Maximum body of a login's response, in bytes.
+    pub max_response: u64,
+    /// The newest revocation that was enforced when the response began. What the backend says holds as of then: it may end all
+    /// old sessions of a user before it begins a new one.
+    pub revocation_sequence: u64,
+}
+
+/// Prepares a request whose response is captured: what comes back must be one whole response that can be read. Returns `None`
+/// for every other route.
 pub fn begin<B>(
     permit: &Permit,
     request: &mut Request<B>,
     throttle: &Throttle,
-    address: IpAddr,
-    now: UnixTime,
+    context: &RequestContext<'_>,
 ) -> Result<Option<Captured>, Reject> {
     let Some(capture) = permit.route().capture else { return Ok(None) };
     if capture == Capture::Login {
-        throttle.guess(address, now)?;
-        throttle.call(address, now)?;
+        throttle.guess(context.client(), context.now)?;
+        throttle.call(context.client(), context.now)?;
     }
     let headers = request.headers_mut();
-    // A tunnel is no answer.
+    // A tunnel has no response to read.
     headers.remove(header::UPGRADE);
     if capture == Capture::Login {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.remove(header::RANGE);
     }
-    Ok(Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()), address }))
+    Ok(Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()) }))
 }
 
 impl Captured {
-    /// `answer_size`: the longest answer that a login may have. `known`: the newest revocation that was enforced when the answer
-    /// began. What the backend says, it says as of then: it may end all old logins of somebody before it begins a new one.
     pub async fn finish(
         self,
         forwarded: Forwarded,
         broker: &Broker,
-        (answer_size, known): (u64, u64),
-        record: &mut Record,
-        now: UnixTime,
+        limits: Limits,
+        context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
-        let occasion = EventContext::new(now, self.address, record.request_id);
         match (self.capture, self.caller) {
             (Capture::Login, _) => {
-                // A password that was wrong, or guessed.
+                // A wrong password, or a guessed one.
                 if forwarded.response.status().is_client_error() {
-                    broker.throttle.failed(self.address, now);
+                    broker.throttle.failed(context.client(), context.now);
                 }
-                login(forwarded, broker, (answer_size, known), record, occasion).await
+                login(forwarded, broker, limits, context).await
             }
-            (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, occasion).await,
-            // A preflight: nobody's.
+            (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, context.event()).await,
+            // A preflight has no caller.
             (Capture::Logout, None) => Ok(forwarded),
         }
     }
@@ -90,32 +92,33 @@ impl Captured {
 async fn login(
     mut forwarded: Forwarded,
     broker: &Broker,
-    (answer_size, known): (u64, u64),
-    record: &mut Record,
-    occasion: EventContext,
+    limits: Limits,
+    context: &mut RequestContext<'_>,
 ) -> Result<Forwarded, Reject> {
-    // Nobody has logged in: a wrong password, a second factor that is asked for.
-    let Some(said) = forwarded.said.take() else { return Ok(forwarded) };
+    // No user has logged in: the password was wrong, or the backend asks for a second factor.
+    let Some(values) = forwarded.login.take() else { return Ok(forwarded) };
     let (head, body) = forwarded.response.into_parts();
     check_head(&head)?;
-    let login = Login { address: occasion.client, ..said.login().map_err(refused)? };
-    let content = body::read(body, answer_size).await.map_err(|broken| refused(broken.detail))?;
-    let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(refused)?;
-    // It was read to its end: the connection need not wait for the store.
+    let event = context.event();
+    let login = Login { address: event.client, ..values.login().map_err(rejected)? };
+    let content = body::read(body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
+    let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(rejected)?;
+    // The body is read to its end: the upstream connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
         lease.give_back();
     }
-    let pair = broker.issue_begun(login, known, occasion).await.map_err(|reject| match reject.reason {
+    let issued = broker.issue_begun(login, limits.revocation_sequence, event).await;
+    let pair = issued.map_err(|reject| match reject.reason {
         Reason::StoreUnavailable => reject,
-        // What the client sent has no part in it.
-        _ => refused(reject.detail),
+        // The client is not at fault.
+        _ => rejected(reject.detail),
     })?;
-    record.token_id = Some(pair.token_id());
-    let response = answer(head, object.with(&pair).map_err(refused)?);
+    context.record.token_id = Some(pair.token_id());
+    let response = respond(head, object.with(&pair).map_err(rejected)?);
     Ok(Forwarded { response, ..forwarded })
 }
 
-fn refused(detail: impl Into<std::borrow::Cow<'static, str>>) -> Reject {
+fn rejected(detail: impl Into<std::borrow::Cow<'static, str>>) -> Reject {
     Reject::new(Reason::LoginCapture, detail)
 }
 
@@ -125,14 +128,14 @@ fn check_head(head: &Parts) -> Result<(), Reject> {
     let complete =
         [StatusCode::OK, StatusCode::CREATED, StatusCode::ACCEPTED, StatusCode::NON_AUTHORITATIVE_INFORMATION];
     if !complete.contains(&head.status) {
-        return Err(refused(format!("it names a subject, and its status is {}", head.status.as_u16())));
+        return Err(rejected(format!("it names a subject, and its status is {}", head.status.as_u16())));
     }
     let mut codings = head.headers.get_all(header::CONTENT_ENCODING).iter();
     if !codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(refused("it is compressed, though only `identity` is accepted"));
+        return Err(rejected("it is compressed, though only `identity` is accepted"));
     }
     if !is_json(&head.headers) {
-        return Err(refused("its Content-Type is not application/json"));
+        return Err(rejected("its Content-Type is not application/json"));
     }
     Ok(())
 }
@@ -161,7 +164,7 @@ const OUTDATED: [HeaderName; 13] = [
     HeaderName::from_static("surrogate-control"),
 ];
 
-fn answer(mut head: Parts, content: Vec<u8>) -> Response<Body> {
+fn respond(mut head: Parts, content: Vec<u8>) -> Response<Body> {
     for name in &OUTDATED {
         head.headers.remove(name);
     }
@@ -174,11 +177,11 @@ async fn logout(
     forwarded: Forwarded,
     broker: &Broker,
     caller: &VerifiedToken,
-    occasion: EventContext,
+    event: EventContext,
 ) -> Result<Forwarded, Reject> {
     if !forwarded.response.status().is_success() {
         return Ok(forwarded);
     }
-    broker.revoke_login_of(caller, occasion).await?;
+    broker.revoke_login_of(caller, event).await?;
     Ok(forwarded)
 }

@@ -6,12 +6,11 @@
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::Call;
+use super::call::Call;
 use super::form::Form;
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::telemetry::access_log::Record;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -21,11 +20,11 @@ pub const INTROSPECT_SCOPE: &str = "token:introspect";
 /// Claims that are told (RFC 7662 section 2.2), and `sid`. What else a token says is between its issuer and its audience.
 const TOLD: &[&str] = &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "jti", "sid"];
 
-impl Call<'_> {
-    pub(super) async fn introspect(&self, form: &Form, record: &mut Record) -> Result<Response<Body>, Reject> {
+impl Call<'_, '_> {
+    pub(super) async fn introspect(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         let bearer = bearer::find(self.headers, self.authenticator.token_size)?;
-        let caller = self.authenticator.authenticate(bearer, self.asker, self.now).await?;
-        record.caller = Some(caller.token().clone());
+        let caller = self.authenticator.authenticate(bearer, &self.context.auth()).await?;
+        self.context.record.caller = Some(caller.token().clone());
         // Another issuer may give out a scope of this name, and mean something else.
         if !caller.token().own || !caller.token().has_scope(INTROSPECT_SCOPE) {
             return Err(Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE));
@@ -59,7 +58,7 @@ impl Call<'_> {
     async fn refresh_token(&self, presented: &PresentedToken) -> Result<Option<Map<String, Value>>, Reject> {
         let family = self.broker.family_of(presented).await?;
         let Some(family) =
-            family.filter(|family| family.is_live(self.now) && family.generation == presented.generation)
+            family.filter(|family| family.is_live(self.context.now) && family.generation == presented.generation)
         else {
             return Ok(None);
         };

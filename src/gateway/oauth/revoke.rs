@@ -5,40 +5,39 @@
 
 use http::{Response, StatusCode};
 
-use super::Call;
+use super::call::Call;
 use super::form::Form;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::telemetry::access_log::Record;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
-impl Call<'_> {
+impl Call<'_, '_> {
     /// `token_type_hint` is not needed: the two kinds of token have nothing in common.
-    pub(super) async fn revoke(&self, form: &Form, record: &mut Record) -> Result<Response<Body>, Reject> {
+    pub(super) async fn revoke(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         self.check_client(form)?;
         let token = form.required("token")?;
         match PresentedToken::parse(token) {
             Some(presented) => {
-                record.token_id = Some(presented.token_id);
-                self.broker.revoke_presented(&presented, self.occasion(record)).await?;
+                self.context.record.token_id = Some(presented.token_id);
+                self.broker.revoke_presented(&presented, self.context.event()).await?;
             }
-            None => self.revoke_access_token(token, record).await?,
+            None => self.revoke_access_token(token).await?,
         }
         Ok(respond::json(StatusCode::OK, &serde_json::json!({})))
     }
 
-    async fn revoke_access_token(&self, token: &str, record: &mut Record) -> Result<(), Reject> {
+    async fn revoke_access_token(&mut self, token: &str) -> Result<(), Reject> {
         let caller = match self.authenticate(token).await {
             Ok(caller) => caller,
             Err(reject) if reject.reason.is_about_the_token() => return Ok(()),
             Err(reject) => return Err(reject),
         };
-        record.caller = Some(caller.token().clone());
+        self.context.record.caller = Some(caller.token().clone());
         if !caller.token().own {
             // It lives on: its issuer alone can end it.
             return Err(Reason::UnsupportedTokenType.into());
         }
-        self.broker.revoke_login_of(caller.token(), self.occasion(record)).await
+        self.broker.revoke_login_of(caller.token(), self.context.event()).await
     }
 }

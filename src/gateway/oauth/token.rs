@@ -6,12 +6,11 @@
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::Call;
+use super::call::Call;
 use super::form::Form;
 use crate::broker::TokenPair;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::telemetry::access_log::Record;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
@@ -28,15 +27,15 @@ struct TokenResponse<'p> {
     scope: &'p str,
 }
 
-impl Call<'_> {
-    pub(super) async fn exchange(&self, form: &Form, record: &mut Record) -> Result<Response<Body>, Reject> {
+impl Call<'_, '_> {
+    pub(super) async fn exchange(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         self.check_client(form)?;
         if form.required("grant_type")? != "refresh_token" {
             return Err(Reason::UnsupportedGrantType.into());
         }
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
-        record.token_id = Some(presented.token_id);
-        let occasion = self.occasion(record);
+        self.context.record.token_id = Some(presented.token_id);
+        let occasion = self.context.event();
         let pair = self.broker.refresh_for_client(presented, form.get("client_id"), occasion).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::of(&pair)))
     }

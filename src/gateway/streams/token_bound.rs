@@ -125,7 +125,7 @@ impl TokenBound {
         !matches!(self.manner, Termination::Abort)
     }
 
-    pub fn known(&self) -> Option<&Arc<CachedToken>> {
+    pub fn cached(&self) -> Option<&Arc<CachedToken>> {
         self.known.as_ref()
     }
 

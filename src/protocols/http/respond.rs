@@ -60,21 +60,12 @@ impl Form {
     }
 }
 
-/// With an answer over HTTP/1 that refuses a request for being too much, or one too many, and leaves its body unread.
-#[derive(Clone, Copy)]
-pub struct BodyLeft;
-
 /// The answer to a refused request. `challenge`: what `WWW-Authenticate` begins with, if there is one.
 pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, form: Form) -> Response<Body> {
-    let mut response = match form {
+    match form {
         Form::Grpc => grpc::refused(reject.reason, request_id),
         _ => render(reject, reject.reason.message(), challenge, request_id, form == Form::Problem),
-    };
-    if reject.reason.is_limit() {
-        // For whoever sends it: a backend may say 429 as well.
-        response.extensions_mut().insert(reject.reason);
     }
-    response
 }
 
 /// As [`fn@reject`], with the detail that otherwise only the log sees: for callers who may read the log anyway.

@@ -60,7 +60,7 @@ impl Lines {
             plain(page, "observed", observed.reason.code());
         }
         optional(page, "detail", detail(record));
-        optional(page, "route", record.route.as_ref().map(|route| &*route.name));
+        optional(page, "route", record.route.as_deref());
         optional(page, "upstream", record.upstream.as_deref());
         optional(page, "issuer", caller.map(|caller| &*caller.issuer));
         optional(page, "subject", caller.map(|caller| &*caller.subject).filter(|subject| !subject.is_empty()));

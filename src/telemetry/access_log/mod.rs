@@ -18,8 +18,6 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method, Uri, Version};
 
-use crate::gateway::route::Route;
-use crate::limits::rate_limit::RateLimitHeaders;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
@@ -66,7 +64,8 @@ pub struct Record {
     pub complete: bool,
     /// Why we ended it before it was.
     pub ended: Option<CloseReason>,
-    pub route: Option<Arc<Route>>,
+    /// Its name.
+    pub route: Option<Arc<str>>,
     pub caller: Option<Arc<VerifiedToken>>,
     /// The family a call on tokens was about.
     pub token_id: Option<TokenId>,
@@ -74,7 +73,5 @@ pub struct Record {
     pub refused: Option<Reject>,
     /// What it would have been refused for, on a route that does not enforce that.
     pub observed: Option<Arc<Reject>>,
-    /// For the answer's headers, not for the log.
-    pub told: Option<Box<RateLimitHeaders>>,
     pub duration: Duration,
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::auth::authenticate::{Asker, Authenticator, Caller};
+use bearward::auth::authenticate::{Authenticator, Caller};
 use bearward::auth::bearer;
+use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
 use bearward::auth::keyring::{Keyring, Keys, Own};
 use bearward::auth::revocations::Revocations;
@@ -97,11 +98,11 @@ impl Process {
         }
     }
 
-    fn asker(&self) -> Asker<'_> {
-        let address = [192, 0, 2, 7].into();
-        Asker {
-            address,
-            failures: &self.failures,
+    fn context(&self, now: UnixTime) -> AuthContext<'_> {
+        AuthContext {
+            now,
+            client: [192, 0, 2, 7].into(),
+            bad_signatures: &self.failures,
             signature_queue: &self.signature_queue,
             metrics: &self.metrics,
             trace: Trace::OFF,
@@ -112,7 +113,7 @@ impl Process {
     pub(super) fn admit(&self, access: &str, now: UnixTime) -> Result<Caller, Reject> {
         let headers = bearing(access);
         let bearer = bearer::find(&headers, TOKEN_SIZE)?;
-        settled(self.authenticator.authenticate(bearer, self.asker(), now))
+        settled(self.authenticator.authenticate(bearer, &self.context(now)))
     }
 
     /// `POST /admin/v1/tokens`
@@ -135,7 +136,7 @@ impl Process {
         let mut headers = bearing(access);
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
-        let bearer = settled(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, self.asker(), now))?;
+        let bearer = settled(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
         self.broker.refresh(request, &bearer, now.into()).await
     }
 

@@ -1,0 +1,23 @@
+//! What authentication needs to know about a request and about the worker that handles it.
+
+use std::net::IpAddr;
+
+use crate::auth::signature_queue::SignatureQueue;
+use crate::limits::limiter::Limiter;
+use crate::telemetry::metrics::WorkerMetrics;
+use crate::types::clock::UnixTime;
+use crate::types::trace::Trace;
+
+/// Passed by reference to every step of authentication.
+#[derive(Clone, Copy)]
+pub struct AuthContext<'r> {
+    /// The one time that the request sees.
+    pub now: UnixTime,
+    /// Address of the client, which its bad signatures are counted for.
+    pub client: IpAddr,
+    /// Bad signatures of each address, over all workers.
+    pub bad_signatures: &'r Limiter,
+    pub signature_queue: &'r SignatureQueue,
+    pub metrics: &'r WorkerMetrics,
+    pub trace: Trace<'r>,
+}

@@ -1,0 +1,58 @@
+//! What every step knows about the request that it handles.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::auth::context::AuthContext;
+use crate::gateway::route::Route;
+use crate::gateway::worker::Worker;
+use crate::limits::rate_limit::RateLimitHeaders;
+use crate::protocols::http::headers::Origin;
+use crate::protocols::tls::Sni;
+use crate::telemetry::access_log::Record;
+use crate::tokens::audit_event::EventContext;
+use crate::types::clock::UnixTime;
+use crate::types::trace::Trace;
+
+/// One request on its way through the gateway. Passed by `&mut`, so that it is never copied.
+pub struct RequestContext<'r> {
+    /// Read once from the clock. A refresh or revocation decides by the time of its transaction instead.
+    pub now: UnixTime,
+    /// Where the request comes from: the connection, or what a trusted proxy says about it.
+    pub origin: &'r Origin,
+    /// The server name of the TLS handshake. `None` if the request need not match it.
+    pub sni: Option<&'r Sni>,
+    /// The route that was found. `None` before routing, and for calls that the gateway answers itself.
+    pub route: Option<Arc<Route>>,
+    pub worker: &'r Worker,
+    /// The line of the access log. Each step writes down what it finds, also for a request that a later step rejects.
+    pub record: &'r mut Record,
+    /// The rate limits that the response reports to the client.
+    pub rate_limit_headers: &'r mut Option<Box<RateLimitHeaders>>,
+    /// Reports each step to `bearward explain`. Off in a running gateway.
+    pub trace: Trace<'r>,
+}
+
+impl RequestContext<'_> {
+    /// Address of the client.
+    pub fn client(&self) -> IpAddr {
+        self.origin.address
+    }
+
+    /// The part that authentication needs.
+    pub fn auth(&self) -> AuthContext<'_> {
+        AuthContext {
+            now: self.now,
+            client: self.client(),
+            bad_signatures: &self.worker.bad_signatures,
+            signature_queue: &self.worker.signature_queue,
+            metrics: &self.worker.metrics,
+            trace: self.trace,
+        }
+    }
+
+    /// The part that an audit event records.
+    pub fn event(&self) -> EventContext {
+        EventContext::new(self.now, self.client(), self.record.request_id)
+    }
+}

@@ -1,0 +1,145 @@
+//! A request's record and resources, kept until the last byte of its response.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{Request, header};
+
+use crate::gateway::client::Peer;
+use crate::gateway::streams::TokenBound;
+use crate::gateway::worker::Worker;
+use crate::limits::concurrency::ReservedPermit;
+use crate::limits::rate_limit::RateLimitHeaders;
+use crate::protocols::http::body::{BodyEnd, BodyError, Watch};
+use crate::telemetry::access_log::Record;
+use crate::types::clock::UnixTime;
+use crate::types::close_reason::CloseReason;
+use crate::types::reject::{Reason, Reject};
+use crate::upstream::Lease;
+
+/// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves is
+/// logged too. Its status is 0 if the client left before the response.
+pub struct Delivery {
+    pub record: Record,
+    pub started: Instant,
+    /// For the head of the response.
+    pub rate_limit_headers: Option<Box<RateLimitHeaders>>,
+    /// The upstream connection, until the body of the response ends.
+    pub lease: Option<Lease>,
+    /// Ends the response with the token that allowed it.
+    pub token_bound: Option<TokenBound>,
+    /// The permit from the reserve, if the worker is nearly full.
+    reserved: Option<ReservedPermit>,
+    /// Rejected as overload: no longer counted as in flight.
+    rejected_early: bool,
+    worker: Arc<Worker>,
+    _peer: Arc<Peer>,
+}
+
+impl Delivery {
+    pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
+        peer.requests.one();
+        worker.metrics.begun.one();
+        let record = Record {
+            request_id: worker.request_ids.next(),
+            time: now,
+            client: Some(peer.address.ip()),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            user_agent: request.headers().get(header::USER_AGENT).cloned(),
+            ..Record::default()
+        };
+        Delivery {
+            record,
+            started: Instant::now(),
+            rate_limit_headers: None,
+            lease: None,
+            token_bound: None,
+            reserved: None,
+            rejected_early: false,
+            worker: worker.clone(),
+            _peer: peer.clone(),
+        }
+    }
+
+    /// Takes this request's place among the requests in flight, or rejects it as overload.
+    pub fn reserve(&mut self, client: IpAddr, is_token_call: impl FnOnce() -> bool) -> Result<(), Reject> {
+        let worker = &self.worker;
+        match worker.concurrency.acquire(worker.metrics.under_way(), client, is_token_call) {
+            Ok(reserved) => {
+                self.reserved = reserved;
+                Ok(())
+            }
+            Err(reject) => {
+                // A client that reads its rejection slowly must not keep a place that is reserved for others.
+                self.rejected_early = true;
+                worker.metrics.ended.one();
+                Err(reject)
+            }
+        }
+    }
+
+    /// The parts that the request's context borrows.
+    pub fn parts(&mut self) -> (&mut Record, &mut Option<Box<RateLimitHeaders>>, &Worker) {
+        (&mut self.record, &mut self.rate_limit_headers, &self.worker)
+    }
+}
+
+impl Watch for Delivery {
+    fn data(&mut self, data: &mut Bytes) {
+        if let Some(token_bound) = &mut self.token_bound {
+            token_bound.follow(data);
+        }
+        self.record.sent += data.len() as u64;
+    }
+
+    fn lasts(&mut self) -> bool {
+        self.token_bound.as_mut().map(TokenBound::lasts).is_some()
+    }
+
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<BodyEnd> {
+        self.token_bound.as_mut().map_or(Poll::Pending, |token_bound| token_bound.poll_end(context))
+    }
+
+    fn end_of_broken(&mut self) -> Option<BodyEnd> {
+        self.token_bound.as_mut()?.end_of_broken()
+    }
+
+    fn failed(&mut self, error: &BodyError) {
+        if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
+            self.record.ended = Some(CloseReason::OutOfTime);
+        }
+        let is_server_fault = match error {
+            BodyError::Silent(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),
+            BodyError::Http(_) | BodyError::CutShort => true,
+            BodyError::TooLarge | BodyError::Slow | BodyError::Ended(_) => false,
+        };
+        if let Some(lease) = self.lease.as_ref().filter(|_| is_server_fault) {
+            lease.broke_off(&error.to_string());
+        }
+    }
+
+    fn end(&mut self) {
+        self.record.complete = true;
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if !self.rejected_early {
+            self.worker.metrics.ended.one();
+        }
+        self.record.duration = self.started.elapsed();
+        if let Some(reason) = self.token_bound.as_ref().and_then(TokenBound::ended) {
+            self.record.ended = Some(reason);
+        }
+        self.worker.finish(&self.record);
+    }
+}

@@ -1,0 +1,38 @@
+//! One call of an OAuth endpoint, and what the endpoints share.
+
+use http::{HeaderMap, header};
+
+use super::form::Form;
+use crate::auth::authenticate::{Authenticator, Caller};
+use crate::auth::bearer::{self, BearerToken};
+use crate::broker::Broker;
+use crate::gateway::context::RequestContext;
+use crate::types::reject::{Reason, Reject};
+
+/// What every endpoint needs.
+pub struct Call<'c, 'r> {
+    pub broker: &'c Broker,
+    pub authenticator: &'c Authenticator,
+    pub headers: &'c HeaderMap,
+    pub context: &'c mut RequestContext<'r>,
+}
+
+impl Call<'_, '_> {
+    /// Authenticates a token from a form, by the same checks as a Bearer.
+    pub(super) async fn authenticate(&self, token: &str) -> Result<Caller, Reject> {
+        let bearer = BearerToken::in_text(token, self.authenticator.token_size)?;
+        self.authenticator.authenticate(bearer, &self.context.auth()).await
+    }
+
+    /// Rejects client credentials. Clients are public here, and a client that sends a secret expects it to be checked.
+    pub(super) fn check_client(&self, form: &Form) -> Result<(), Reject> {
+        let secrets = ["client_secret", "client_assertion", "client_assertion_type"];
+        if secrets.iter().any(|name| form.get(name).is_some()) {
+            return Err(Reject::new(Reason::ClientAuthentication, "a secret in the form"));
+        }
+        match self.headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
+            true => Ok(()),
+            false => Err(Reject::new(Reason::ClientAuthentication, "credentials in Authorization")),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The last steps of every request: a rejection becomes a response, the head is completed, the body starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Response, Version, header};
+
+use crate::gateway::client::Peer;
+use crate::gateway::delivery::Delivery;
+use crate::gateway::forward::Forwarded;
+use crate::gateway::streams::TokenBound;
+use crate::gateway::worker::Worker;
+use crate::protocols::grpc;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::media_type;
+use crate::protocols::http::respond::{self, Form};
+use crate::protocols::websocket::{Tunnel, TunnelEnd};
+use crate::telemetry::access_log::Record;
+use crate::types::reject::{Reason, Reject};
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// What the head of the request says about its response. Read before the request is consumed.
+pub(super) struct ResponseRules {
+    /// The format in which the client reads a rejection.
+    pub(super) format: Form,
+    pub(super) has_body: bool,
+    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent everything.
+    pub(super) timeout: Option<Duration>,
+}
+
+impl ResponseRules {
+    /// Turns a rejection into its response. Also returns true if the client's body counts as too much.
+    pub(super) fn reject(
+        &self,
+        reject: Reject,
+        challenge: &HeaderValue,
+        peer: &Peer,
+        delivery: &mut Delivery,
+    ) -> (Forwarded, bool) {
+        let record = &mut delivery.record;
+        let mut response = respond::reject(&reject, challenge, record.request_id, self.format);
+        let mut body_rejected = false;
+        if self.has_body && record.version != Version::HTTP_2 && reject.reason.leaves_body_unread() {
+            response.headers_mut().insert(header::CONNECTION, CLOSE);
+            body_rejected = reject.reason.is_too_much();
+        }
+        // Over HTTP/1, the response says so.
+        if matches!(reject.reason, Reason::BadHost | Reason::BadFraming) {
+            peer.ends();
+        }
+        record.refused = Some(reject);
+        (Forwarded::own(response), body_rejected)
+    }
+}
+
+/// Rejects a response that a client of CONNECT would read as an open tunnel (RFC 9110 section 9.3.6: any 2xx).
+pub(super) fn check_connect(forwarded: Forwarded, record: &Record) -> Result<Forwarded, Reject> {
+    let opens_tunnel = forwarded.tunnel.is_some() || !forwarded.response.status().is_success();
+    if record.method == Method::CONNECT && !opens_tunnel {
+        return Err(Reject::new(Reason::ProtocolRefused, "a response, but no WebSocket"));
+    }
+    Ok(forwarded)
+}
+
+/// Completes the head of the response and records its status.
+pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mut Delivery) -> Forwarded {
+    let record = &mut delivery.record;
+    if record.method == Method::HEAD {
+        // Also for our own responses: HTTP/2 would send the body.
+        *forwarded.response.body_mut() = Body::empty();
+    }
+    if peer.is_at_last_request() && record.version != Version::HTTP_2 {
+        forwarded.response.headers_mut().insert(header::CONNECTION, CLOSE);
+    }
+    if let Some(headers) = delivery.rate_limit_headers.take() {
+        forwarded.response = headers.on(forwarded.response);
+    }
+    // A rejection is recorded by its own status: a gRPC rejection is sent with 200.
+    let rejected = record.refused.as_ref().map(|reject| reject.reason.status());
+    record.status = rejected.unwrap_or(forwarded.response.status()).as_u16();
+    forwarded
+}
+
+/// Hands the delivery to whatever carries the body: the response, or the task of a tunnel.
+pub(super) fn start_stream(
+    forwarded: Forwarded,
+    mut delivery: Box<Delivery>,
+    worker: &Arc<Worker>,
+    timeout: Option<Duration>,
+) -> Response<Body> {
+    let Forwarded { response, lease, tunnel, token_bound, login: _ } = forwarded;
+    delivery.lease = lease;
+    match tunnel {
+        None => {
+            delivery.token_bound = token_bound;
+            let may_last = delivery.record.refused.is_some() || is_long_lived(&response);
+            let deadline = timeout.filter(|_| !may_last).map(|time| delivery.started + time);
+            response.map(|body| body.ending_at(deadline).watched_by(delivery))
+        }
+        Some(tunnel) => {
+            spawn_tunnel(tunnel, token_bound, delivery, worker);
+            response
+        }
+    }
+}
+
+/// Carries a WebSocket until one side closes it or its token ends.
+fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
+    let mut open = worker.streams.open_tunnel(token_bound.as_ref().and_then(TokenBound::cached));
+    tokio::spawn(async move {
+        let end = tunnel.carry(&mut delivery.record.sent, open.ended()).await;
+        delivery.record.complete = end == Some(TunnelEnd::Closed);
+        delivery.record.ended = end.and_then(TunnelEnd::ended);
+    });
+}
+
+/// Returns true for responses that are meant to last.
+fn is_long_lived(response: &Response<Body>) -> bool {
+    grpc::is_grpc(response.headers()) || media_type::is_event_stream(response.headers())
+}

@@ -1,0 +1,148 @@
+//! The calls that the gateway answers itself: refresh, revoke, the OAuth endpoints and the published documents.
+
+use std::mem;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+
+use crate::auth::authenticate::Authenticator;
+use crate::auth::bearer;
+use crate::auth::keyring::Keyring;
+use crate::broker::refresh::RefreshRequest;
+use crate::broker::{BODY_LIMIT, Broker, revoke};
+use crate::gateway::context::RequestContext;
+use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::oauth::{self, metadata};
+use crate::limits::pace::MinRate;
+use crate::protocols::http::body::{self, Body};
+use crate::protocols::http::respond;
+use crate::types::clock::UnixTime;
+use crate::types::reject::Reject;
+
+type Outcome = Result<Response<Body>, Reject>;
+
+pub struct TokenCalls {
+    pub broker: Arc<Broker>,
+    pub keyring: Arc<Keyring>,
+    /// `[oauth]`
+    pub endpoints: Endpoints,
+    /// `timeouts.body_idle`
+    pub body_idle: Duration,
+    /// `limits.min_upload_rate`
+    pub min_upload_rate: MinRate,
+}
+
+impl TokenCalls {
+    /// `POST /user/refresh`
+    pub(super) async fn refresh(
+        &self,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let (client, now) = (context.client(), context.now);
+        self.throttled(client, now, self.refresh_now(request, authenticator, context)).await
+    }
+
+    async fn refresh_now(
+        &self,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let content = self.read_body(request).await?;
+        let refresh = RefreshRequest::read(request.headers(), &content)?;
+        let idle = self.broker.settings.lifetimes.idle;
+        let bearer = authenticator.authenticate_refresh(request.headers(), idle, &context.auth()).await?;
+        let bearer = Arc::new(bearer);
+        context.record.caller = Some(bearer.clone());
+        let pair = self.broker.refresh(refresh, &bearer, context.event()).await?;
+        Ok(respond::json(StatusCode::OK, &pair))
+    }
+
+    /// `DELETE /token/{tokenId}`
+    pub(super) async fn revoke(
+        &self,
+        parameter: &str,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let (client, now) = (context.client(), context.now);
+        self.throttled(client, now, self.revoke_now(parameter, headers, authenticator, context)).await
+    }
+
+    async fn revoke_now(
+        &self,
+        parameter: &str,
+        headers: &HeaderMap,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        let family = revoke::named_family(parameter);
+        context.record.token_id = family;
+        let bearer = bearer::find(headers, authenticator.token_size)?;
+        let caller = authenticator.authenticate(bearer, &context.auth()).await?;
+        context.record.caller = Some(caller.token().clone());
+        self.broker.revoke(&caller, family, context.event()).await?;
+        Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
+    }
+
+    /// One of `[oauth]`.
+    pub(super) async fn endpoint(
+        &self,
+        endpoint: Endpoint,
+        request: &mut Request<Body>,
+        authenticator: &Authenticator,
+        context: &mut RequestContext<'_>,
+    ) -> Outcome {
+        if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.endpoints.resource) {
+            return Ok(respond::published(resource.document.clone()));
+        }
+        let throttle = &self.broker.throttle;
+        let (client, now) = (context.client(), context.now);
+        // Resource servers introspect for all of their clients, and authenticate with a token of their own.
+        if endpoint != Endpoint::Introspect {
+            throttle.guess(client, now)?;
+            throttle.call(client, now)?;
+        }
+        let content = self.read_body(request).await?;
+        let call = oauth::Call { broker: &self.broker, authenticator, headers: request.headers(), context };
+        let outcome = oauth::respond(call, endpoint, &content).await;
+        throttle.answered(&outcome, client, now);
+        outcome
+    }
+
+    /// `GET /.well-known/jwks.json`: public, and cacheable for less time than a key is published ahead.
+    pub(super) fn published_keys(&self) -> Response<Body> {
+        let keys = self.keyring.keys();
+        respond::public_json(&keys.own().published, keys.own().max_age)
+    }
+
+    /// `GET /.well-known/oauth-authorization-server`: public.
+    pub(super) fn published_metadata(&self) -> Response<Body> {
+        let metadata = metadata::of(&self.broker.settings.issuer, &self.endpoints);
+        respond::public_json(&metadata, self.keyring.keys().own().max_age)
+    }
+
+    /// The beginning of `WWW-Authenticate`.
+    pub fn challenge(&self) -> &HeaderValue {
+        self.endpoints.resource.as_ref().map_or(&respond::REALM, |resource| &resource.challenge)
+    }
+
+    /// Counts a call for the address that it comes from: `throttle.calls` before it, `throttle.failures` after it.
+    async fn throttled(&self, client: IpAddr, now: UnixTime, call: impl Future<Output = Outcome>) -> Outcome {
+        self.broker.throttle.call(client, now)?;
+        let outcome = call.await;
+        self.broker.throttle.answered(&outcome, client, now);
+        outcome
+    }
+
+    async fn read_body(&self, request: &mut Request<Body>) -> Result<Bytes, Reject> {
+        let paced = mem::take(request.body_mut()).silent_for_at_most(self.body_idle).at_least(self.min_upload_rate);
+        body::read(paced, BODY_LIMIT).await
+    }
+}

@@ -1,0 +1,60 @@
+//! Records for what never became a request: malformed heads and HTTP/2 floods.
+
+use http::{HeaderValue, Method, Response, Uri, header};
+use http_body::Body as _;
+
+use crate::gateway::client::Peer;
+use crate::gateway::worker::Worker;
+use crate::protocols::http::body::Body;
+use crate::protocols::http::framing::FramingError;
+use crate::protocols::http::respond::{self, Form};
+use crate::telemetry::access_log::Record;
+use crate::types::clock::UnixTime;
+use crate::types::ids::RequestId;
+use crate::types::reject::{Reason, Reject, with_causes};
+
+/// Records a request whose head hyper could not read. hyper has already sent a response without a body.
+pub fn record_malformed(peer: &Peer, worker: &Worker, error: &hyper::Error, now: UnixTime) {
+    let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
+    let request_id = worker.request_ids.next();
+    record(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0, now);
+}
+
+/// Rejects a request whose head can be read in two ways. The connection ends.
+pub fn reject_malformed(
+    peer: &Peer,
+    worker: &Worker,
+    error: FramingError,
+    challenge: &HeaderValue,
+    now: UnixTime,
+) -> Response<Body> {
+    let reject = Reject::new(error.reason, error.what);
+    let request_id = worker.request_ids.next();
+    let mut response = respond::reject(&reject, challenge, request_id, Form::Json);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    record(request_id, peer, worker, reject, response.body().size_hint().lower(), now);
+    response
+}
+
+/// Records an HTTP/2 connection that was ended for frames that ask for nothing.
+pub fn record_flood(peer: &Peer, worker: &Worker, error: &hyper::Error, now: UnixTime) {
+    let reject = Reject::new(Reason::Http2Flood, with_causes(error));
+    record(worker.request_ids.next(), peer, worker, reject, 0, now);
+}
+
+fn record(request_id: RequestId, peer: &Peer, worker: &Worker, reject: Reject, sent: u64, now: UnixTime) {
+    let record = Record {
+        request_id,
+        time: now,
+        client: Some(peer.address.ip()),
+        // `-` is a valid token for a method, and no method has this name.
+        method: Method::from_bytes(b"-").unwrap_or_default(),
+        uri: Uri::from_static("-"),
+        status: reject.reason.status().as_u16(),
+        sent,
+        complete: true,
+        refused: Some(reject),
+        ..Record::default()
+    };
+    worker.finish(&record);
+}

@@ -1,0 +1,136 @@
+//! The body of a request on its way to the upstream, and the wait for the head of the response.
+
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use crate::gateway::streams::TokenBound;
+use crate::protocols::http::body::{BodyEnd, BodyError, MOMENT, Watch};
+use crate::protocols::http::headers::Hygiene;
+use crate::types::reject::{Reason, Reject};
+use crate::upstream::{Failure, UpstreamResponse};
+
+/// How far the body of a request has come. Shared by the body and the wait for the response.
+pub(super) struct Progress {
+    start: Instant,
+    /// When data last moved, in milliseconds after `start`.
+    last: AtomicU64,
+    /// The upstream has taken everything, and the next data must come from the client.
+    waits_for_client: AtomicBool,
+    complete: AtomicBool,
+    /// Why the body failed.
+    failure: Mutex<Option<Reject>>,
+}
+
+impl Progress {
+    pub(super) fn begin() -> Self {
+        let (last, failure) = (AtomicU64::new(0), Mutex::new(None));
+        let (waits_for_client, complete) = (AtomicBool::new(false), AtomicBool::new(false));
+        Progress { start: Instant::now(), last, waits_for_client, complete, failure }
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take_failure(&self) -> Option<Reject> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn moved(&self) {
+        let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(millis, Ordering::Relaxed);
+        self.waits_for_client.store(false, Ordering::Relaxed);
+    }
+
+    /// How long the upstream may still take.
+    fn time_left(&self, timeout: Duration) -> Duration {
+        if self.waits_for_client.load(Ordering::Relaxed) {
+            // `timeouts.body_idle` decides how long the client may be silent.
+            return timeout;
+        }
+        let moved = self.start + Duration::from_millis(self.last.load(Ordering::Relaxed));
+        (moved + timeout).saturating_duration_since(Instant::now())
+    }
+}
+
+/// Watches the body of a request on its way to the upstream.
+pub(super) struct Upload {
+    pub(super) progress: Arc<Progress>,
+    pub(super) hygiene: Arc<Hygiene>,
+    pub(super) token_bound: TokenBound,
+}
+
+impl Watch for Upload {
+    fn data(&mut self, _data: &mut Bytes) {
+        self.progress.moved();
+    }
+
+    fn waiting(&mut self) {
+        self.progress.waits_for_client.store(true, Ordering::Relaxed);
+    }
+
+    fn trailers(&mut self, trailers: &mut HeaderMap) {
+        self.hygiene.clean_trailers(trailers);
+    }
+
+    fn failed(&mut self, error: &BodyError) {
+        *self.progress.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
+    }
+
+    fn lasts(&mut self) -> bool {
+        self.token_bound.lasts();
+        true
+    }
+
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<BodyEnd> {
+        self.token_bound.poll_end(context)
+    }
+
+    fn end(&mut self) {
+        self.progress.moved();
+        self.progress.complete.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits for the head of the response. The timeout counts from the last movement of the request's body: a long upload or a
+/// slow client does not make the upstream slow.
+pub(super) async fn response_within(
+    timeout: Duration,
+    progress: Option<&Progress>,
+    token_bound: &mut TokenBound,
+    // Pinned by the caller: by value it would lie in this future twice, before and after pinning.
+    mut sending: Pin<&mut impl Future<Output = Result<UpstreamResponse, Failure>>>,
+) -> Result<UpstreamResponse, Reject> {
+    let moment = timeout.min(MOMENT);
+    if let Ok(response) = tokio::time::timeout(moment, sending.as_mut()).await {
+        return Ok(response?);
+    }
+    // Boxed because it is rare: the future of every request is as large as its largest step.
+    Box::pin(async move {
+        let mut wait = progress.map_or(timeout - moment, |progress| progress.time_left(timeout));
+        let mut end = pin!(token_end(token_bound));
+        while !wait.is_zero() {
+            tokio::select! {
+                biased;
+                response = sending.as_mut() => return Ok(response?),
+                reason = end.as_mut() => return Err(Reject::new(reason, "while waiting for the response")),
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = progress.map_or(Duration::ZERO, |progress| progress.time_left(timeout));
+        }
+        Err(Reject::new(Reason::UpstreamTimeout, format!("no response within {}ms", timeout.as_millis())))
+    })
+    .await
+}
+
+/// Returns when the token of the request has expired or was revoked.
+async fn token_end(token_bound: &mut TokenBound) -> Reason {
+    token_bound.lasts();
+    token_bound.end().await
+}
