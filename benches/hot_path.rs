@@ -74,7 +74,7 @@ fn each_step(c: &mut Criterion) {
     let permit = steps.permit(&request, &mut record).expect("it is let through");
 
     let sent = written(&request);
-    let limits = Limits { head_size: 16 << 10, headers: 100 };
+    let limits = Limits { request_header_size: 16 << 10, request_header_count: 100 };
     assert_eq!(Framing::new(limits).pass(&sent), Consumed { len: sent.len(), fault: None });
     group.bench_function("framing", |b| b.iter(|| Framing::new(limits).pass(&sent)));
     group.bench_function("clock", |b| b.iter(|| (SystemClock.now(), Instant::now())));

@@ -63,24 +63,24 @@
 //! |---|---|---|
 //! | `limits.connections` | `server/connection.rs` | closed at once |
 //! | `limits.connections_per_address` | `server/connection.rs`, `limits/per_address.rs` | closed at once |
-//! | `limits.requests` | `limits/concurrency.rs`, asked by `gateway/mod.rs` | 503 `overloaded` |
-//! | `limits.requests_reserve` | `limits/concurrency.rs` | the same, for addresses that have many |
-//! | `limits.head_size` | `protocols/http/framing/mod.rs`; over HTTP/2 by hyper, told in `server/serve.rs` | 431 |
-//! | `limits.headers` | `protocols/http/framing/mod.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
+//! | `limits.concurrent_requests` | `limits/concurrency.rs`, asked by `gateway/mod.rs` | 503 `overloaded` |
+//! | `limits.reserve_percent` | `limits/concurrency.rs` | the same, for addresses that have many |
+//! | `limits.request_header_size` | `protocols/http/framing/mod.rs`; over HTTP/2 by hyper, told in `server/serve.rs` | 431 |
+//! | `limits.request_header_count` | `protocols/http/framing/mod.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body.rs` | 413 `body_too_large` |
-//! | `limits.upload_rate` | `protocols/http/body.rs` | 408 `body_too_slow` |
-//! | `limits.download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | cut off |
-//! | `limits.streams` | hyper, told in `server/serve.rs` | REFUSED_STREAM |
+//! | `limits.min_upload_rate` | `protocols/http/body.rs` | 408 `body_too_slow` |
+//! | `limits.min_download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | cut off |
+//! | `limits.http2_concurrent_streams` | hyper, told in `server/serve.rs` | REFUSED_STREAM |
 //! | `limits.requests_per_connection` | `gateway/client.rs` | the connection ends in order |
-//! | `limits.control_frames`, `limits.resets` | `server/flood.rs` | ENHANCE_YOUR_CALM, `http2_flood` |
-//! | `limits.flood_pause` | `limits/penalty.rs`, asked by `server/connection.rs` | closed at once, before TLS |
-//! | `limits.failed_handshakes`, `limits.unreadable_requests`, `limits.unread_bodies` | `limits/penalty.rs` | such a pause |
+//! | `limits.http2_control_frames`, `limits.http2_resets` | `server/flood.rs` | ENHANCE_YOUR_CALM, `http2_flood` |
+//! | `limits.penalty_duration` | `limits/penalty.rs`, asked by `server/connection.rs` | closed at once, before TLS |
+//! | `limits.failed_handshakes`, `limits.malformed_requests`, `limits.rejected_bodies` | `limits/penalty.rs` | such a pause |
 //! | `limits.retry_delay` | `server/retry_delay.rs` | 429 comes so much later |
 //! | `limits.token_size` | `auth/bearer/mod.rs`; of our own `broker/issue.rs` | 401 `token_too_large` |
-//! | `limits.token_cache` | `auth/token_cache.rs` | the least used are verified again |
+//! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used are verified again |
 //! | `limits.bad_signatures` | `auth/authenticate.rs` | 429 `rate_limited` |
-//! | `limits.families` | `store/sqlite/families.rs` | the least recently used login ends |
+//! | `limits.sessions_per_subject` | `store/sqlite/families.rs` | the least recently used login ends |
 //! | `rate` | `limits/rate_limit.rs`, asked by `gateway/mod.rs` | 429 `quota_exceeded` |
 //! | `throttle.refreshes` | `limits/throttle.rs`, asked by `broker/refresh.rs` | 429 `family_limited` |
 //! | `throttle.calls` | `limits/throttle.rs`, asked by `gateway/mod.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |

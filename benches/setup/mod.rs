@@ -85,7 +85,7 @@ impl Mint {
             audience: Audience::OneOf(vec![AUDIENCE.into()]),
             algorithms,
             types: vec!["at+jwt".into()],
-            leeway: Duration::from_secs(30),
+            clock_skew: Duration::from_secs(30),
             max_lifetime: Duration::from_secs(3600),
             require_subject: true,
             own: true,

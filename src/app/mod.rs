@@ -181,7 +181,7 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
         gateway: ArcSwap::from_pointee(gateway),
         places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         crowd: Arc::new(PerAddressLimit::of_at_most(settings.connections_per_address)),
-        penalties: PenaltyBox::for_a(settings.pause),
+        penalties: PenaltyBox::for_a(settings.penalty),
         retry_delay: RetryDelay::new(&config.connections),
         settings,
         draining,
@@ -206,8 +206,8 @@ fn start_workers(
             signature_queue: SignatureQueue::new(),
             log: log.map(|log| log.buffer(number)),
             concurrency: ConcurrencyLimit::of(
-                config.connections.requests,
-                config.connections.requests_reserve,
+                config.connections.concurrent_requests,
+                config.connections.reserve_percent,
                 config.workers,
             ),
         };

@@ -84,7 +84,7 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
         audience: Audience::OneOf(tokens.audience.clone()),
         algorithms,
         types: vec!["at+jwt".into()],
-        leeway: tokens.leeway,
+        clock_skew: tokens.clock_skew,
         // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
         max_lifetime: Lifetimes::MOST_ACCESS,
         require_subject: true,
@@ -98,7 +98,7 @@ fn terms(tokens: &TokenSettings) -> KeyLifetimes {
         lifetime: tokens.key_lifetime,
         ahead: tokens.key_ahead,
         access: tokens.lifetimes.access,
-        leeway: tokens.leeway,
+        clock_skew: tokens.clock_skew,
         idle: tokens.lifetimes.idle,
     }
 }

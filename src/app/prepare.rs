@@ -74,7 +74,7 @@ impl SharedState {
             seen_generations: seen_generations.clone(),
             throttle: Arc::new(Throttle::new(&config.throttle)),
         });
-        let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache)));
+        let token_cache = Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size)));
         let longest_life = longest_life(config);
         let (upstreams, renewals) = (Arc::new(UpstreamWatch::new()), Arc::default());
         Ok(SharedState {
@@ -119,7 +119,7 @@ impl SharedState {
                 config,
                 (self.keyring.clone(), self.revocations.clone()),
                 (self.seen_generations.clone(), self.renewals.clone()),
-                config.limits.token_cache,
+                config.limits.token_cache_size,
             ),
             forwarding: config.forwarding.clone(),
             token_calls: TokenCalls {
@@ -127,14 +127,14 @@ impl SharedState {
                 keyring: self.keyring.clone(),
                 endpoints: config.oauth.clone(),
                 body_idle: config.connections.body_idle,
-                min_upload_rate: config.connections.upload,
+                min_upload_rate: config.connections.min_upload_rate,
             },
             forwarder: Forwarder {
                 upstreams: self.upstreams.prepare(config)?,
                 hygiene: Arc::new(hygiene),
                 login,
                 body_idle: config.connections.body_idle,
-                min_upload_rate: config.connections.upload,
+                min_upload_rate: config.connections.min_upload_rate,
                 body_size: config.connections.body_size.unwrap_or(u64::MAX),
                 keyring: self.keyring.clone(),
                 replacement: ReplacementSettings {
@@ -143,7 +143,7 @@ impl SharedState {
                 },
             },
             rates: Rates::after(before, config.all_rates().cloned(), config.rates.len()),
-            max_login_response: config.login.answer_size,
+            max_login_response: config.login.max_response_size,
             request_timeout: config.connections.request,
         })
     }
@@ -213,7 +213,12 @@ pub(super) fn decider(
         token_size: config.limits.token_size,
     };
     let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth).described_by(&config.tokens.issuer);
-    Decider { routes, authenticator, headers: config.connections.headers, uri_size: config.connections.uri_size }
+    Decider {
+        routes,
+        authenticator,
+        headers: config.connections.request_header_count,
+        uri_size: config.connections.uri_size,
+    }
 }
 
 /// For so many different ones a token may be replaced.
@@ -232,7 +237,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
         audience: tokens.audience.clone(),
         lifetimes: tokens.lifetimes,
         token_size: config.limits.token_size,
-        families: tokens.families,
+        sessions_per_subject: tokens.sessions_per_subject,
         store_patience: config.store.patience,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
@@ -260,10 +265,10 @@ fn open_store(
     opened.map_err(|error| format!("store.sqlite: {error}"))
 }
 
-/// The longest that any accepted token can live, leeway included.
+/// The longest that any accepted token can live, clock skew included.
 fn longest_life(config: &Config) -> Duration {
-    let own = config.tokens.lifetimes.access + config.tokens.leeway;
-    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.leeway);
+    let own = config.tokens.lifetimes.access + config.tokens.clock_skew;
+    let foreign = config.issuers.iter().map(|issuer| issuer.policy.max_lifetime + issuer.policy.clock_skew);
     foreign.fold(own, Duration::max)
 }
 

@@ -131,7 +131,7 @@ pub struct TokenCache {
 }
 
 impl TokenCache {
-    /// `capacity`: bytes for known tokens (`limits.token_cache`). Bad ones get a sixteenth of it on top.
+    /// `capacity`: bytes for known tokens (`limits.token_cache_size`). Bad ones get a sixteenth of it on top.
     pub fn new(capacity: usize) -> Self {
         TokenCache::with_replacements(capacity, 0)
     }

@@ -19,7 +19,7 @@ impl Broker {
     pub async fn issue(&self, login: Login, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
-        let family = self.in_time(self.store.issue(family, self.settings.families, occasion)).await?;
+        let family = self.in_time(self.store.issue(family, self.settings.sessions_per_subject, occasion)).await?;
         self.pair(&family, now)
     }
 
@@ -28,7 +28,8 @@ impl Broker {
     pub async fn issue_begun(&self, login: Login, known: u64, occasion: EventContext) -> Result<TokenPair, Reject> {
         let now = occasion.at;
         let family = self.usable_family(login, now)?;
-        let issued = self.in_time(self.store.issue_begun(family, self.settings.families, known, occasion)).await?;
+        let issued =
+            self.in_time(self.store.issue_begun(family, self.settings.sessions_per_subject, known, occasion)).await?;
         let overtaken = || Reject::new(Reason::LoginCapture, "everything of the subject was revoked meanwhile");
         self.pair(&issued.ok_or_else(overtaken)?, now)
     }

@@ -37,7 +37,7 @@ pub struct Settings {
     /// `limits.token_size`: longer access tokens are not issued, as they would not be accepted.
     pub token_size: usize,
     /// Live families of one subject; one more, and the least recently used is revoked.
-    pub families: usize,
+    pub sessions_per_subject: usize,
     /// `timeouts.store`: nobody waits longer for the store.
     pub store_patience: Duration,
     /// `expiresAt` in milliseconds instead of seconds.

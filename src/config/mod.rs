@@ -94,13 +94,13 @@ pub struct TokenSettings {
     /// It is published so long before.
     pub key_ahead: Duration,
     pub lifetimes: Lifetimes,
-    pub leeway: Duration,
+    pub clock_skew: Duration,
     /// `expiresAt` in milliseconds instead of seconds.
     pub expires_at_milliseconds: bool,
     /// `tokenId` and `expiresIn` beside the four fields of a refresh answer.
     pub extra_fields: bool,
-    /// `limits.families`: live families of one subject.
-    pub families: usize,
+    /// `limits.sessions_per_subject`: live families of one subject.
+    pub sessions_per_subject: usize,
 }
 
 /// `[[issuer]]`.
@@ -115,8 +115,8 @@ pub struct ForeignIssuer {
 pub struct Limits {
     /// `limits.token_size`
     pub token_size: usize,
-    /// `limits.token_cache`: bytes that verified tokens may take.
-    pub token_cache: usize,
+    /// `limits.token_cache_size`: bytes that verified tokens may take.
+    pub token_cache_size: usize,
     /// `limits.bad_signatures`: so many of one address are checked at once, and as many again in ten seconds.
     pub bad_signatures: Rate,
 }
@@ -172,7 +172,7 @@ pub fn load_admin(path: &Path) -> Result<admin::Settings, Faults> {
 /// Every key there is: `tokens.issuer`, `route[].path`. Tables are among them.
 pub fn keys() -> BTreeSet<String> {
     // One of each table that is read only where the file has it. What is missing in them does not matter here.
-    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\nroute = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health = {} }]\nadmin = { tls = {} }\n";
+    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\nroute = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health_check = {} }]\nadmin = { tls = {} }\n";
     let (tree, _) = DeTable::parse_recoverable(one_of_each);
     let reading = Reading::new(Path::new(""));
     Table::new(tree.get_ref(), Place::default(), &reading).read(|root| sections::gateway(root, Probe::None));

@@ -26,7 +26,7 @@ use crate::types::trace::Step;
 pub struct Decider {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
-    /// `limits.headers`
+    /// `limits.request_header_count`
     pub headers: usize,
     /// `limits.uri_size`
     pub uri_size: usize,
@@ -57,7 +57,7 @@ impl Decider {
     pub async fn decide<B>(&self, request: &Request<B>, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
         // First of all: the request has exactly one framing, one host and one path, or it is rejected.
         if !headers::is_framed_plainly(request.headers()) {
-            return Err(Reject::new(Reason::BadFraming, "a transfer coding other than chunked"));
+            return Err(Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked"));
         }
         if headers::are_too_many(request.headers(), self.headers) {
             return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.request_header_count"));

@@ -7,10 +7,10 @@ use http::HeaderValue;
 /// `[oauth]`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Endpoints {
-    /// `oauth.token`, `oauth.revoke`, `oauth.introspect`: paths.
-    pub token: Option<String>,
-    pub revoke: Option<String>,
-    pub introspect: Option<String>,
+    /// `oauth.token_endpoint`, `oauth.revocation_endpoint`, `oauth.introspection_endpoint`: paths.
+    pub token_endpoint: Option<String>,
+    pub revocation_endpoint: Option<String>,
+    pub introspection_endpoint: Option<String>,
     pub resource: Option<ProtectedResource>,
 }
 
@@ -30,9 +30,9 @@ impl Endpoints {
     /// Every endpoint on offer and its path. Whatever tells clients about them asks here.
     pub fn on_offer(&self) -> impl Iterator<Item = (Endpoint, &str)> {
         let paths = [
-            (Endpoint::Token, self.token.as_deref()),
-            (Endpoint::Revoke, self.revoke.as_deref()),
-            (Endpoint::Introspect, self.introspect.as_deref()),
+            (Endpoint::Token, self.token_endpoint.as_deref()),
+            (Endpoint::Revoke, self.revocation_endpoint.as_deref()),
+            (Endpoint::Introspect, self.introspection_endpoint.as_deref()),
             (Endpoint::ProtectedResource, self.resource.as_ref().map(|resource| &*resource.path)),
         ];
         paths.into_iter().filter_map(|(endpoint, path)| Some((endpoint, path?)))

@@ -118,7 +118,10 @@ impl Forwarder {
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => websocket::asked_for(request),
             Protocol::Http2 if context.record.method == Method::CONNECT || websocket::is_asked_for(request) => {
-                return Err(Reject::new(Reason::ProtocolRefused, "a WebSocket to an upstream with protocol = \"h2\""));
+                return Err(Reject::new(
+                    Reason::ProtocolNotSupported,
+                    "a WebSocket to an upstream with protocol = \"h2\"",
+                ));
             }
             Protocol::Http2 => None,
         };

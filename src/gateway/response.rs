@@ -46,7 +46,7 @@ impl ResponseRules {
             body_rejected = reject.reason.is_too_much();
         }
         // Over HTTP/1, the response says so.
-        if matches!(reject.reason, Reason::BadHost | Reason::BadFraming) {
+        if matches!(reject.reason, Reason::BadHost | Reason::MalformedFraming) {
             peer.ends();
         }
         record.refused = Some(reject);
@@ -58,7 +58,7 @@ impl ResponseRules {
 pub(super) fn check_connect(forwarded: Forwarded, record: &Record) -> Result<Forwarded, Reject> {
     let opens_tunnel = forwarded.tunnel.is_some() || !forwarded.response.status().is_success();
     if record.method == Method::CONNECT && !opens_tunnel {
-        return Err(Reject::new(Reason::ProtocolRefused, "a response, but no WebSocket"));
+        return Err(Reject::new(Reason::ProtocolNotSupported, "a response, but no WebSocket"));
     }
     Ok(forwarded)
 }

@@ -53,7 +53,7 @@ impl Rules {
             return Err(self.scope_refusal(format!("none of the scopes {} is there", self.any_scope.join(", "))));
         }
         match self.claims.iter().find_map(|rule| rule.fault(&token.claims)) {
-            Some(fault) => Err(Reject::new(Reason::ClaimRefused, fault)),
+            Some(fault) => Err(Reject::new(Reason::ClaimRejected, fault)),
             None => Ok(()),
         }
     }

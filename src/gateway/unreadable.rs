@@ -15,7 +15,7 @@ use crate::types::reject::{Reason, Reject, with_causes};
 
 /// Records a request whose head hyper could not read. hyper has already sent a response without a body.
 pub fn record_malformed(peer: &Peer, worker: &Worker, error: &hyper::Error, now: UnixTime) {
-    let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::BadFraming };
+    let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::MalformedFraming };
     let request_id = worker.request_ids.next();
     record(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0, now);
 }

@@ -12,7 +12,7 @@ use crate::types::reject::{Reason, Reject};
 /// An address may have this part of what is kept back.
 const ADDRESSES: u64 = 8;
 
-/// A worker's part of `limits.requests`. Each counts its own, so that no two cores write to one counter.
+/// A worker's part of `limits.concurrent_requests`. Each counts its own, so that no two cores write to one counter.
 pub struct ConcurrencyLimit {
     /// For whoever comes.
     for_anybody: u64,
@@ -30,7 +30,7 @@ pub struct ReservedPermit {
 }
 
 impl ConcurrencyLimit {
-    /// `requests`: over all workers; 0 for any number. `reserve`: of a hundred, so many are kept back.
+    /// `concurrent_requests`: over all workers; 0 for any number. `reserve_percent`: of a hundred, so many are kept back.
     pub fn of(requests: usize, reserve: usize, workers: usize) -> ConcurrencyLimit {
         if requests == 0 {
             return ConcurrencyLimit {

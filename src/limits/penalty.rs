@@ -18,17 +18,17 @@ const ROOM: usize = 65_536;
 /// So many handshakes, requests or bodies of an address may come to nothing within this.
 const FAILURES_WITHIN: Duration = Duration::from_secs(10);
 
-/// `limits.flood_pause`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
+/// `limits.penalty_duration`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PenaltySettings {
     /// How long; zero: never.
-    pub time: Duration,
+    pub duration: Duration,
     /// `limits.failed_handshakes`
     pub failed_handshakes: u32,
-    /// `limits.unreadable_requests`
-    pub unreadable_requests: u32,
-    /// `limits.unread_bodies`
-    pub unread_bodies: u32,
+    /// `limits.malformed_requests`
+    pub malformed_requests: u32,
+    /// `limits.rejected_bodies`
+    pub rejected_bodies: u32,
 }
 
 pub struct PenaltyBox {
@@ -48,15 +48,15 @@ pub struct PenaltyBox {
 
 impl PenaltyBox {
     pub fn for_a(settings: PenaltySettings) -> Self {
-        let PenaltySettings { time, failed_handshakes, unreadable_requests, unread_bodies } = settings;
+        let PenaltySettings { duration, failed_handshakes, malformed_requests, rejected_bodies } = settings;
         let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, every: FAILURES_WITHIN / burst }));
         PenaltyBox {
-            time,
+            time: duration,
             until: AtomicU64::new(0),
-            floods: Limiter::with_room(Rate { burst: 1, every: time }, ROOM),
+            floods: Limiter::with_room(Rate { burst: 1, every: duration }, ROOM),
             handshakes: limiter(failed_handshakes),
-            requests: limiter(unreadable_requests),
-            bodies: limiter(unread_bodies),
+            requests: limiter(malformed_requests),
+            bodies: limiter(rejected_bodies),
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
     const NOW: UnixTime = UnixTime::from_secs(1_000);
     const PAUSE: Duration = Duration::from_secs(10);
     const ANY: PenaltySettings =
-        PenaltySettings { time: PAUSE, failed_handshakes: 0, unreadable_requests: 0, unread_bodies: 0 };
+        PenaltySettings { duration: PAUSE, failed_handshakes: 0, malformed_requests: 0, rejected_bodies: 0 };
 
     #[test]
     fn a_pause_is_of_one_address_and_ends() {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn no_time_is_no_pause() {
-        let paused = PenaltyBox::for_a(PenaltySettings { time: Duration::ZERO, failed_handshakes: 1, ..ANY });
+        let paused = PenaltyBox::for_a(PenaltySettings { duration: Duration::ZERO, failed_handshakes: 1, ..ANY });
         paused.pause([192, 0, 2, 1].into(), NOW);
         (0..10).for_each(|_| paused.failed_handshake([192, 0, 2, 1].into(), NOW));
         assert!(!paused.has([192, 0, 2, 1].into(), NOW));

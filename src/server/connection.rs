@@ -54,7 +54,7 @@ pub(super) async fn serve(
 ) {
     // Over the limit a connection is closed at once: waiting in the queue would make honest clients pay for the crowd.
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
-        return worker.metrics.connections_refused.one();
+        return worker.metrics.connections_rejected.one();
     };
     let client = match proxy_protocol {
         false => Client::from(address),
@@ -68,13 +68,13 @@ pub(super) async fn serve(
     };
     let Client { address, trusts_forwarded } = client;
     if shared.penalties.has(address.ip(), shared.gateway.load().clock.now()) {
-        worker.metrics.paused_connections_refused.one();
+        worker.metrics.penalized_connections_rejected.one();
         return socket::reset(stream);
     }
     // A proxy that is trusted brings the connections of many.
     let member = shared.crowd.acquire(address.ip());
     if member.is_none() && !(trusts_forwarded && shared.gateway.load().forwarding.trusts(address.ip())) {
-        return worker.metrics.address_connections_refused.one();
+        return worker.metrics.address_connections_rejected.one();
     }
     worker.metrics.connections_opened.one();
     let _closed = ConnectionGuard(worker.metrics.clone());
@@ -144,7 +144,7 @@ async fn serve_cleartext(
 ) -> io::Result<()> {
     let http2 = tokio::select! {
         seen = begins_with_preface(&stream) => seen?,
-        () = tokio::time::sleep(shared.settings.head) => return Err(io::ErrorKind::TimedOut.into()),
+        () = tokio::time::sleep(shared.settings.request_header) => return Err(io::ErrorKind::TimedOut.into()),
         () = shared.has_drained_for(serve::FIRST_REQUEST) => return Ok(()),
     };
     serve_http(stream, http2, peer, shared, worker).await
@@ -176,9 +176,12 @@ async fn serve_http<S>(
 where
     S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
 {
-    let limits = Limits { head_size: shared.settings.head_size, headers: shared.settings.headers };
+    let limits = Limits {
+        request_header_size: shared.settings.request_header_size,
+        request_header_count: shared.settings.request_header_count,
+    };
     let mut stream =
-        ClientStream::new(stream, shared.settings.write, shared.settings.download, (!http2).then_some(limits));
+        ClientStream::new(stream, shared.settings.write, shared.settings.min_download_rate, (!http2).then_some(limits));
     let (asking, by, serving) = (peer.clone(), worker.clone(), Arc::new((shared.clone(), stream.exchange())));
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, peer, worker) = (serving.0.gateway.load_full(), asking.clone(), by.clone());
@@ -235,7 +238,7 @@ where
             Some(DisconnectReason::Flood) => {
                 record_flood(&peer, worker, &error, shared.gateway.load().clock.now());
             }
-            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_readers.one(),
+            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_clients_disconnected.one(),
             None => {}
         }
         io::Error::other(error)

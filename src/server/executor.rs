@@ -15,7 +15,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 pub(super) struct Executor {
     /// `timeouts.write`
     pub(super) write: Duration,
-    /// `limits.download_rate`
+    /// `limits.min_download_rate`
     pub(super) least: MinRate,
     pub(super) metrics: Arc<WorkerMetrics>,
 }
@@ -46,7 +46,7 @@ where
                 }
                 let too_slow = noted.passed > 0 && !meter.passed(noted.passed, &mut stall);
                 if too_slow || stall.poll(context).is_ready() {
-                    metrics.slow_readers.one();
+                    metrics.slow_clients_disconnected.one();
                     return Poll::Ready(());
                 }
                 Poll::Pending

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 /// What of a connection may ask for nothing. 0: any number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// `limits.control_frames`: within a second.
-    pub control: u32,
-    /// `limits.resets`: within [`RESETS_WITHIN`].
-    pub resets: u32,
+    /// `limits.http2_control_frames`: within a second.
+    pub http2_control_frames: u32,
+    /// `limits.http2_resets`: within [`RESETS_WITHIN`].
+    pub http2_resets: u32,
 }
 
 const CONTROL_WITHIN: Duration = Duration::from_secs(1);
@@ -110,8 +110,8 @@ impl FloodGuard {
             read: 0,
             skip: PREFACE,
             newest: [0; 4],
-            control: Budget::of(settings.control, CONTROL_WITHIN),
-            resets: Budget::of(settings.resets.saturating_mul(2), RESETS_WITHIN),
+            control: Budget::of(settings.http2_control_frames, CONTROL_WITHIN),
+            resets: Budget::of(settings.http2_resets.saturating_mul(2), RESETS_WITHIN),
             empty_data: 0,
             unearned: 0,
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn guard(control: u32, resets: u32) -> FloodGuard {
-        let mut guard = FloodGuard::new(Settings { control, resets });
+        let mut guard = FloodGuard::new(Settings { http2_control_frames: control, http2_resets: resets });
         // However long a test takes, no second passes in it but by its own doing.
         guard.control.back_within = Duration::MAX;
         guard.resets.back_within = Duration::MAX;

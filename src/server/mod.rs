@@ -48,22 +48,22 @@ pub struct ListenerSettings {
 pub struct ConnectionSettings {
     /// `timeouts.tls_handshake`
     pub tls_handshake: Duration,
-    /// `timeouts.head`: from the first byte waited for to the end of the request head; also how long HTTP/1 keep-alive idles.
-    pub head: Duration,
-    /// `timeouts.keep_alive`: an HTTP/2 connection without a request for so long is closed.
-    pub keep_alive: Duration,
+    /// `timeouts.request_header`: from the first byte waited for to the end of the request head; also how long HTTP/1 keep-alive idles.
+    pub request_header: Duration,
+    /// `timeouts.http2_idle`: an HTTP/2 connection without a request for so long is closed.
+    pub http2_idle: Duration,
     /// `timeouts.write`: a client that takes no byte of its answer for so long is cut off.
     pub write: Duration,
-    /// `limits.download_rate`: so much of an answer a client takes, or is cut off.
-    pub download: MinRate,
-    /// `limits.upload_rate`: so much of a body a client sends, or is refused.
-    pub upload: MinRate,
+    /// `limits.min_download_rate`: so much of an answer a client takes, or is cut off.
+    pub min_download_rate: MinRate,
+    /// `limits.min_upload_rate`: so much of a body a client sends, or is refused.
+    pub min_upload_rate: MinRate,
     /// `timeouts.body_idle`: longest silence in the middle of a body, either way.
     pub body_idle: Duration,
     /// `timeouts.request`: of a request with its answer, unless that is a stream.
     pub request: Option<Duration>,
-    /// `timeouts.connection`: a connection that is so old ends with the requests it is in.
-    pub age: Duration,
+    /// `timeouts.max_connection_age`: a connection that is so old ends with the requests it is in.
+    pub max_connection_age: Duration,
     /// `limits.requests_per_connection`
     pub requests_per_connection: u64,
     /// `timeouts.drain`: what is still running so long after SIGTERM is cut.
@@ -72,24 +72,24 @@ pub struct ConnectionSettings {
     pub connections: usize,
     /// `limits.connections_per_address`: of these, from one address; 0 for any number.
     pub connections_per_address: usize,
-    /// `limits.requests`: under way at once, over all workers; 0 for any number.
-    pub requests: usize,
-    /// `limits.requests_reserve`: of a hundred of them, so many are kept back for addresses that have few.
-    pub requests_reserve: usize,
-    /// `limits.head_size`: bytes of a request head.
-    pub head_size: usize,
-    /// `limits.headers`: fields of a request head.
-    pub headers: usize,
+    /// `limits.concurrent_requests`: under way at once, over all workers; 0 for any number.
+    pub concurrent_requests: usize,
+    /// `limits.reserve_percent`: of a hundred of them, so many are kept back for addresses that have few.
+    pub reserve_percent: usize,
+    /// `limits.request_header_size`: bytes of a request head.
+    pub request_header_size: usize,
+    /// `limits.request_header_count`: fields of a request head.
+    pub request_header_count: usize,
     /// `limits.uri_size`
     pub uri_size: usize,
     /// `limits.body_size`: `None` for any.
     pub body_size: Option<u64>,
-    /// `limits.streams`: HTTP/2 streams of one connection.
-    pub streams: u32,
+    /// `limits.http2_concurrent_streams`: HTTP/2 streams of one connection.
+    pub http2_concurrent_streams: u32,
     /// Of HTTP/2 frames that ask for nothing.
     pub flood: FloodSettings,
     /// Of addresses that sent too many of them, or failed in other ways again and again.
-    pub pause: PenaltySettings,
+    pub penalty: PenaltySettings,
     /// `limits.retry_delay`: so long waits an answer 429 to a client that has had many in a row; zero: it does not.
     pub retry_delay: Duration,
 }

@@ -105,7 +105,12 @@ enum Over {
 
 impl RequestHeads {
     pub(super) fn new(limits: Limits) -> Self {
-        RequestHeads { framing: Framing::new(limits), held: Vec::new(), most_held: limits.head_size, over: None }
+        RequestHeads {
+            framing: Framing::new(limits),
+            held: Vec::new(),
+            most_held: limits.request_header_size,
+            over: None,
+        }
     }
 
     /// Tells where the client stands, whenever it has been looked at.

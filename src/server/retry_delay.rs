@@ -33,7 +33,7 @@ pub struct RetryDelay {
 
 impl RetryDelay {
     pub fn new(settings: &ConnectionSettings) -> Self {
-        let room = if settings.requests == 0 { MANY } else { settings.requests / PART };
+        let room = if settings.concurrent_requests == 0 { MANY } else { settings.concurrent_requests / PART };
         RetryDelay {
             time: settings.retry_delay,
             room: Semaphore::new(room.min(Semaphore::MAX_PERMITS)),

@@ -53,7 +53,7 @@ where
     V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let old_at = Instant::now() + shared.settings.age;
+    let old_at = Instant::now() + shared.settings.max_connection_age;
     loop {
         let exchange = stream.exchange();
         let connection = http1_builder(shared).serve_connection(TokioIo::new(stream), service.clone());
@@ -65,8 +65,8 @@ where
         let goes_on = tokio::select! {
             biased;
             readable = idle.readable() => readable.is_ok(),
-            // An idle client has `timeouts.head` from one request to the next, as it has for its first.
-            () = tokio::time::sleep_until(old_at.min(fell_idle + shared.settings.head)) => false,
+            // An idle client has `timeouts.request_header` from one request to the next, as it has for its first.
+            () = tokio::time::sleep_until(old_at.min(fell_idle + shared.settings.request_header)) => false,
             () = shared.drains_after(fell_idle + NEXT_REQUEST) => false,
         };
         if !goes_on {
@@ -108,7 +108,7 @@ where
                 connection.as_mut().graceful_shutdown();
                 return connection.await.map(|()| None);
             }
-            () = tokio::time::sleep(idle.next_look().min(shared.settings.head)) => {
+            () = tokio::time::sleep(idle.next_look().min(shared.settings.request_header)) => {
                 if Instant::now() >= old_at {
                     connection.as_mut().graceful_shutdown();
                     return connection.await.map(|()| None);
@@ -122,7 +122,7 @@ where
                 if peer.requests.get() > begun_with && exchange.goes_on() {
                     break;
                 }
-                if quiet_since.elapsed() >= shared.settings.head {
+                if quiet_since.elapsed() >= shared.settings.request_header {
                     tracing::debug!(client = %peer.address, "closed: no whole head in time");
                     return Ok(None);
                 }
@@ -178,7 +178,7 @@ where
     // Boxed: it is large, and this future passes through several functions.
     let mut connection = Box::pin(http2_builder(shared, metrics).serve_connection(TokioIo::new(stream), service));
     let mut idle = Idle::watch(peer);
-    let old_at = Instant::now() + shared.settings.age;
+    let old_at = Instant::now() + shared.settings.max_connection_age;
     loop {
         tokio::select! {
             biased;
@@ -186,7 +186,7 @@ where
             () = shared.drains() => break,
             () = poll_fn(|_| if peer.is_at_last_request() { Poll::Ready(()) } else { Poll::Pending }) => break,
             () = tokio::time::sleep_until(old_at) => break,
-            () = tokio::time::sleep(shared.settings.keep_alive) => if idle.since_last_asked(peer) { break },
+            () = tokio::time::sleep(shared.settings.http2_idle) => if idle.since_last_asked(peer) { break },
         }
     }
     // Tells the client, and takes what it sent before it knew.
@@ -239,27 +239,27 @@ fn http1_builder(shared: &Shared) -> http1::Builder {
     builder
         // `drive_http1` has the time for a head. hyper would set a timer for each.
         .header_read_timeout(None)
-        .max_headers(shared.settings.headers)
-        .max_header_size(shared.settings.head_size);
+        .max_headers(shared.settings.request_header_count)
+        .max_header_size(shared.settings.request_header_size);
     builder
 }
 
 fn http2_builder(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Executor> {
     let mut builder = http2::Builder::new(Executor {
         write: shared.settings.write,
-        least: shared.settings.download,
+        least: shared.settings.min_download_rate,
         metrics: metrics.clone(),
     });
     builder
         .timer(TokioTimer::new())
         // RFC 8441: WebSockets.
         .enable_connect_protocol()
-        .max_concurrent_streams(shared.settings.streams)
-        .max_header_list_size(u32::try_from(shared.settings.head_size).unwrap_or(u32::MAX))
+        .max_concurrent_streams(shared.settings.http2_concurrent_streams)
+        .max_header_list_size(u32::try_from(shared.settings.request_header_size).unwrap_or(u32::MAX))
         // A client that vanished is noticed; one that is there answers the ping.
-        .keep_alive_interval(shared.settings.keep_alive)
-        .keep_alive_timeout(shared.settings.head)
-        // Of one answer, written and not sent yet. A connection may have `streams` of them.
+        .keep_alive_interval(shared.settings.http2_idle)
+        .keep_alive_timeout(shared.settings.request_header)
+        // Of one answer, written and not sent yet. A connection may have `http2_concurrent_streams` of them.
         .max_send_buf_size(128 * 1024)
         .max_pending_accept_reset_streams(20)
         .max_local_error_reset_streams(100);

@@ -45,7 +45,7 @@ const BOUNDS: [u64; 14] =
 pub struct WorkerMetrics {
     /// By status class: 1xx to 5xx, and 0 for requests whose client left before an answer.
     pub requests: [Count; 6],
-    pub refusals: [Count; Reason::ALL.len()],
+    pub rejections: [Count; Reason::ALL.len()],
     pub observations: [Count; Reason::ALL.len()],
     /// Requests that began, and those that are over: what is between is under way.
     pub begun: Count,
@@ -55,12 +55,12 @@ pub struct WorkerMetrics {
     duration_micros: Count,
     pub connections_opened: Count,
     pub connections_closed: Count,
-    pub connections_refused: Count,
-    pub address_connections_refused: Count,
-    pub paused_connections_refused: Count,
+    pub connections_rejected: Count,
+    pub address_connections_rejected: Count,
+    pub penalized_connections_rejected: Count,
     pub handshakes_failed: Count,
     pub proxy_protocol_failed: Count,
-    pub slow_readers: Count,
+    pub slow_clients_disconnected: Count,
     pub token_cache_hits: Count,
     pub token_cache_misses: Count,
     pub upstream_connects: Count,
@@ -77,7 +77,7 @@ impl Default for WorkerMetrics {
     fn default() -> Self {
         WorkerMetrics {
             requests: Default::default(),
-            refusals: std::array::from_fn(|_| Count::default()),
+            rejections: std::array::from_fn(|_| Count::default()),
             observations: std::array::from_fn(|_| Count::default()),
             begun: Count::default(),
             ended: Count::default(),
@@ -85,12 +85,12 @@ impl Default for WorkerMetrics {
             duration_micros: Count::default(),
             connections_opened: Count::default(),
             connections_closed: Count::default(),
-            connections_refused: Count::default(),
-            address_connections_refused: Count::default(),
-            paused_connections_refused: Count::default(),
+            connections_rejected: Count::default(),
+            address_connections_rejected: Count::default(),
+            penalized_connections_rejected: Count::default(),
             handshakes_failed: Count::default(),
             proxy_protocol_failed: Count::default(),
-            slow_readers: Count::default(),
+            slow_clients_disconnected: Count::default(),
             token_cache_hits: Count::default(),
             token_cache_misses: Count::default(),
             upstream_connects: Count::default(),
@@ -120,7 +120,7 @@ impl WorkerMetrics {
     }
 
     pub fn refused(&self, reason: Reason) {
-        self.refusals[reason.index()].one();
+        self.rejections[reason.index()].one();
     }
 
     pub fn observed(&self, reason: Reason) {
@@ -228,7 +228,7 @@ impl Collector for MetricsCollector {
         let metrics = &self.0;
         let mut family =
             encoder.encode_descriptor("requests", "Requests by status class", None, MetricType::Counter)?;
-        for (class, label) in ["left", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+        for (class, label) in ["client_closed", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
             let count = ConstCounter::new(metrics.sum(|worker| &worker.requests[class]));
             count.encode(family.encode_family(&[("status", label)])?)?;
         }
@@ -241,7 +241,7 @@ impl Collector for MetricsCollector {
         }
         self.encode_duration(&mut encoder)?;
         let under_way: u64 = metrics.workers.iter().map(|worker| worker.under_way()).sum();
-        let gauge = encoder.encode_descriptor("requests_under_way", UNDER_WAY, None, MetricType::Gauge)?;
+        let gauge = encoder.encode_descriptor("requests_in_flight", UNDER_WAY, None, MetricType::Gauge)?;
         ConstGauge::new(i64::try_from(under_way).unwrap_or(i64::MAX)).encode(gauge)?;
         for (name, help, read) in COUNTERS {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -292,7 +292,7 @@ const UNDER_WAY: &str = "Requests whose answers are not out, and open WebSockets
 type ReadReasons = fn(&WorkerMetrics) -> &[Count];
 
 const BY_REASON: &[(&str, &str, ReadReasons)] = &[
-    ("refusals", "Requests refused, by reason", |worker| &worker.refusals),
+    ("rejections", "Requests refused, by reason", |worker| &worker.rejections),
     (
         "observed",
         "Requests let through on routes that do not enforce, by the reason for which others refuse them",
@@ -310,14 +310,14 @@ type ReadCount = fn(&WorkerMetrics) -> &Count;
 const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("connections_opened", "Client connections accepted", |worker| &worker.connections_opened),
     ("connections_closed", "Client connections ended", |worker| &worker.connections_closed),
-    ("connections_refused", "Client connections over the limit", |worker| &worker.connections_refused),
-    ("address_connections_refused", "Client connections over the limit of their address", |worker| {
-        &worker.address_connections_refused
+    ("connections_rejected", "Client connections over the limit", |worker| &worker.connections_rejected),
+    ("address_connections_rejected", "Client connections over the limit of their address", |worker| {
+        &worker.address_connections_rejected
     }),
     (
-        "paused_connections_refused",
+        "penalized_connections_rejected",
         "Client connections of an address that flooded the gateway a moment ago",
-        |worker| &worker.paused_connections_refused,
+        |worker| &worker.penalized_connections_rejected,
     ),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     (
@@ -325,8 +325,8 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
         "Connections without a PROXY protocol header, or from a peer that is not trusted",
         |worker| &worker.proxy_protocol_failed,
     ),
-    ("slow_readers", "Clients cut off as they did not take their answers, or too slowly", |worker| {
-        &worker.slow_readers
+    ("slow_clients_disconnected", "Clients cut off as they did not take their answers, or too slowly", |worker| {
+        &worker.slow_clients_disconnected
     }),
     ("token_cache_hits", "Requests whose token was known", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests whose token had to be verified", |worker| &worker.token_cache_misses),

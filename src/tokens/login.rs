@@ -56,8 +56,8 @@ impl Login {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub headers: LoginHeaders,
-    /// `login.answer_size`: a longer answer of a backend is not captured, and not let through.
-    pub answer_size: u64,
+    /// `login.max_response_size`: a longer answer of a backend is not captured, and not let through.
+    pub max_response_size: u64,
 }
 
 /// In which headers a backend says who has logged in.

@@ -47,10 +47,10 @@ reasons! {
     // The request itself.
     BadPath = "bad_path", BAD_REQUEST, "invalid_request", "the path contains something that could be read in two ways";
     BadHost = "bad_host", BAD_REQUEST, "invalid_request", "the Host header is missing, repeated or not a host";
-    BadFraming = "bad_framing", BAD_REQUEST, "invalid_request", "the message framing is not valid";
-    ConnectRefused = "connect_refused", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
+    MalformedFraming = "malformed_framing", BAD_REQUEST, "invalid_request", "the message framing is not valid";
+    ConnectNotAllowed = "connect_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
     /// RFC 8441: an extended CONNECT for something that is no WebSocket.
-    ProtocolRefused = "protocol_refused", NOT_IMPLEMENTED, "invalid_request", "only WebSockets are opened, and only where the service speaks them";
+    ProtocolNotSupported = "protocol_not_supported", NOT_IMPLEMENTED, "invalid_request", "only WebSockets are opened, and only where the service speaks them";
     /// RFC 9110 section 15.5.20: clients try again on another connection.
     Misdirected = "misdirected", MISDIRECTED_REQUEST, "invalid_request", "this connection was opened for another host";
     NoRoute = "no_route", NOT_FOUND, "not_found", "no route leads there";
@@ -59,7 +59,7 @@ reasons! {
     UriTooLong = "uri_too_long", URI_TOO_LONG, "invalid_request", "the request target is too long";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "invalid_request", "the body is larger than allowed here";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "invalid_request", "the body did not arrive in time";
-    /// `limits.upload_rate`
+    /// `limits.min_upload_rate`
     BodyTooSlow = "body_too_slow", REQUEST_TIMEOUT, "invalid_request", "the body comes too slowly";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request", "Content-Type must be application/json";
     BadBody = "bad_body", BAD_REQUEST, "invalid_request", "the body must be a JSON object with the string refreshToken";
@@ -73,7 +73,7 @@ reasons! {
     TokenTooLarge = "token_too_large", UNAUTHORIZED, "invalid_token", "the token is malformed";
     WrongType = "wrong_type", UNAUTHORIZED, "invalid_token", "the token is not an access token";
     ForbiddenHeader = "forbidden_header", UNAUTHORIZED, "invalid_token", "the token is malformed";
-    AlgorithmRefused = "algorithm_refused", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
+    AlgorithmNotAllowed = "algorithm_not_allowed", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
     UnknownIssuer = "unknown_issuer", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted";
     IssuerNotAllowed = "issuer_not_allowed", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted here";
     UnknownKey = "unknown_key", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
@@ -89,7 +89,7 @@ reasons! {
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a scope that is needed here";
     /// A token from a cookie, and a request that another site may have caused.
     Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing, or names a site that is not trusted here";
-    ClaimRefused = "claim_refused", FORBIDDEN, "forbidden", "the token does not allow this";
+    ClaimRejected = "claim_rejected", FORBIDDEN, "forbidden", "the token does not allow this";
 
     // The two calls on tokens. One public code for every dead grant: nothing tells a thief how close they came.
     GrantMalformed = "grant_malformed", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
@@ -134,7 +134,7 @@ reasons! {
     RequestTimeout = "request_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the request took longer than it may";
     /// A backend's login, and an answer that no tokens can be put into. It is not let through without them.
     LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
-    /// `limits.requests`: as many are under way as the gateway takes.
+    /// `limits.concurrent_requests`: as many are under way as the gateway takes.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the gateway has too much to do";
     UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service behind the gateway is busy";
     Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "something is wrong inside the gateway";
@@ -165,7 +165,11 @@ impl Reason {
     pub const fn ends_connection(self) -> bool {
         matches!(
             self,
-            Reason::BadHost | Reason::BadFraming | Reason::ConnectRefused | Reason::BodyTimeout | Reason::BodyTooSlow
+            Reason::BadHost
+                | Reason::MalformedFraming
+                | Reason::ConnectNotAllowed
+                | Reason::BodyTimeout
+                | Reason::BodyTooSlow
         )
     }
 

@@ -63,7 +63,7 @@ impl Dialer {
         let tls = match config.filter(|_| server.tls) {
             None => None,
             Some(config) => {
-                let name = settings.tls.name.as_ref().unwrap_or(&server.host).clone();
+                let name = settings.tls.server_name.as_ref().unwrap_or(&server.host).clone();
                 let checked = ServerName::try_from(name.clone());
                 Some((config.clone(), checked.map_err(|_| format!("{name:?} is not a name that TLS can check"))?))
             }

@@ -11,7 +11,7 @@ use super::connect::Dialer;
 use super::{Failure, Protocol};
 use crate::protocols::http::body::Body;
 
-/// `[upstream.health]`
+/// `[upstream.health_check]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub path: String,
@@ -19,9 +19,9 @@ pub struct Settings {
     /// From the first packet to the head of the answer.
     pub timeout: Duration,
     /// Checks in a row that have to pass before a server that is out returns.
-    pub healthy: u32,
+    pub healthy_threshold: u32,
     /// Checks in a row that have to fail before it is left out.
-    pub unhealthy: u32,
+    pub unhealthy_threshold: u32,
     /// Good answers.
     pub status: Vec<Statuses>,
 }

@@ -19,7 +19,7 @@ pub async fn look_after(upstream: Arc<Upstream>) {
     // Ends with this task.
     let mut tasks = JoinSet::new();
     for server in &upstream.servers {
-        match upstream.settings.health.clone() {
+        match upstream.settings.health_check.clone() {
             Some(health) => drop(tasks.spawn(keep_checking(server.clone(), health))),
             // Only now: while a reload is being prepared, the configuration in force goes on checking.
             None => server.standing.forget_checks(&upstream.settings.ejection, Instant::now()),
@@ -55,7 +55,7 @@ async fn keep_checking(server: Arc<Server>, settings: health::Settings) {
 }
 
 async fn keep_resolving(upstream: Arc<Upstream>, server: Arc<Server>) {
-    let mut due = every(upstream.settings.resolve);
+    let mut due = every(upstream.settings.dns_refresh_interval);
     let mut fails = false;
     let (name, addresses) = (&server.name, &server.dialer.addresses);
     loop {

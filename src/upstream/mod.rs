@@ -101,7 +101,7 @@ impl Upstream {
             servers: servers.collect::<Result<_, String>>()?,
             names: settings.servers.iter().map(|server| balance::hash(server.url().as_bytes())).collect(),
             turns: (0..workers).map(|_| Turn::default()).collect(),
-            budget: Budget::new(settings.retries),
+            budget: Budget::new(settings.retry_budget_percent),
             settings,
         })
     }
@@ -288,7 +288,7 @@ pub struct Report {
 pub enum Failure {
     Connect(String),
     ConnectTimeout(String),
-    /// `connections` are in use, and none became free in time.
+    /// `max_concurrent_requests` are in use, and none became free in time.
     Busy(String),
     /// It closed, reset, or spoke something else than HTTP.
     Broken(String),

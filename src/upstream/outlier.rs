@@ -13,11 +13,11 @@ use super::health;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// So many failures in a row; 0 for never.
-    pub failures: u32,
+    pub consecutive_failures: u32,
     /// How long it is left out, the first time.
-    pub time: Duration,
+    pub base_time: Duration,
     /// And at most.
-    pub longest: Duration,
+    pub max_time: Duration,
     /// From its return to its whole share.
     pub slow_start: Duration,
 }
@@ -66,10 +66,10 @@ impl State {
         if self.is_out() {
             return None;
         }
-        let is_soon = self.last_return.is_some_and(|back| now.saturating_duration_since(back) < settings.longest);
+        let is_soon = self.last_return.is_some_and(|back| now.saturating_duration_since(back) < settings.max_time);
         self.row = if is_soon { self.row.saturating_add(1) } else { 1 };
-        let doubled = settings.time.saturating_mul(1 << (self.row - 1).min(20));
-        let time = doubled.min(settings.longest);
+        let doubled = settings.base_time.saturating_mul(1 << (self.row - 1).min(20));
+        let time = doubled.min(settings.max_time);
         self.ejected_until = Some(now + time);
         self.rising = None;
         Some(time)
@@ -82,7 +82,7 @@ impl State {
             return None;
         }
         self.checks += 1;
-        let enough = if self.unwell { settings.healthy } else { settings.unhealthy };
+        let enough = if self.unwell { settings.healthy_threshold } else { settings.unhealthy_threshold };
         if self.checks < enough {
             return None;
         }
@@ -146,7 +146,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn settings() -> Settings {
-        Settings { failures: 3, time: SECOND * 10, longest: SECOND * 60, slow_start: SECOND * 10 }
+        Settings { consecutive_failures: 3, base_time: SECOND * 10, max_time: SECOND * 60, slow_start: SECOND * 10 }
     }
 
     fn health() -> health::Settings {
@@ -154,8 +154,8 @@ mod tests {
             path: "/".into(),
             interval: SECOND,
             timeout: SECOND,
-            healthy: 2,
-            unhealthy: 3,
+            healthy_threshold: 2,
+            unhealthy_threshold: 3,
             status: Vec::new(),
         }
     }

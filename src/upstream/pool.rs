@@ -32,7 +32,7 @@ pub(super) struct Server {
     pub(super) standing: Arc<ServerState>,
     pub(super) ejection: outlier::Settings,
     idle_timeout: Duration,
-    max_age: Duration,
+    max_connection_age: Duration,
     connect_timeout: Duration,
     connections: usize,
     workers: Box<[WorkerPool]>,
@@ -136,7 +136,7 @@ impl Server {
         let pool = |_| WorkerPool {
             idle: Mutex::default(),
             shared: tokio::sync::Mutex::default(),
-            slots: Slots::new(settings.connections, settings.reserve),
+            slots: Slots::new(settings.max_concurrent_requests, settings.reserve_percent),
         };
         Ok(Server {
             dialer: Dialer::new(server, settings, config, addresses)?,
@@ -144,9 +144,9 @@ impl Server {
             standing,
             ejection: settings.ejection.clone(),
             idle_timeout: settings.idle_timeout,
-            max_age: settings.max_age,
+            max_connection_age: settings.max_connection_age,
             connect_timeout: settings.connect_timeout,
-            connections: settings.connections,
+            connections: settings.max_concurrent_requests,
             workers: (0..workers).map(pool).collect(),
             wary: AtomicU32::new(0),
             name: server.authority(),
@@ -300,7 +300,7 @@ impl Server {
         if is_in_use {
             joint.used = now;
         }
-        now.saturating_duration_since(joint.born) > self.max_age
+        now.saturating_duration_since(joint.born) > self.max_connection_age
             || now.saturating_duration_since(joint.used) > self.idle_timeout
     }
 
@@ -354,7 +354,7 @@ impl Server {
     }
 
     fn is_too_old(&self, channel: &Http1Connection, now: Instant) -> bool {
-        now.saturating_duration_since(channel.born) > self.max_age
+        now.saturating_duration_since(channel.born) > self.max_connection_age
     }
 
     fn leads_nowhere(&self, channel: &mut Http1Connection) -> bool {

@@ -90,8 +90,8 @@ impl ServerState {
     fn count_failure(&self, settings: &outlier::Settings, why: &str, now: Instant) {
         let in_a_row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         // One that just came back is on probation.
-        let enough = if self.share() == FULL { settings.failures } else { 1 };
-        if settings.failures == 0 || in_a_row < enough {
+        let enough = if self.share() == FULL { settings.consecutive_failures } else { 1 };
+        if settings.consecutive_failures == 0 || in_a_row < enough {
             return;
         }
         let mut state = self.state();
@@ -165,7 +165,12 @@ mod tests {
     #[test]
     fn failures_count_only_in_a_row_and_one_is_enough_after_a_return() {
         let second = Duration::from_secs(1);
-        let settings = outlier::Settings { failures: 3, time: second, longest: second * 60, slow_start: second * 10 };
+        let settings = outlier::Settings {
+            consecutive_failures: 3,
+            base_time: second,
+            max_time: second * 60,
+            slow_start: second * 10,
+        };
         let (standing, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
         for _ in 0..5 {
             standing.count_failure(&settings, "refused", now);
@@ -182,7 +187,7 @@ mod tests {
         standing.answered();
         standing.count_failure(&settings, "refused", now + second * 2);
         assert_eq!((standing.share(), standing.ejections()), (0, 2));
-        let never = outlier::Settings { failures: 0, ..settings };
+        let never = outlier::Settings { consecutive_failures: 0, ..settings };
         let other = ServerState::new("backend", "b:80".into());
         (0..100).for_each(|_| other.count_failure(&never, "refused", now));
         assert_eq!(other.share(), FULL);

@@ -20,22 +20,22 @@ pub struct Settings {
     /// How long an idle connection is kept. Below the backend's own limit (Node: 5 s), or it closes first.
     pub idle_timeout: Duration,
     /// A connection that is older takes no further request.
-    pub max_age: Duration,
+    pub max_connection_age: Duration,
     /// How often the names of servers are looked up again.
-    pub resolve: Duration,
+    pub dns_refresh_interval: Duration,
     /// Requests under way to one server, for each worker. Over HTTP/2 no more than the server allows on a connection.
-    pub connections: usize,
+    pub max_concurrent_requests: usize,
     /// Of a hundred of these, so many are kept back for addresses that have few.
-    pub reserve: usize,
+    pub reserve_percent: usize,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
     pub preserve_host: bool,
     /// Each connection begins with a header of this version, and carries requests of the one client that it names.
     pub proxy_protocol: Option<Version>,
     /// Of a hundred requests, so many may be sent a second time.
-    pub retries: usize,
+    pub retry_budget_percent: usize,
     /// `None`: nobody asks.
-    pub health: Option<health::Settings>,
+    pub health_check: Option<health::Settings>,
     pub ejection: outlier::Settings,
 }
 
@@ -50,7 +50,7 @@ pub struct TlsSettings {
     /// What the gateway shows of itself.
     pub client: Option<CertificateFiles>,
     /// The name that is asked for and that the certificate must have, instead of the one in `servers`.
-    pub name: Option<String>,
+    pub server_name: Option<String>,
 }
 
 impl TlsSettings {

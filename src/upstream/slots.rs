@@ -30,7 +30,7 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    /// `reserve`: of a hundred places, so many are kept back.
+    /// `reserve_percent`: of a hundred places, so many are kept back.
     pub(super) fn new(all: usize, reserve: usize) -> Self {
         let kept_back = all * reserve / 100;
         Slots {

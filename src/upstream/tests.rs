@@ -60,17 +60,22 @@ fn settings(hosts: &[&str]) -> Settings {
         balance: Balance::RoundRobin,
         tls: TlsSettings::default(),
         idle_timeout: second * 60,
-        max_age: second * 60,
-        resolve: second * 60,
-        connections: 10,
-        reserve: 25,
+        max_connection_age: second * 60,
+        dns_refresh_interval: second * 60,
+        max_concurrent_requests: 10,
+        reserve_percent: 25,
         connect_timeout: second,
         response_timeout: second,
         preserve_host: true,
         proxy_protocol: None,
-        retries: 20,
-        health: None,
-        ejection: outlier::Settings { failures: 1, time: second, longest: second * 60, slow_start: second * 60 },
+        retry_budget_percent: 20,
+        health_check: None,
+        ejection: outlier::Settings {
+            consecutive_failures: 1,
+            base_time: second,
+            max_time: second * 60,
+            slow_start: second * 60,
+        },
     }
 }
 
@@ -147,11 +152,11 @@ async fn health_is_forgotten_when_nobody_checks_it_any_more_and_not_before() {
         path: "/".into(),
         interval: Duration::from_secs(60),
         timeout: Duration::from_secs(1),
-        healthy: 1,
-        unhealthy: 1,
+        healthy_threshold: 1,
+        unhealthy_threshold: 1,
         status: Vec::new(),
     };
-    let checked = Settings { health: Some(health.clone()), ..settings(&["a.test", "b.test"]) };
+    let checked = Settings { health_check: Some(health.clone()), ..settings(&["a.test", "b.test"]) };
     let first = Upstream::new(checked, 1, None).expect("an upstream");
     let standing = &first.servers[0].standing;
     standing.checked(Err("refused".into()), (&health, &first.settings.ejection), Instant::now());
@@ -167,7 +172,7 @@ async fn health_is_forgotten_when_nobody_checks_it_any_more_and_not_before() {
 #[tokio::test]
 async fn a_connection_that_has_served_its_time_takes_no_further_request() {
     let backend = Backend::start(1).await;
-    let settings = Settings { max_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
+    let settings = Settings { max_connection_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
     upstream.servers[0].dialer.addresses.follow(vec![backend.address]);
     ask(&upstream).await;
@@ -195,7 +200,7 @@ async fn what_began_before_an_ejection_does_not_end_the_return() {
 #[tokio::test]
 async fn who_returns_serves_more_than_its_share_only_if_nobody_else_has_room() {
     let backend = Backend::start(1).await;
-    let settings = Settings { connections: 1, ..settings(&["a.test", "b.test"]) };
+    let settings = Settings { max_concurrent_requests: 1, ..settings(&["a.test", "b.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
     upstream.servers[0].dialer.addresses.follow(vec![backend.address]);
     let picked = || (0..1000).filter(|ticket| upstream.pick(0, *ticket, None, 0) == Some(1)).count();

@@ -35,7 +35,7 @@ const ISSUER: &str = "https://login.example";
 const AUDIENCE: &str = "https://api.example";
 /// Seconds; a moment in 2027.
 const NOW: u64 = 1_800_000_000;
-const LEEWAY: u64 = 30;
+const CLOCK_SKEW: u64 = 30;
 const MAX_LIFETIME: u64 = 86_400;
 
 static ISSUERS: LazyLock<[TrustedIssuer; 1]> = LazyLock::new(|| {
@@ -44,7 +44,7 @@ static ISSUERS: LazyLock<[TrustedIssuer; 1]> = LazyLock::new(|| {
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
         algorithms: vec![Algorithm::HS256],
         types: vec!["at+jwt".into()],
-        leeway: Duration::from_secs(LEEWAY),
+        clock_skew: Duration::from_secs(CLOCK_SKEW),
         max_lifetime: Duration::from_secs(MAX_LIFETIME),
         require_subject: true,
         own: false,
@@ -73,10 +73,10 @@ pub fn token(bytes: &[u8]) -> bool {
     assert!(!verified.subject.is_empty(), "no subject");
     let date = |name: &str| claims.get(name).map(|date| date.as_f64().expect("a number"));
     let exp = date("exp").expect("exp");
-    assert!(exp + LEEWAY as f64 > NOW as f64, "expired: {exp}");
+    assert!(exp + CLOCK_SKEW as f64 > NOW as f64, "expired: {exp}");
     assert!(exp - date("iat").unwrap_or(NOW as f64) < MAX_LIFETIME as f64 + 0.01, "a life that is too long");
     for begin in ["nbf", "iat"] {
-        assert!(date(begin).is_none_or(|begin| begin < (NOW + LEEWAY) as f64 + 0.01), "{begin} is ahead");
+        assert!(date(begin).is_none_or(|begin| begin < (NOW + CLOCK_SKEW) as f64 + 0.01), "{begin} is ahead");
     }
     let header = jsonwebtoken::decode_header(&token).expect("a header that the library reads");
     assert!(header.typ.is_some_and(|typ| typ.to_ascii_lowercase().ends_with("at+jwt")), "another typ");

@@ -79,12 +79,14 @@ async fn every_refusal_has_a_line_with_its_reason() {
 #[tokio::test]
 async fn a_request_that_nobody_can_read_has_a_line_too() {
     let upstream = Upstream::start();
-    let gateway =
-        Gateway::open(upstream.address, "[limits]\nhead_size = \"8KiB\"\ntoken_size = \"8KiB\"\nuri_size = \"8KiB\"");
+    let gateway = Gateway::open(
+        upstream.address,
+        "[limits]\nrequest_header_size = \"8KiB\"\ntoken_size = \"8KiB\"\nuri_size = \"8KiB\"",
+    );
     let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "v".repeat(9000));
     for (said, status, reason) in [
-        ("GET / HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", 400, "bad_framing"),
-        ("\0\0\0\r\n\r\n", 400, "bad_framing"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", 400, "malformed_framing"),
+        ("\0\0\0\r\n\r\n", 400, "malformed_framing"),
         (large.as_str(), 431, "head_too_large"),
     ] {
         let before = gateway.log_lines(0).await.len();
@@ -95,7 +97,7 @@ async fn a_request_that_nobody_can_read_has_a_line_too() {
         assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(status), Some(reason)), "{line}");
         assert_eq!((line["client"].as_str(), line["method"].as_str()), (Some("127.0.0.1"), Some("-")));
     }
-    gateway.counts("refusals_total{reason=\"bad_framing\"}", 2).await;
+    gateway.counts("rejections_total{reason=\"malformed_framing\"}", 2).await;
 }
 
 #[tokio::test]

@@ -86,16 +86,16 @@ async fn every_algorithm_verifies() {
 async fn time_limits_bite_at_their_instant_also_for_a_known_token() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = gateway_trusting(&upstream, &mint, "leeway = \"30s\"");
+    let gateway = gateway_trusting(&upstream, &mint, "clock_skew = \"30s\"");
     let now = gateway.now_secs();
     let token = mint.with_claims(now, json!({ "nbf": now + 60, "exp": now + 100 }));
     let status = async || gateway.client().bearer(&token).get("/").await.status.as_u16();
     gateway.advance(Duration::from_millis(29_999));
-    assert_eq!(status().await, 401, "a millisecond before nbf - leeway");
+    assert_eq!(status().await, 401, "a millisecond before nbf - clock skew");
     gateway.advance(Duration::from_millis(1));
     assert_eq!(status().await, 200);
     gateway.advance(Duration::from_millis(99_999));
-    assert_eq!(status().await, 200, "a millisecond before exp + leeway");
+    assert_eq!(status().await, 200, "a millisecond before exp + clock skew");
     gateway.advance(Duration::from_millis(1));
     assert_eq!(status().await, 401);
 }

@@ -106,7 +106,7 @@ fn a_known_token_is_asked_for_its_time_by_every_request() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let headers = setup::bearer(&mint.token(0));
-    // `exp` and the leeway, of setup's tokens.
+    // `exp` and the clock skew, of setup's tokens.
     let end = NOW + Duration::from_secs(900 - 60 + 30);
     let ask = |offset: u64| {
         let worker = BenchWorker::new();

@@ -61,7 +61,7 @@ async fn requests_before_a_refused_head_are_answered_and_nothing_behind_it_is_re
     let lines = gateway.log_lines(4).await;
     let line = lines.iter().find(|line| line["status"] == 400).expect("a line for it");
     assert_eq!(line["request_id"], told["requestId"]);
-    assert_eq!((&line["reason"], &line["method"]), (&json!("bad_framing"), &json!("-")));
+    assert_eq!((&line["reason"], &line["method"]), (&json!("malformed_framing"), &json!("-")));
     assert_eq!(line["detail"], "a line that ends in LF without CR");
     assert_eq!(line["sent"], refused.body.len());
 }
@@ -129,7 +129,7 @@ async fn a_head_may_be_so_large_and_no_larger() {
     let upstream = Upstream::start();
     let gateway = Gateway::open(
         upstream.address,
-        "[limits]\nhead_size = \"8KiB\"\nuri_size = \"1KiB\"\ntoken_size = \"1KiB\"\nheaders = 20",
+        "[limits]\nrequest_header_size = \"8KiB\"\nuri_size = \"1KiB\"\ntoken_size = \"1KiB\"\nrequest_header_count = 20",
     );
     let get = |path: &str, fields: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
     let path = |length: usize| format!("/{}", "p".repeat(length - 1));
@@ -191,7 +191,7 @@ async fn a_refused_request_leaves_no_byte_of_its_body_behind() {
 #[tokio::test]
 async fn a_long_name_arrives_whole_or_not_at_all() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nhead_size = \"256KiB\"");
+    let gateway = Gateway::open(upstream.address, "[limits]\nrequest_header_size = \"256KiB\"");
     for length in [254, 255, 256, 257, 270, 511, 512, 1023, 1024, 32_767, 32_768, 65_534, 65_535, 65_536, 65_550] {
         let name = "n".repeat(length);
         let before = upstream.seen().len();

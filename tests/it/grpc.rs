@@ -15,7 +15,7 @@ use crate::support::{Gateway, Upstream};
 const PYTHON: &str = "/usr/bin/python3";
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/grpc_peer.py");
 
-/// Longer than any access token lives, leeway included.
+/// Longer than any access token lives, clock skew included.
 const LIFE: Duration = Duration::from_mins(16);
 
 /// `grpc_peer.py serve`. Ends when this is dropped.
@@ -156,7 +156,7 @@ async fn a_refused_call_is_told_its_status_and_why() {
         assert_eq!(refused["says"], format!("{says} (request {id})"));
     }
     assert_eq!(call(&gateway, &bob.access, "empty").await, "", "one with that scope passes");
-    gateway.counts("refusals_total{reason=\"revoked\"}", 1).await;
+    gateway.counts("rejections_total{reason=\"revoked\"}", 1).await;
     gateway.counts("requests_total{status=\"4xx\"}", 4).await;
 }
 

@@ -55,7 +55,8 @@ fn ours(seen: &Seen) -> Vec<(String, String)> {
 #[tokio::test]
 async fn nothing_that_a_client_says_about_itself_arrives_in_any_spelling() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::with(&upstream, &format!("protocol = \"{protocol}\"\n[limits]\nheaders = 1000"));
+        let gateway =
+            Gateway::with(&upstream, &format!("protocol = \"{protocol}\"\n[limits]\nrequest_header_count = 1000"));
         let pair = gateway.issue("alice", "orders:read").await;
         for client in gateway.clients() {
             let liar = |client: Client, name: &String| client.header(name, "forged").header(name, "forged again");
@@ -112,7 +113,7 @@ async fn where_a_route_decides_by_the_method_no_header_says_another() {
         ("", false),
     ] {
         let upstream = Upstream::start();
-        let gateway = Gateway::open(upstream.address, &format!("{deciding}[limits]\nheaders = 1000"));
+        let gateway = Gateway::open(upstream.address, &format!("{deciding}[limits]\nrequest_header_count = 1000"));
         for client in gateway.clients() {
             // Several spellings of one name are one over HTTP/2, and in lower case everywhere.
             let liar = names.iter().fold(client, |client, name| client.header(name, "DELETE"));

@@ -34,8 +34,10 @@ struct Attack {
 /// What the client is told for a reason: typed in here, so that the table in `reject.rs` is checked and not repeated.
 fn answer_to(reason: Reason) -> (u16, &'static str) {
     match reason {
-        Reason::BadPath | Reason::BadHost | Reason::BadFraming | Reason::SeveralTokens => (400, "invalid_request"),
-        Reason::ConnectRefused => (405, "invalid_request"),
+        Reason::BadPath | Reason::BadHost | Reason::MalformedFraming | Reason::SeveralTokens => {
+            (400, "invalid_request")
+        }
+        Reason::ConnectNotAllowed => (405, "invalid_request"),
         Reason::UriTooLong => (414, "invalid_request"),
         Reason::HeadTooLarge => (431, "invalid_request"),
         Reason::NoToken => (401, "unauthorized"),
@@ -43,7 +45,7 @@ fn answer_to(reason: Reason) -> (u16, &'static str) {
         | Reason::TokenTooLarge
         | Reason::WrongType
         | Reason::ForbiddenHeader
-        | Reason::AlgorithmRefused
+        | Reason::AlgorithmNotAllowed
         | Reason::UnknownIssuer
         | Reason::UnknownKey
         | Reason::BadSignature

@@ -61,7 +61,7 @@ async fn a_client_may_pause_between_requests_and_within_one() {
 #[tokio::test]
 async fn an_idle_connection_is_closed_when_its_time_is_up() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nhead = \"1s\"\n");
+    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nrequest_header = \"1s\"\n");
     let attack = async || {
         let mut idle = Vec::new();
         for _ in 0..20 {

@@ -426,7 +426,7 @@ async fn names_and_size_are_the_operators_to_choose() {
     let (upstream, heads) = backend(told("200 OK", &head, &body).replace("x-bearward", "x-other"));
     let gateway = gateway(
         upstream.address,
-        "[login]\nsubject = \"Who-Is\"\nscope = \"\"\nclaims = \"\"\nanswer_size = \"101KiB\"",
+        "[login]\nsubject = \"Who-Is\"\nscope = \"\"\nclaims = \"\"\nmax_response_size = \"101KiB\"",
     );
     let answer = log_in(&gateway).await;
     let claims = claims_of(&Pair::of(&answer.json()).access);

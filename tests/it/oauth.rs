@@ -13,9 +13,9 @@ use crate::support::{Answer, Client, Gateway, Upstream};
 
 const OAUTH: &str = r#"
 [oauth]
-token = "/oauth/token"
-revoke = "/oauth/revoke"
-introspect = "/oauth/introspect"
+token_endpoint = "/oauth/token"
+revocation_endpoint = "/oauth/revoke"
+introspection_endpoint = "/oauth/introspect"
 "#;
 
 const FORM: &str = "application/x-www-form-urlencoded";

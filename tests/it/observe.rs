@@ -52,7 +52,7 @@ async fn a_request_that_would_be_refused_for_its_token_goes_on_and_is_reported()
         (client().bearer(&acme(json!({ "exp": now - 30, "iat": now - 60 }))), "expired"),
         (client().bearer(&acme(json!({ "aud": "x" }))), "wrong_audience"),
         (client().bearer(&acme(json!({ "scope": "b" }))), "insufficient_scope"),
-        (client().bearer(&mint.good(now)), "claim_refused"),
+        (client().bearer(&mint.good(now)), "claim_rejected"),
     ];
     for (row, (client, reason)) in rows.iter().enumerate() {
         let answer = client.get(&format!("/{row}")).await;
@@ -74,10 +74,10 @@ async fn a_request_that_would_be_refused_for_its_token_goes_on_and_is_reported()
         assert!(line.get("reason").is_none() && line["status"] == 200, "{line}");
     }
     let expired = lines.iter().find(|line| line["observed"] == "expired").expect("a line");
-    assert_eq!(expired["detail"], "expired 0s ago, leeway included");
+    assert_eq!(expired["detail"], "expired 0s ago, clock skew included");
     let metrics = gateway.admin_client().get("/metrics").await.text();
     assert!(metrics.contains("bearward_observed_total{reason=\"no_token\"} 2\n"), "{metrics}");
-    assert!(metrics.contains("bearward_refusals_total{reason=\"no_token\"} 0\n"), "{metrics}");
+    assert!(metrics.contains("bearward_rejections_total{reason=\"no_token\"} 0\n"), "{metrics}");
 }
 
 #[tokio::test]

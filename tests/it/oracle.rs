@@ -49,7 +49,7 @@ fn trusting(mint: &Mint) -> Vec<TrustedIssuer> {
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
         algorithms: vec![mint.algorithm],
         types: vec!["at+jwt".into()],
-        leeway: Duration::from_secs(30),
+        clock_skew: Duration::from_secs(30),
         max_lifetime: Duration::from_secs(86_400),
         require_subject: true,
         own: false,

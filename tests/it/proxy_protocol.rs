@@ -183,7 +183,7 @@ async fn limits_on_connections_and_rates_are_of_the_client_that_is_named() {
     for client in ["198.51.100.7", "198.51.100.8"] {
         arrive(client).await.is_closed().await;
     }
-    gateway.counts("address_connections_refused_total", 2).await;
+    gateway.counts("address_connections_rejected_total", 2).await;
     // Their third and fourth request. A connection that was refused has asked nothing.
     for (wire, status) in [(0, 200), (1, 429), (2, 200), (3, 429)] {
         held[wire].say(get("", "")).await;
@@ -217,7 +217,7 @@ async fn an_upstream_that_asks_for_it_is_told_whose_each_connection_is() {
                 wire.say(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}", told.len())).await;
             }
         });
-        let more = format!("proxy_protocol = \"{version}\"\nconnections = 2");
+        let more = format!("proxy_protocol = \"{version}\"\nmax_concurrent_requests = 2");
         let gateway =
             Gateway::from_text(Gateway::open_text(backend.address, &more).replace("workers = 2", "workers = 1"));
         for (client, told) in [

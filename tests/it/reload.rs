@@ -55,7 +55,7 @@ async fn logins_and_endpoints_come_and_go_and_a_throttle_takes_a_restart() {
     let pair = gateway.issue("alice", "").await;
     let client = gateway.client().bearer(&pair.access);
     let more = "[[route]]\npath = \"/status/\"\nlogout = true\n[[route]]\npath = \"/in\"\npublic = true\nlogin = true\n\
-                [oauth]\nrevoke = \"/revoke\"\nresource = \"https://api.example\"\n";
+                [oauth]\nrevocation_endpoint = \"/revoke\"\nresource = \"https://api.example\"\n";
     let text = Gateway::text(&upstream.address.to_string(), more);
     assert!(reload(&gateway, &text).is_empty());
     client.post("/revoke", &serde_json::json!({})).await.refused(400, "invalid_request");
@@ -141,8 +141,10 @@ async fn certificates_change_for_the_next_connection() {
 async fn what_takes_a_restart_is_said_and_left_alone() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let text =
-        Gateway::text(&upstream.address.to_string(), "[limits]\nfamilies = 7\nheaders = 50\n[audit]\nfile = \"off\"\n");
+    let text = Gateway::text(
+        &upstream.address.to_string(),
+        "[limits]\nsessions_per_subject = 7\nrequest_header_count = 50\n[audit]\nfile = \"off\"\n",
+    );
     let text = text
         .replace("workers = 2", "workers = 3")
         .replace("127.0.0.1:0\"\ntls = \"off\"", "127.0.0.1:1\"\ntls = \"off\"");

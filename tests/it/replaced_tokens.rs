@@ -127,7 +127,7 @@ async fn it_never_outlives_the_clients_and_is_renewed_before_it_ends() {
     assert_eq!(claims["exp"], start + 450 + 900);
     gateway.advance(Duration::from_secs(3600 - 450));
     let (last, claims) = ask().await;
-    assert_eq!(claims["exp"], end, "the leeway that the client has");
+    assert_eq!(claims["exp"], end, "the clock skew that the client has");
     gateway.advance(Duration::from_millis(29_999));
     assert_eq!(ask().await.0, last);
     gateway.advance(Duration::from_millis(1));
@@ -139,7 +139,7 @@ async fn it_never_outlives_the_clients_and_is_renewed_before_it_ends() {
 async fn what_replaces_known_tokens_counts_as_memory_for_them() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, &format!("[limits]\ntoken_cache = \"1MiB\"\n{ROUTES}"));
+    let gateway = Gateway::trusting(&upstream, &mint, &format!("[limits]\ntoken_cache_size = \"1MiB\"\n{ROUTES}"));
     let mut in_memory = 0;
     for number in 0..150 {
         let claims = json!({ "jti": number.to_string(), "note": "n".repeat(2000) });

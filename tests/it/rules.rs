@@ -77,19 +77,19 @@ async fn a_token_has_to_keep_every_rule_of_its_route() {
         ("/both", json!({ "scope": "a b" }), "insufficient_scope"),
         ("/both", json!({ "scope": "x" }), "insufficient_scope"),
         ("/tenant", admin.clone(), ""),
-        ("/tenant", json!({}), "claim_refused"),
-        ("/tenant", with("tenant", json!({ "name": "ACME" })), "claim_refused"),
-        ("/tenant", with("tenant", json!({ "name": ["acme"] })), "claim_refused"),
-        ("/tenant", with("tenant", json!("acme")), "claim_refused"),
-        ("/tenant", json!({ "tenant/name": "acme" }), "claim_refused"),
+        ("/tenant", json!({}), "claim_rejected"),
+        ("/tenant", with("tenant", json!({ "name": "ACME" })), "claim_rejected"),
+        ("/tenant", with("tenant", json!({ "name": ["acme"] })), "claim_rejected"),
+        ("/tenant", with("tenant", json!("acme")), "claim_rejected"),
+        ("/tenant", json!({ "tenant/name": "acme" }), "claim_rejected"),
         ("/admin", admin.clone(), ""),
         ("/admin", with("realm_access", json!({ "roles": "admin" })), ""),
-        ("/admin", with("realm_access", json!({ "roles": ["admins"] })), "claim_refused"),
-        ("/admin", with("realm_access", json!({ "roles": [["admin"]] })), "claim_refused"),
-        ("/admin", with("plan", json!("free")), "claim_refused"),
-        ("/admin", with("email", Value::Null), "claim_refused"),
-        ("/admin", without("plan"), "claim_refused"),
-        ("/admin", without("realm_access"), "claim_refused"),
+        ("/admin", with("realm_access", json!({ "roles": ["admins"] })), "claim_rejected"),
+        ("/admin", with("realm_access", json!({ "roles": [["admin"]] })), "claim_rejected"),
+        ("/admin", with("plan", json!("free")), "claim_rejected"),
+        ("/admin", with("email", Value::Null), "claim_rejected"),
+        ("/admin", without("plan"), "claim_rejected"),
+        ("/admin", without("realm_access"), "claim_rejected"),
         ("/", json!({ "scope": null }), ""),
     ];
     for (row, (path, changes, reason)) in rows.iter().enumerate() {
@@ -97,7 +97,7 @@ async fn a_token_has_to_keep_every_rule_of_its_route() {
         let answer = gateway.client().bearer(&token).get(&at(path, row)).await;
         match *reason {
             "" => assert_eq!(answer.status, 200, "{path} {changes}: {answer:?}"),
-            "claim_refused" => answer.refused(403, "forbidden"),
+            "claim_rejected" => answer.refused(403, "forbidden"),
             reason => answer.refused(403, reason),
         }
     }

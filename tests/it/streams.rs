@@ -21,7 +21,7 @@ use crate::support::wire::PATIENCE;
 use crate::support::{Gateway, Scripted, Upstream, Wire};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Longer than any access token lives, leeway included.
+/// Longer than any access token lives, clock skew included.
 const LIFE: Duration = Duration::from_mins(16);
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 

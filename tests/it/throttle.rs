@@ -10,9 +10,9 @@ use crate::support::{Answer, Client, Gateway, Pair, Upstream};
 
 const DOORS: &str = r#"
 [oauth]
-token = "/oauth/token"
-revoke = "/oauth/revoke"
-introspect = "/oauth/introspect"
+token_endpoint = "/oauth/token"
+revocation_endpoint = "/oauth/revoke"
+introspection_endpoint = "/oauth/introspect"
 [forwarding]
 trusted = ["127.0.0.1"]
 [[route]]
@@ -63,7 +63,7 @@ async fn a_login_is_refreshed_ten_times_at_once_and_then_once_in_five_seconds() 
     assert_eq!(gateway.status_of(&pair.access).await, 200, "its tokens are as good as before");
     refreshed(&gateway, &sibling).await;
     assert_eq!(gateway.revoke(&sibling.access, &pair.token_id).await.status, 200, "and it can be ended");
-    gateway.counts("refusals_total{reason=\"family_limited\"}", 2).await;
+    gateway.counts("rejections_total{reason=\"family_limited\"}", 2).await;
 
     let mut pair = gateway.issue("alice", "").await;
     for _ in 0..10 {
@@ -125,7 +125,7 @@ async fn one_address_calls_so_often_and_another_is_not_concerned() {
     gateway.advance(20 * SECOND);
     here().delete("/token/x").await.refused(404, "token_not_found");
     limited(&here().delete("/token/x").await, "20");
-    gateway.counts("refusals_total{reason=\"address_limited\"}", 6).await;
+    gateway.counts("rejections_total{reason=\"address_limited\"}", 6).await;
     assert_eq!(upstream.seen().len(), 1, "no backend was bothered with what was refused");
 }
 
@@ -156,7 +156,7 @@ async fn whoever_guesses_is_stopped_and_whoever_shows_a_good_token_is_not() {
     gateway.advance(20 * SECOND);
     assert_eq!(here().get("/status/401").await.status, 401);
     limited(&here().get("/status/401").await, "20");
-    gateway.counts("refusals_total{reason=\"failures_limited\"}", 4).await;
+    gateway.counts("rejections_total{reason=\"failures_limited\"}", 4).await;
 }
 
 #[tokio::test]

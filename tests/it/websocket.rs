@@ -121,7 +121,7 @@ async fn an_upstream_that_speaks_http2_opens_none_and_the_client_is_told() {
     wire.say(format!("{HANDSHAKE}\r\n")).await;
     let refused = wire.answer().await;
     assert_eq!(refused.status, 501, "{refused:?}");
-    assert_eq!(gateway.log_lines(1).await[0]["reason"], "protocol_refused");
+    assert_eq!(gateway.log_lines(1).await[0]["reason"], "protocol_not_supported");
     assert!(upstream.seen().is_empty(), "as an ordinary request it means something else");
 }
 

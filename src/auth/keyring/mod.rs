@@ -28,7 +28,7 @@ use crate::types::clock::UnixTime;
 
 pub use own::Own;
 pub use refetch::RefetchOutcome;
-pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Start};
+pub use settings::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 pub use source::{Counts, Source};
 pub use watch::watch;
 

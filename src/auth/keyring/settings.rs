@@ -35,11 +35,11 @@ pub struct Remote {
     /// From one refresh to the next, whatever the source says about caching.
     pub refresh: RangeInclusive<Duration>,
     /// From one refetch for an unknown `kid` to the next.
-    pub refetch_cool_down: Duration,
+    pub refetch_cooldown: Duration,
     /// Keys that were not confirmed for so long are stale: the gateway is not ready.
     pub max_age: Duration,
     pub on_stale: OnStale,
-    pub start: Start,
+    pub startup: Startup,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,16 +55,16 @@ pub enum OnStale {
     /// They are checked with the last good keys.
     Keep,
     /// 503 until the source confirms its keys.
-    Refuse,
+    Reject,
 }
 
 /// What a start does without the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum Startup {
     /// Wait for them, for a bounded time, and be not ready as long as they are missing.
     Wait,
     /// Go on. Tokens of this issuer get 503 until its keys are there.
-    Closed,
+    Continue,
 }
 
 impl KeyFile {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::refetch::{Refetch, RefetchOutcome};
-use super::settings::{KeySource, OnStale, Remote, Start};
+use super::settings::{KeySource, OnStale, Remote, Startup};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::TrustedIssuer;
@@ -45,7 +45,7 @@ impl Source {
     pub fn new(policy: Issuer, settings: KeySource) -> Self {
         let refetch = match &settings {
             KeySource::File(_) => None,
-            KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cool_down))),
+            KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cooldown))),
         };
         let state = State { keys: Arc::default(), confirmed: None, withdrawn: false, failing: false };
         Source { policy: Arc::new(policy), settings, counts: Counts::default(), refetch, state: Mutex::new(state) }
@@ -107,7 +107,7 @@ impl Source {
 
     /// Takes stale keys out of force, where that was asked for. Answers whether it did.
     pub(super) fn withdraw_if_stale(&self, now: UnixTime) -> bool {
-        let refuses = self.remote().is_some_and(|remote| remote.on_stale == OnStale::Refuse);
+        let refuses = self.remote().is_some_and(|remote| remote.on_stale == OnStale::Reject);
         if !refuses || !self.is_stale(now) {
             return false;
         }
@@ -155,7 +155,7 @@ impl Source {
     pub fn unready(&self, now: UnixTime) -> Option<String> {
         let issuer = &self.policy.issuer;
         if !self.has_keys() {
-            let waits = self.remote().is_none_or(|remote| remote.start == Start::Wait);
+            let waits = self.remote().is_none_or(|remote| remote.startup == Startup::Wait);
             return waits.then(|| format!("issuer {issuer}: no keys yet"));
         }
         let age = self.age(now).unwrap_or_default().as_secs();
@@ -164,7 +164,7 @@ impl Source {
 
     /// Does the start wait for the first keys?
     pub fn is_waited_for(&self) -> bool {
-        !self.has_keys() && self.remote().is_some_and(|remote| remote.start == Start::Wait)
+        !self.has_keys() && self.remote().is_some_and(|remote| remote.startup == Startup::Wait)
     }
 
     pub fn remote(&self) -> Option<&Remote> {

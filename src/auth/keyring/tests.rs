@@ -30,28 +30,28 @@ fn policy(name: &str) -> Issuer {
         audience: Audience::Any,
         algorithms: vec![Algorithm::ES256],
         types: vec!["at+jwt".into()],
-        leeway: Duration::ZERO,
+        clock_skew: Duration::ZERO,
         max_lifetime: HOUR,
         require_subject: true,
         own: false,
     }
 }
 
-fn remote(on_stale: OnStale, start: Start) -> KeySource {
+fn remote(on_stale: OnStale, startup: Startup) -> KeySource {
     KeySource::Remote(Box::new(Remote {
         location: Location::Jwks(KeyUrl::parse("https://a.example/keys", false).expect("a good URL")),
         allow_http: false,
         ca_file: None,
         refresh: Duration::from_secs(60)..=Duration::from_secs(900),
-        refetch_cool_down: Duration::from_secs(30),
+        refetch_cooldown: Duration::from_secs(30),
         max_age: HOUR,
         on_stale,
-        start,
+        startup,
     }))
 }
 
-fn source(on_stale: OnStale, start: Start) -> Arc<Source> {
-    Arc::new(Source::new(policy("https://a.example"), remote(on_stale, start)))
+fn source(on_stale: OnStale, startup: Startup) -> Arc<Source> {
+    Arc::new(Source::new(policy("https://a.example"), remote(on_stale, startup)))
 }
 
 fn keyring() -> Keyring {
@@ -68,7 +68,7 @@ fn keys_in_force(keyring: &Keyring) -> usize {
 #[test]
 fn the_generation_moves_when_a_known_token_may_have_become_bad_and_only_then() {
     let (a, b) = (signing_key(), signing_key());
-    let (keyring, source) = (keyring(), source(OnStale::Keep, Start::Wait));
+    let (keyring, source) = (keyring(), source(OnStale::Keep, Startup::Wait));
     let mut moved = {
         let mut before = keyring.generation();
         move |keyring: &Keyring| std::mem::replace(&mut before, keyring.generation()) != keyring.generation()
@@ -91,7 +91,7 @@ fn the_generation_moves_when_a_known_token_may_have_become_bad_and_only_then() {
 
     let mut before = keyring.generation();
     let mut moved = || std::mem::replace(&mut before, keyring.generation()) != keyring.generation();
-    let lenient = Source::new(Issuer { leeway: HOUR, ..policy("https://a.example") }, source.settings.clone());
+    let lenient = Source::new(Issuer { clock_skew: HOUR, ..policy("https://a.example") }, source.settings.clone());
     lenient.begin_like(&source);
     keyring.replace_sources(vec![Arc::new(lenient)]);
     assert!(moved(), "other terms");
@@ -103,8 +103,8 @@ fn the_generation_moves_when_a_known_token_may_have_become_bad_and_only_then() {
 #[test]
 fn stale_keys_make_the_gateway_unready_and_are_refused_only_where_that_was_said() {
     let key = signing_key();
-    for (on_stale, kept) in [(OnStale::Keep, 1), (OnStale::Refuse, 0)] {
-        let (keyring, source) = (keyring(), source(on_stale, Start::Wait));
+    for (on_stale, kept) in [(OnStale::Keep, 1), (OnStale::Reject, 0)] {
+        let (keyring, source) = (keyring(), source(on_stale, Startup::Wait));
         keyring.replace_sources(vec![source.clone()]);
         source.confirm(set(&[&key]), T0);
         keyring.publish();
@@ -129,8 +129,8 @@ fn stale_keys_make_the_gateway_unready_and_are_refused_only_where_that_was_said(
 
 #[test]
 fn without_its_first_keys_a_gateway_is_ready_only_if_it_was_told_not_to_wait() {
-    for (start, ready) in [(Start::Wait, false), (Start::Closed, true)] {
-        let (keyring, source) = (keyring(), source(OnStale::Keep, start));
+    for (startup, ready) in [(Startup::Wait, false), (Startup::Continue, true)] {
+        let (keyring, source) = (keyring(), source(OnStale::Keep, startup));
         keyring.replace_sources(vec![source.clone()]);
         assert_eq!(keyring.unready(T0).is_none(), ready);
         assert_eq!(source.is_waited_for(), !ready);

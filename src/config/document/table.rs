@@ -108,7 +108,12 @@ fn in_brackets(table: &str) -> String {
 
 /// `route[3].path` → `route[].path`
 fn without_indexes(path: &str) -> String {
-    path.chars().filter(|character| !character.is_ascii_digit()).collect()
+    let mut inside = false;
+    let outside_brackets = |character: &char| {
+        inside = *character == '[' || (inside && *character != ']');
+        !inside || *character == '['
+    };
+    path.chars().filter(outside_brackets).collect()
 }
 
 /// A cursor on one table of the file, or on a table that the file leaves out: then every key has its default.

@@ -1,4 +1,4 @@
-//! `[upstream.health]` and `[upstream.ejection]`: when a server is left out.
+//! `[upstream.health_check]` and `[upstream.ejection]`: when a server is left out.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::upstream::health::{Settings, Statuses};
 use crate::upstream::outlier;
 
 /// `None` without the table.
-pub(super) fn health(upstream: &mut Table<'_>) -> Option<Settings> {
-    let table = upstream.take("health")?.table()?;
+pub(super) fn health_check(upstream: &mut Table<'_>) -> Option<Settings> {
+    let table = upstream.take("health_check")?.table()?;
     Some(table.read(|table| {
         let path = table.required("path", "\"/healthz\"").and_then(|value| value.parse(path_of_a_check));
         Settings {
             path: path.unwrap_or_else(|| "/".to_owned()),
             interval: table.duration("interval", Duration::from_secs(5), Duration::from_millis(10)..=LONGEST),
             timeout: table.duration("timeout", Duration::from_secs(2), SHORTEST..=LONGEST),
-            healthy: count(table, "healthy", 2, 1),
-            unhealthy: count(table, "unhealthy", 3, 1),
+            healthy_threshold: count(table, "healthy_threshold", 2, 1),
+            unhealthy_threshold: count(table, "unhealthy_threshold", 3, 1),
             status: good_statuses(table),
         }
     }))
@@ -27,16 +27,16 @@ pub(super) fn health(upstream: &mut Table<'_>) -> Option<Settings> {
 pub(super) fn ejection(upstream: &mut Table<'_>) -> outlier::Settings {
     upstream.table("ejection", |table| {
         let settings = outlier::Settings {
-            failures: count(table, "failures", 3, 0),
-            time: table.duration("time", Duration::from_secs(10), SHORTEST..=LONGEST),
-            longest: table.duration("longest", Duration::from_mins(5), SHORTEST..=LONGEST),
+            consecutive_failures: count(table, "consecutive_failures", 3, 0),
+            base_time: table.duration("base_time", Duration::from_secs(10), SHORTEST..=LONGEST),
+            max_time: table.duration("max_time", Duration::from_mins(5), SHORTEST..=LONGEST),
             slow_start: table.duration("slow_start", Duration::from_secs(10), Duration::ZERO..=LONGEST),
         };
-        if settings.longest < settings.time {
-            let place = if table.has("longest") { "longest" } else { "time" };
+        if settings.max_time < settings.base_time {
+            let place = if table.has("max_time") { "max_time" } else { "base_time" };
             let fault =
-                Fault::new("the longest time is shorter than the first", "expected `longest` of at least `time`");
-            table.wrong(place, fault.help("each ejection soon after a return is twice as long, up to `longest`"));
+                Fault::new("the longest time is shorter than the first", "expected `max_time` of at least `base_time`");
+            table.wrong(place, fault.help("each ejection soon after a return is twice as long, up to `max_time`"));
         }
         settings
     })

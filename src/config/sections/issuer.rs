@@ -12,8 +12,8 @@ use crate::config::sections::{Placed, keys};
 use crate::tokens::jwt::key_set::is_hmac;
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Issuer};
 
-/// More than clocks can honestly differ: beyond, leeway is a longer lifetime by another name.
-pub(super) const MOST_LEEWAY: Duration = Duration::from_mins(5);
+/// More than clocks can honestly differ: beyond, clock skew is a longer lifetime by another name.
+pub(super) const MAX_CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 const DAY: Duration = Duration::from_hours(24);
 const ONE_SECOND: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
         audience: audience.unwrap_or(Audience::OneOf(Vec::new())),
         algorithms: algorithms.unwrap_or_default(),
         types: types.unwrap_or_else(|| vec!["at+jwt".to_owned()]),
-        leeway: table.duration("leeway", Duration::from_secs(30), Duration::ZERO..=MOST_LEEWAY),
+        clock_skew: table.duration("clock_skew", Duration::from_secs(30), Duration::ZERO..=MAX_CLOCK_SKEW),
         max_lifetime: table.duration("max_lifetime", DAY, ONE_SECOND..=366 * DAY),
         require_subject: table.flag("require_subject", true),
         own: false,

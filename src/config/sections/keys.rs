@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Start};
+use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
 use crate::config::document::error::Fault;
 use crate::config::document::table::Table;
 use crate::config::document::units::spell_duration;
@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What means something only where keys are fetched.
 const OF_REMOTE: &[&str] =
-    &["allow_http", "ca_file", "refresh_min", "refresh_max", "refetch_cool_down", "max_age", "on_stale", "start"];
+    &["allow_http", "ca_file", "refresh_min", "refresh_max", "refetch_cooldown", "max_age", "on_stale", "startup"];
 
 /// The one key of five that says where the issuer's keys are. `issuer` is its name, where discovery begins.
 pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Placed<KeySource>> {
@@ -102,10 +102,10 @@ struct Upkeep {
     ca_file: Option<std::path::PathBuf>,
     refresh_min: Duration,
     refresh_max: Duration,
-    refetch_cool_down: Duration,
+    refetch_cooldown: Duration,
     max_age: Duration,
     on_stale: OnStale,
-    start: Start,
+    startup: Startup,
 }
 
 impl Upkeep {
@@ -118,10 +118,14 @@ impl Upkeep {
             ca_file,
             refresh_min: table.duration("refresh_min", MINUTE, SECOND..=DAY),
             refresh_max: table.duration("refresh_max", 15 * MINUTE, SECOND..=DAY),
-            refetch_cool_down: table.duration("refetch_cool_down", Duration::from_secs(30), SECOND..=HOUR),
+            refetch_cooldown: table.duration("refetch_cooldown", Duration::from_secs(30), SECOND..=HOUR),
             max_age: table.duration("max_age", DAY, MINUTE..=366 * DAY),
-            on_stale: table.choice("on_stale", OnStale::Keep, &[("keep", OnStale::Keep), ("refuse", OnStale::Refuse)]),
-            start: table.choice("start", Start::Wait, &[("wait", Start::Wait), ("closed", Start::Closed)]),
+            on_stale: table.choice("on_stale", OnStale::Keep, &[("keep", OnStale::Keep), ("reject", OnStale::Reject)]),
+            startup: table.choice(
+                "startup",
+                Startup::Wait,
+                &[("wait", Startup::Wait), ("continue", Startup::Continue)],
+            ),
         };
         in_order(table, ("refresh_min", upkeep.refresh_min), ("refresh_max", upkeep.refresh_max));
         in_order(table, ("refresh_max", upkeep.refresh_max), ("max_age", upkeep.max_age));
@@ -134,10 +138,10 @@ impl Upkeep {
             allow_http,
             ca_file: self.ca_file,
             refresh: self.refresh_min..=self.refresh_max,
-            refetch_cool_down: self.refetch_cool_down,
+            refetch_cooldown: self.refetch_cooldown,
             max_age: self.max_age,
             on_stale: self.on_stale,
-            start: self.start,
+            startup: self.startup,
         }))
     }
 }

@@ -35,8 +35,8 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
     let claims = optional(table, "claims", CLAIMS);
     let headers = LoginHeaders { subject, scope, claims };
     report_collisions(table, &headers);
-    let answer_size = table.size("answer_size", 64 << 10, 1 << 10..=16 << 20);
-    Settings { headers, answer_size: answer_size as u64 }
+    let max_response_size = table.size("max_response_size", 64 << 10, 1 << 10..=16 << 20);
+    Settings { headers, max_response_size: max_response_size as u64 }
 }
 
 fn optional(table: &mut Table<'_>, key: &'static str, default: HeaderName) -> Option<HeaderName> {

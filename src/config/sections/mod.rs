@@ -58,7 +58,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     addresses::check(root, &listeners, &admin, probe);
 
     let store = root.table("store", |table| store(table, timeouts.store));
-    let tokens = root.table("tokens", |table| tokens::read(table, limits.families));
+    let tokens = root.table("tokens", |table| tokens::read(table, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);

@@ -9,7 +9,7 @@ use crate::gateway::endpoints::{Endpoints, ProtectedResource};
 use crate::gateway::route::Route;
 use crate::protocols::http::path;
 
-const KEYS: [&str; 3] = ["token", "revoke", "introspect"];
+const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
 
 /// `issuers` are all whose tokens are accepted, the gateway's own first.
 pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) -> Endpoints {
@@ -25,20 +25,20 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) 
             table.wrong(key, fault.help("the endpoint comes first, and hides it"));
         }
     }
-    let scopes = table.take("scopes").and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
+    let scopes = table.take("scopes_supported").and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
     let resource = table.take("resource").and_then(|value| value.parse(resource_url)).flatten();
     if resource.is_none() && scopes.as_ref().is_some_and(|scopes| !scopes.is_empty()) {
         let fault = Fault::new(
             "scopes are told in the resource's metadata, and there is none",
             "expected `resource` beside it",
         );
-        table.wrong("scopes", fault.of_absence());
+        table.wrong("scopes_supported", fault.of_absence());
     }
-    let [token, revoke, introspect] = paths;
+    let [token_endpoint, revocation_endpoint, introspection_endpoint] = paths;
     let servers = authorization_servers(issuers);
     let resource = resource
         .and_then(|(origin, path)| ProtectedResource::new(&origin, &path, &servers, &scopes.unwrap_or_default()));
-    Endpoints { token, revoke, introspect, resource }
+    Endpoints { token_endpoint, revocation_endpoint, introspection_endpoint, resource }
 }
 
 /// The empty string switches an endpoint off.

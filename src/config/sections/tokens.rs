@@ -27,7 +27,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 const TEN_YEARS: Duration = Duration::from_hours(24 * 3650);
 
-pub(super) fn read(table: &mut Table<'_>, families: usize) -> TokenSettings {
+pub(super) fn read(table: &mut Table<'_>, sessions_per_subject: usize) -> TokenSettings {
     let issuer = table.take("issuer").and_then(|value| value.parse(issuer_url));
     let issuer = issuer.unwrap_or_else(|| DEFAULT_ISSUER.to_owned());
     let audience = table.take("audience").and_then(|value| issuer::audience(&value));
@@ -45,10 +45,10 @@ pub(super) fn read(table: &mut Table<'_>, families: usize) -> TokenSettings {
         key_lifetime,
         key_ahead,
         lifetimes: lifetimes(table),
-        leeway: table.duration("leeway", Duration::from_secs(5), Duration::ZERO..=issuer::MOST_LEEWAY),
+        clock_skew: table.duration("clock_skew", Duration::from_secs(5), Duration::ZERO..=issuer::MAX_CLOCK_SKEW),
         expires_at_milliseconds: table.choice("expires_at", false, &[("seconds", false), ("milliseconds", true)]),
         extra_fields: table.flag("extra_fields", false),
-        families,
+        sessions_per_subject,
     }
 }
 

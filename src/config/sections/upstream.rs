@@ -44,7 +44,7 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
     let servers = servers(table).unwrap_or_default();
     let protocol = table.choice("protocol", Protocol::Http1, &[("http1", Protocol::Http1), ("h2", Protocol::Http2)]);
     let proxy_protocol = proxy_protocol(table, protocol);
-    let connections = match protocol {
+    let max_concurrent_requests = match protocol {
         Protocol::Http1 => CONNECTIONS,
         Protocol::Http2 => STREAMS,
     };
@@ -56,16 +56,20 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
         balance: balance(table),
         tls: tls(table, has_tls),
         idle_timeout: table.duration("idle_timeout", Duration::from_secs(4), SHORTEST..=LONGEST),
-        max_age: table.duration("max_age", Duration::from_mins(10), SHORTEST..=LONGEST),
-        resolve: table.duration("resolve", Duration::from_secs(10), Duration::from_secs(1)..=LONGEST),
-        connections: table.whole("connections", connections, 1..=100_000),
-        reserve: table.whole("reserve", 25, 0..=90),
+        max_connection_age: table.duration("max_connection_age", Duration::from_mins(10), SHORTEST..=LONGEST),
+        dns_refresh_interval: table.duration(
+            "dns_refresh_interval",
+            Duration::from_secs(10),
+            Duration::from_secs(1)..=LONGEST,
+        ),
+        max_concurrent_requests: table.whole("max_concurrent_requests", max_concurrent_requests, 1..=100_000),
+        reserve_percent: table.whole("reserve_percent", 25, 0..=90),
         connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, SHORTEST..=LONGEST),
         response_timeout: table.duration("response_timeout", timeouts.upstream_response, SHORTEST..=LONGEST),
         preserve_host: table.flag("preserve_host", true),
         proxy_protocol,
-        retries: table.whole("retries", 20, 0..=100),
-        health: health::health(table),
+        retry_budget_percent: table.whole("retry_budget_percent", 20, 0..=100),
+        health_check: health::health_check(table),
         ejection: health::ejection(table),
     };
     Placed { value, place: table.place("name") }
@@ -129,14 +133,14 @@ fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
         table.accept("ca_file", pem::certificates(path));
     }
     let client = client_certificate(table);
-    let name = table.take("tls_name").and_then(|value| value.parse(host::parse));
-    for key in ["ca_file", "client_certificate", "client_key", "tls_name"] {
+    let server_name = table.take("tls_server_name").and_then(|value| value.parse(host::parse));
+    for key in ["ca_file", "client_certificate", "client_key", "tls_server_name"] {
         if table.has(key) && !has_tls {
             let fault = Fault::new("no server of this upstream is reached by TLS", "expected servers with https://");
             table.wrong(key, fault.help(format!("write https:// in `servers`, or remove `{key}`")));
         }
     }
-    TlsSettings { ca_file, client, name }
+    TlsSettings { ca_file, client, server_name }
 }
 
 fn client_certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {

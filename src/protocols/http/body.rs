@@ -122,7 +122,7 @@ impl BodyError {
     /// What whoever sent a request with this body is told.
     pub fn reject(&self) -> Reject {
         let reason = match self {
-            BodyError::Http(_) | BodyError::CutShort => Reason::BadFraming,
+            BodyError::Http(_) | BodyError::CutShort => Reason::MalformedFraming,
             BodyError::TooLarge => Reason::BodyTooLarge,
             BodyError::Silent(_) => Reason::BodyTimeout,
             BodyError::Slow => Reason::BodyTooSlow,

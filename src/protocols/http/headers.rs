@@ -187,7 +187,7 @@ pub fn is_framed_plainly(headers: &HeaderMap) -> bool {
     plain && (coding.is_none() || length.is_none()) && codings.next().is_none() && lengths.next().is_none()
 }
 
-/// Are there more than `limits.headers`? Of HTTP/1 they were counted as they came; HTTP/2 bounds their bytes alone. It may bring
+/// Are there more than `limits.request_header_count`? Of HTTP/1 they were counted as they came; HTTP/2 bounds their bytes alone. It may bring
 /// each cookie in a field of its own (RFC 9113 section 8.2.3): together they are one.
 pub fn are_too_many(headers: &HeaderMap, limit: usize) -> bool {
     headers.len() > limit && headers.len() - headers.get_all(header::COOKIE).iter().skip(1).count() > limit

@@ -13,7 +13,7 @@ use crate::types::reject::{Reason, Reject};
 /// agree: a backend might believe the other one.
 pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Reject> {
     if *request.method() == Method::CONNECT {
-        return Err(Reason::ConnectRefused.into());
+        return Err(Reason::ConnectNotAllowed.into());
     }
     let uri_len = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if uri_len > uri_size {

@@ -21,7 +21,10 @@ pub fn translate<B>(request: &mut Request<B>) -> Result<(), Reject> {
     }
     let Some(protocol) = request.extensions().get::<Protocol>() else { return Ok(()) };
     if !protocol.as_str().eq_ignore_ascii_case("websocket") {
-        return Err(Reject::new(Reason::ProtocolRefused, "an extended CONNECT for another protocol than websocket"));
+        return Err(Reject::new(
+            Reason::ProtocolNotSupported,
+            "an extended CONNECT for another protocol than websocket",
+        ));
     }
     *request.method_mut() = Method::GET;
     *request.version_mut() = Version::HTTP_11;

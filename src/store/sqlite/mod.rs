@@ -49,7 +49,7 @@ use writer::Writer;
 pub struct Settings {
     /// The gateway's own issuer, `tokens.issuer`: revocations of its subjects end their families as well.
     pub issuer: String,
-    /// The longest life of any access token that a revocation can concern, of whatever issuer, with the leeway that its
+    /// The longest life of any access token that a revocation can concern, of whatever issuer, with the clock skew that its
     /// expiry is granted. Revocations are remembered so long. The store keeps the largest that it was ever given:
     /// tokens from before the setting was lowered live on, and have to stay revocable.
     pub longest_life: Duration,

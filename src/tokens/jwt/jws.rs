@@ -66,11 +66,11 @@ impl<'t> Jws<'t> {
     /// The algorithm that the header names, if it is one of ours and allowed.
     pub(super) fn algorithm(&self, is_allowed: impl Fn(Algorithm) -> bool) -> Result<Algorithm, Reject> {
         let Some(Value::String(name)) = self.header.get("alg") else {
-            return Err(Reject::new(Reason::AlgorithmRefused, "alg is missing or not a string"));
+            return Err(Reject::new(Reason::AlgorithmNotAllowed, "alg is missing or not a string"));
         };
         algorithm_named(name)
             .filter(|algorithm| is_allowed(*algorithm))
-            .ok_or_else(|| Reject::new(Reason::AlgorithmRefused, format!("alg is {}", show(Some(name)))))
+            .ok_or_else(|| Reject::new(Reason::AlgorithmNotAllowed, format!("alg is {}", show(Some(name)))))
     }
 
     pub(super) fn kid(&self) -> Result<Option<&str>, Reject> {

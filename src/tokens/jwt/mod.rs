@@ -64,7 +64,7 @@ pub struct Issuer {
     pub algorithms: Vec<Algorithm>,
     /// Accepted `typ`, compared without case; `at+jwt` also matches `application/at+jwt` (RFC 7515 section 4.1.9).
     pub types: Vec<String>,
-    pub leeway: Duration,
+    pub clock_skew: Duration,
     /// The most that `exp - iat` may be. It bounds how long a revocation has to be remembered.
     pub max_lifetime: Duration,
     /// A token has to say whose it is. Without, the subject of one that does not is empty.
@@ -95,9 +95,9 @@ pub struct VerifiedToken {
     pub jti: Option<String>,
     /// `iat`; 1970 if there is none, so that every watermark concerns it.
     pub issued_at: UnixTime,
-    /// Refused before this: the later of `nbf` and `iat`, with the leeway taken off.
+    /// Refused before this: the later of `nbf` and `iat`, with the clock skew taken off.
     pub not_before: UnixTime,
-    /// Refused from this on: `exp`, with the leeway added.
+    /// Refused from this on: `exp`, with the clock skew added.
     pub expires: UnixTime,
     /// `sid` and `rgn` of our own tokens: the family, and the generation the token was issued with.
     pub family: Option<TokenId>,
@@ -126,11 +126,11 @@ impl VerifiedToken {
         };
         if now >= end {
             let late = now.since(self.expires).as_secs();
-            return Err(Reject::new(Reason::Expired, format!("expired {late}s ago, leeway included")));
+            return Err(Reject::new(Reason::Expired, format!("expired {late}s ago, clock skew included")));
         }
         if now < self.not_before {
             let early = self.not_before.since(now).as_secs();
-            return Err(Reject::new(Reason::NotYetValid, format!("valid in {early}s, leeway included")));
+            return Err(Reject::new(Reason::NotYetValid, format!("valid in {early}s, clock skew included")));
         }
         Ok(())
     }

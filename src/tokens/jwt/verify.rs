@@ -47,7 +47,7 @@ pub fn verify(
     trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
     trace.step(Step::Time, || {
-        format!("from {} to {}, leeway included; it is {now}", verified.not_before, verified.expires)
+        format!("from {} to {}, clock skew included; it is {now}", verified.not_before, verified.expires)
     });
 
     let signer = jws.check(&issuer.keys, algorithm, trace)?;
@@ -128,8 +128,8 @@ fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) 
         scope: scopes(&claims).map_err(bad)?,
         jti: optional_str(&claims, "jti").map_err(bad)?.map(str::to_owned),
         issued_at: iat.unwrap_or_default(),
-        not_before: iat.unwrap_or_default().max(nbf.unwrap_or_default()) - policy.leeway,
-        expires: exp + policy.leeway,
+        not_before: iat.unwrap_or_default().max(nbf.unwrap_or_default()) - policy.clock_skew,
+        expires: exp + policy.clock_skew,
         family,
         generation,
         claims,

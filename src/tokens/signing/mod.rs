@@ -82,7 +82,7 @@ pub struct KeyLifetimes {
     pub ahead: Duration,
     /// `tokens.access_lifetime`
     pub access: Duration,
-    pub leeway: Duration,
+    pub clock_skew: Duration,
     /// `tokens.refresh_idle`
     pub idle: Duration,
 }

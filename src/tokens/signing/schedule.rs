@@ -47,7 +47,7 @@ pub fn use_of(key: &StoredKey, terms: &KeyLifetimes, now: UnixTime) -> Use {
 /// No access token that this key signed is good after that, whatever it says.
 fn last_token_ends(key: &StoredKey, terms: &KeyLifetimes) -> UnixTime {
     let Some(ended) = key.revoked_at.into_iter().chain(key.retired_at).min() else { return UnixTime::MAX };
-    ended + key.token_life + terms.leeway + SLACK
+    ended + key.token_life + terms.clock_skew + SLACK
 }
 
 /// From here on nobody asks for it any more, not even to refresh.

@@ -130,7 +130,7 @@ async fn lifetimes_may_be_shorter_and_never_longer_than_the_configured_ones() {
 #[tokio::test]
 async fn over_the_limit_of_logins_the_least_recently_used_gives_way() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, "[limits]\nfamilies = 3");
+    let gateway = Gateway::with(&upstream, "[limits]\nsessions_per_subject = 3");
     let second = std::time::Duration::from_secs(1);
     let mut pairs = Vec::new();
     for _ in 0..3 {

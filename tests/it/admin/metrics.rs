@@ -74,7 +74,11 @@ async fn every_request_and_every_refusal_is_counted() {
     let gateway = Gateway::start(&upstream);
     until_counted(
         &gateway,
-        &[("requests_total{status=\"2xx\"}", 0.0), ("refusals_total{reason=\"no_token\"}", 0.0), ("revocations", 0.0)],
+        &[
+            ("requests_total{status=\"2xx\"}", 0.0),
+            ("rejections_total{reason=\"no_token\"}", 0.0),
+            ("revocations", 0.0),
+        ],
     )
     .await;
     let pair = gateway.issue("alice", "").await;
@@ -92,11 +96,11 @@ async fn every_request_and_every_refusal_is_counted() {
             ("requests_total{status=\"2xx\"}", 4.0),
             ("requests_total{status=\"4xx\"}", 3.0),
             ("requests_total{status=\"5xx\"}", 1.0),
-            ("requests_total{status=\"left\"}", 0.0),
-            ("refusals_total{reason=\"no_token\"}", 1.0),
-            ("refusals_total{reason=\"grant_malformed\"}", 1.0),
-            ("refusals_total{reason=\"revoked\"}", 1.0),
-            ("refusals_total{reason=\"upstream_broken\"}", 0.0),
+            ("requests_total{status=\"client_closed\"}", 0.0),
+            ("rejections_total{reason=\"no_token\"}", 1.0),
+            ("rejections_total{reason=\"grant_malformed\"}", 1.0),
+            ("rejections_total{reason=\"revoked\"}", 1.0),
+            ("rejections_total{reason=\"upstream_broken\"}", 0.0),
             ("token_cache_misses_total", 1.0),
             ("token_cache_hits_total", 5.0),
             ("connections_opened_total", 8.0),

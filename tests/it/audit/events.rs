@@ -87,7 +87,7 @@ async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
 async fn each_revocation_is_told_once_with_who_asked() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, "[limits]\nfamilies = 2");
+    let gateway = Gateway::trusting(&upstream, &mint, "[limits]\nsessions_per_subject = 2");
     let security = gateway.issue("security", "token:revoke").await;
     let mut pairs = Vec::new();
     for _ in 0..3 {

@@ -10,10 +10,15 @@ fn syntax_errors_are_shown_where_they_are() {
         ("workers = 1\nworkers = 2", "", (2, 1), "duplicate key"),
         ("[tokens]\nissuer = https://a", "", (2, 10), "put it in quotes"),
         ("[tokens]\nissuer = \"https://a", "", (2, 20), "expected `\"`"),
-        ("[tokens]\nleeway = \"1s\"\n[tokens]\nextra_fields = true", "", (3, 2), "stands in the file once"),
-        ("[tokens]\naudience = [\"a\"\nleeway = 7\n[limits]\nheaders = \"x\"\n", "", (2, 12), "never closed"),
-        ("[[route]\npath = \"/a\"\nx = 1\n[limits]\nheaders = 50", "", (1, 9), "expected `]`"),
-        ("[limits]\nheaders = 5x0\nstreams = 1", "", (2, 11), "not TOML"),
+        ("[tokens]\nclock_skew = \"1s\"\n[tokens]\nextra_fields = true", "", (3, 2), "stands in the file once"),
+        (
+            "[tokens]\naudience = [\"a\"\nclock_skew = 7\n[limits]\nrequest_header_count = \"x\"\n",
+            "",
+            (2, 12),
+            "never closed",
+        ),
+        ("[[route]\npath = \"/a\"\nx = 1\n[limits]\nrequest_header_count = 50", "", (1, 9), "expected `]`"),
+        ("[limits]\nrequest_header_count = 5x0\nhttp2_concurrent_streams = 1", "", (2, 24), "not TOML"),
     ]);
 }
 
@@ -45,31 +50,46 @@ fn values_of_the_wrong_type_are_refused() {
         ("workers = -1", "workers", (1, 11), "from 0 to 1024"),
         ("workers = 1.5", "workers", (1, 11), "a number with a fraction"),
         ("tokens = 3", "tokens", (1, 10), "expected a table"),
-        ("[[tokens]]\nleeway = \"1s\"", "tokens", (1, 1), "write [tokens]"),
+        ("[[tokens]]\nclock_skew = \"1s\"", "tokens", (1, 1), "write [tokens]"),
         ("[listener]\naddress = \"127.0.0.1:1\"\ntls = \"off\"", "listener", (1, 1), "expected [[listener]]"),
         ("[tokens]\nissuer = 7", "tokens.issuer", (2, 10), "a string in quotes"),
         ("[tokens]\naudience = \"a\"", "tokens.audience", (2, 12), "write it in brackets"),
         ("[tokens]\naudience = [\"a\", 7]", "tokens.audience[1]", (2, 18), "this is a number"),
         ("[tokens]\nextra_fields = \"true\"", "tokens.extra_fields", (2, 16), "without quotes"),
-        ("[tokens]\nleeway = 2026-01-01", "tokens.leeway", (2, 10), "this is a date"),
+        ("[tokens]\nclock_skew = 2026-01-01", "tokens.clock_skew", (2, 14), "this is a date"),
     ]);
 }
 
 #[test]
 fn durations_and_sizes_need_a_unit_and_a_sensible_length() {
     check(&[
-        ("[timeouts]\nhead = 30", "timeouts.head", (2, 8), "\"30s\", \"30m\", \"30h\""),
-        ("[timeouts]\nhead = \"30\"", "timeouts.head", (2, 8), "\"30s\", \"30m\", \"30h\""),
-        ("[timeouts]\nhead = 0.5", "timeouts.head", (2, 8), "write it in quotes"),
-        ("[timeouts]\nhead = \"half a minute\"", "timeouts.head", (2, 8), "\"half a minute\" is not a duration"),
-        ("[timeouts]\nhead = \"1 month\"", "timeouts.head", (2, 8), "is not a duration"),
-        ("[timeouts]\nhead = \"0s\"", "timeouts.head", (2, 8), "expected 1ms to 1d"),
-        ("[limits]\nhead_size = 8192", "limits.head_size", (2, 13), "\"8192B\", \"8192KiB\", \"8192MiB\""),
-        ("[limits]\nhead_size = \"16 bananas\"", "limits.head_size", (2, 13), "is not a size"),
-        ("[limits]\nhead_size = \"4KiB\"", "limits.head_size", (2, 13), "expected 8KiB to 1MiB"),
-        ("[limits]\nhead_size = \"8KiB\"\nuri_size = \"9KiB\"", "limits.uri_size", (3, 12), "raise head_size"),
+        ("[timeouts]\nrequest_header = 30", "timeouts.request_header", (2, 18), "\"30s\", \"30m\", \"30h\""),
+        ("[timeouts]\nrequest_header = \"30\"", "timeouts.request_header", (2, 18), "\"30s\", \"30m\", \"30h\""),
+        ("[timeouts]\nrequest_header = 0.5", "timeouts.request_header", (2, 18), "write it in quotes"),
+        (
+            "[timeouts]\nrequest_header = \"half a minute\"",
+            "timeouts.request_header",
+            (2, 18),
+            "\"half a minute\" is not a duration",
+        ),
+        ("[timeouts]\nrequest_header = \"1 month\"", "timeouts.request_header", (2, 18), "is not a duration"),
+        ("[timeouts]\nrequest_header = \"0s\"", "timeouts.request_header", (2, 18), "expected 1ms to 1d"),
+        (
+            "[limits]\nrequest_header_size = 8192",
+            "limits.request_header_size",
+            (2, 23),
+            "\"8192B\", \"8192KiB\", \"8192MiB\"",
+        ),
+        ("[limits]\nrequest_header_size = \"16 bananas\"", "limits.request_header_size", (2, 23), "is not a size"),
+        ("[limits]\nrequest_header_size = \"4KiB\"", "limits.request_header_size", (2, 23), "expected 8KiB to 1MiB"),
+        (
+            "[limits]\nrequest_header_size = \"8KiB\"\nuri_size = \"9KiB\"",
+            "limits.uri_size",
+            (3, 12),
+            "raise request_header_size",
+        ),
         ("[limits]\ntoken_size = \"17KiB\"", "limits.token_size", (2, 14), "at most 16KiB"),
         ("[limits]\nbody_size = \"unlimted\"", "limits.body_size", (2, 13), "is not a size"),
-        ("[limits]\nheaders = 5", "limits.headers", (2, 11), "from 10 to 1000"),
+        ("[limits]\nrequest_header_count = 5", "limits.request_header_count", (2, 24), "from 10 to 1000"),
     ]);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::auth::keyring::{KeySource, Location, OnStale, Remote, Start};
+use bearward::auth::keyring::{KeySource, Location, OnStale, Remote, Startup};
 use bearward::gateway::route::Access;
 use bearward::tokens::jwt::Audience;
 
@@ -70,9 +70,9 @@ fn how_keys_are_kept_is_within_bounds() {
         (fetched!("refresh_max = \"59s\""), "issuer[0].refresh_max", (6, 15), "at least 1m, which is refresh_min"),
         (fetched!("refresh_max = \"25h\""), "issuer[0].refresh_max", (6, 15), "expected 1s to 1d"),
         (fetched!("max_age = \"14m\""), "issuer[0].max_age", (6, 11), "at least 15m, which is refresh_max"),
-        (fetched!("refetch_cool_down = \"0s\""), "issuer[0].refetch_cool_down", (6, 21), "expected 1s to 1h"),
-        (fetched!("on_stale = \"drop\""), "issuer[0].on_stale", (6, 12), "expected \"keep\", \"refuse\""),
-        (fetched!("start = \"open\""), "issuer[0].start", (6, 9), "expected \"wait\", \"closed\""),
+        (fetched!("refetch_cooldown = \"0s\""), "issuer[0].refetch_cooldown", (6, 20), "expected 1s to 1h"),
+        (fetched!("on_stale = \"drop\""), "issuer[0].on_stale", (6, 12), "expected \"keep\", \"reject\""),
+        (fetched!("startup = \"open\""), "issuer[0].startup", (6, 11), "expected \"wait\", \"continue\""),
         (fetched!("allow_http = 1"), "issuer[0].allow_http", (6, 14), "expected true or false"),
         (fetched!("require_subject = \"no\""), "issuer[0].require_subject", (6, 19), "expected true or false"),
         (fetched!("max_lifetime = \"0s\""), "issuer[0].max_lifetime", (6, 16), "expected 1s to 366d"),
@@ -117,8 +117,8 @@ fn what_is_said_is_understood() {
     let text = with_upstream(concat!(
         issuer!("discover = true\n"),
         "[[issuer]]\nissuer = \"http://b/realm/\"\naudience = \"any\"\nalgorithms = [\"RS256\"]\ndiscover = true\n",
-        "allow_http = true\nrefresh_min = \"5s\"\nrefresh_max = \"5s\"\nrefetch_cool_down = \"1s\"\nmax_age = \"1m\"\n",
-        "on_stale = \"refuse\"\nstart = \"closed\"\nrequire_subject = false\n",
+        "allow_http = true\nrefresh_min = \"5s\"\nrefresh_max = \"5s\"\nrefetch_cooldown = \"1s\"\nmax_age = \"1m\"\n",
+        "on_stale = \"reject\"\nstartup = \"continue\"\nrequire_subject = false\n",
         "[[issuer]]\nissuer = \"c\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\njwks_url = \"http://127.0.0.1:1/k?v=1\"\n",
         "[[route]]\npath = \"/\"\nissuers = [\"https://localhost:8443\", \"c\"]\n",
     ));
@@ -131,14 +131,14 @@ fn what_is_said_is_understood() {
         Location::Jwks(url) => vec![url.to_string()],
         Location::Discovery(places) => places.iter().map(ToString::to_string).collect(),
     };
-    let Remote { location, refresh, refetch_cool_down, max_age, on_stale, start, allow_http, ca_file } = remote(0);
+    let Remote { location, refresh, refetch_cooldown, max_age, on_stale, startup, allow_http, ca_file } = remote(0);
     assert_eq!(
         urls(location),
         ["https://a/.well-known/openid-configuration", "https://a/.well-known/oauth-authorization-server"]
     );
     assert_eq!(*refresh, Duration::from_mins(1)..=Duration::from_mins(15));
-    assert_eq!((*refetch_cool_down, *max_age), (Duration::from_secs(30), Duration::from_hours(24)));
-    assert_eq!((*on_stale, *start, *allow_http, ca_file), (OnStale::Keep, Start::Wait, false, &None));
+    assert_eq!((*refetch_cooldown, *max_age), (Duration::from_secs(30), Duration::from_hours(24)));
+    assert_eq!((*on_stale, *startup, *allow_http, ca_file), (OnStale::Keep, Startup::Wait, false, &None));
     let policy = &config.issuers[0].policy;
     assert_eq!((policy.require_subject, &policy.audience), (true, &Audience::OneOf(vec!["b".into()])));
 
@@ -148,7 +148,7 @@ fn what_is_said_is_understood() {
         ["http://b/realm/.well-known/openid-configuration", "http://b/.well-known/oauth-authorization-server/realm"]
     );
     assert_eq!(second.refresh, Duration::from_secs(5)..=Duration::from_secs(5));
-    assert_eq!((second.on_stale, second.start, second.allow_http), (OnStale::Refuse, Start::Closed, true));
+    assert_eq!((second.on_stale, second.startup, second.allow_http), (OnStale::Reject, Startup::Continue, true));
     let policy = &config.issuers[1].policy;
     assert_eq!((policy.require_subject, &policy.audience), (false, &Audience::Any));
     assert_eq!(urls(&remote(2).location), ["http://127.0.0.1:1/k?v=1"]);

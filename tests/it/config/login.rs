@@ -14,7 +14,7 @@ fn the_headers_of_a_login_are_headers_of_their_own() {
         ("[login]\nclaims = \"Content-Type\"", "login.claims", (2, 10), "a meaning of its own"),
         ("[login]\nscope = \"x_bearward_subject\"", "login.scope", (2, 9), "have the same header"),
         ("[login]\nsubject = \"X-Bearward-Claims\"", "login.subject", (2, 11), "have the same header"),
-        ("[login]\nanswer_size = \"1KB\"", "login.answer_size", (2, 15), "expected 1KiB to 16MiB"),
+        ("[login]\nmax_response_size = \"1KB\"", "login.max_response_size", (2, 21), "expected 1KiB to 16MiB"),
     ]);
 }
 
@@ -41,13 +41,13 @@ fn a_login_is_public_and_a_logout_is_somebodys() {
 #[test]
 fn what_is_said_is_understood() {
     let text = "[[route]]\npath = \"/in\"\npublic = true\nlogin = true\n[[route]]\npath = \"/out\"\nlogout = true\n\
-                [[route]]\npath = \"/\"\n[login]\nsubject = \"X-Who\"\nclaims = \"\"\nanswer_size = \"1MiB\"\n";
+                [[route]]\npath = \"/\"\n[login]\nsubject = \"X-Who\"\nclaims = \"\"\nmax_response_size = \"1MiB\"\n";
     let config = parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{faults}"));
     let captures: Vec<_> = config.routes.iter().map(|route| route.capture).collect();
     assert_eq!(captures, [Some(Capture::Login), Some(Capture::Logout), None]);
     let own_alone = Rules { issuers: vec![config.tokens.issuer.clone()], ..Rules::default() };
     assert_eq!(config.routes[1].access, Access::Token(own_alone));
     let headers = &config.login.headers;
-    assert_eq!((headers.subject.as_str(), &headers.claims, config.login.answer_size), ("x-who", &None, 1 << 20));
+    assert_eq!((headers.subject.as_str(), &headers.claims, config.login.max_response_size), ("x-who", &None, 1 << 20));
     assert_eq!(headers.scope.as_ref().map(|name| name.as_str()), Some("x-bearward-scope"));
 }

@@ -8,21 +8,46 @@ use super::{check, parse, with_upstream};
 #[test]
 fn endpoints_have_paths_of_their_own() {
     check(&[
-        ("[oauth]\ntoken = \"oauth/token\"", "oauth.token", (2, 9), "does not begin with `/`"),
-        ("[oauth]\nrevoke = \"/user/refresh\"", "oauth.revoke", (2, 10), "the gateway answers /user/refresh itself"),
-        ("[oauth]\nrevoke = \"/token/revoke\"", "oauth.revoke", (2, 10), "the gateway answers /token itself"),
-        ("[oauth]\nintrospect = \"/oauth/\"", "oauth.introspect", (2, 14), "no path of an endpoint"),
-        ("[oauth]\ntoken = \"/.well-known/token\"", "oauth.token", (2, 9), "no path of an endpoint"),
-        ("[oauth]\ntoken = \"/oauth/%61\"", "oauth.token", (2, 9), "percent-encoded"),
-        ("[oauth]\ntoken = \"/a\"\nrevoke = \"/a\"", "oauth.revoke", (3, 10), "the same path"),
+        ("[oauth]\ntoken_endpoint = \"oauth/token\"", "oauth.token_endpoint", (2, 18), "does not begin with `/`"),
         (
-            "[[route]]\npath = \"/a\"\n[oauth]\nintrospect = \"/a\"",
-            "oauth.introspect",
-            (4, 14),
+            "[oauth]\nrevocation_endpoint = \"/user/refresh\"",
+            "oauth.revocation_endpoint",
+            (2, 23),
+            "the gateway answers /user/refresh itself",
+        ),
+        (
+            "[oauth]\nrevocation_endpoint = \"/token/revoke\"",
+            "oauth.revocation_endpoint",
+            (2, 23),
+            "the gateway answers /token itself",
+        ),
+        (
+            "[oauth]\nintrospection_endpoint = \"/oauth/\"",
+            "oauth.introspection_endpoint",
+            (2, 26),
+            "no path of an endpoint",
+        ),
+        ("[oauth]\ntoken_endpoint = \"/.well-known/token\"", "oauth.token_endpoint", (2, 18), "no path of an endpoint"),
+        ("[oauth]\ntoken_endpoint = \"/oauth/%61\"", "oauth.token_endpoint", (2, 18), "percent-encoded"),
+        (
+            "[oauth]\ntoken_endpoint = \"/a\"\nrevocation_endpoint = \"/a\"",
+            "oauth.revocation_endpoint",
+            (3, 23),
+            "the same path",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\n[oauth]\nintrospection_endpoint = \"/a\"",
+            "oauth.introspection_endpoint",
+            (4, 26),
             "a route has the path /a",
         ),
-        ("[oauth]\nscopes = [\"a b\"]\nresource = \"https://a\"", "oauth.scopes[0]", (2, 11), "scope"),
-        ("[oauth]\nscopes = [\"a\"]", "oauth.scopes", (2, 10), "expected `resource`"),
+        (
+            "[oauth]\nscopes_supported = [\"a b\"]\nresource = \"https://a\"",
+            "oauth.scopes_supported[0]",
+            (2, 21),
+            "scope",
+        ),
+        ("[oauth]\nscopes_supported = [\"a\"]", "oauth.scopes_supported", (2, 20), "expected `resource`"),
     ]);
 }
 
@@ -46,7 +71,7 @@ fn a_resource_is_an_https_url() {
 #[test]
 fn what_is_on_offer_is_listed_in_one_place() {
     assert_eq!(parse(&with_upstream("")).expect("right").oauth.on_offer().count(), 0, "each is off unless configured");
-    let text = "[oauth]\ntoken = \"/oauth/token\"\nrevoke = \"\"\nintrospect = \"/introspect\"\nresource = \"https://a.example/v1\"\n";
+    let text = "[oauth]\ntoken_endpoint = \"/oauth/token\"\nrevocation_endpoint = \"\"\nintrospection_endpoint = \"/introspect\"\nresource = \"https://a.example/v1\"\n";
     let config = parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{faults}"));
     let offered: Vec<_> = config.oauth.on_offer().collect();
     assert_eq!(
@@ -68,8 +93,9 @@ fn the_metadata_is_where_clients_look_for_it() {
         ("https://a.example:8443/v1/", "/v1/"),
         ("https://[::1]/a/b", "/a/b"),
     ] {
-        let text =
-            format!("[oauth]\nresource = \"{url}\"\nscopes = [\"a\", \"b\"]\n[tokens]\nissuer = \"https://i.example\"");
+        let text = format!(
+            "[oauth]\nresource = \"{url}\"\nscopes_supported = [\"a\", \"b\"]\n[tokens]\nissuer = \"https://i.example\""
+        );
         let config = parse(&with_upstream(&text)).unwrap_or_else(|faults| panic!("{faults}"));
         let resource = config.oauth.resource.expect("it is configured");
         assert_eq!(resource.path, format!("/.well-known/oauth-protected-resource{path}"), "{url}");

@@ -33,7 +33,8 @@ fn lines() -> impl Iterator<Item = Line> {
 
 fn is_toml(text: &str) -> bool {
     let key = text.split_once(" = ").map_or("", |(key, _)| key);
-    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let of_key = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_key = !key.is_empty() && key.bytes().all(of_key);
     is_key || text.starts_with('[')
 }
 

@@ -69,10 +69,10 @@ fn both_forms_agree_about_lines_and_columns() {
 #[test]
 fn what_follows_from_a_syntax_error_is_not_reported() {
     let text = "[[upstream]]\nservers = [\"http://a\"]\nname = orders\n\
-                [[route]]\npath = \"/\"\nupstream = \"orders\"\n[limits]\nheaders = 1\n";
+                [[route]]\npath = \"/\"\nupstream = \"orders\"\n[limits]\nrequest_header_count = 1\n";
     let faults = parse(text).expect_err("two faults");
     let keys: Vec<&str> = faults.all().iter().map(|fault| fault.place.key.as_str()).collect();
-    assert_eq!(keys, ["", "limits.headers"], "{faults:?}");
+    assert_eq!(keys, ["", "limits.request_header_count"], "{faults:?}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn the_gateways_own_tokens_are_checked() {
         ("[tokens]\nalgorithm = \"HS256\"", "tokens.algorithm", (2, 13), "\"ES256\", \"ES384\", \"EdDSA\", \"RS256\""),
         ("[tokens]\naccess_lifetime = \"30s\"", "tokens.access_lifetime", (2, 19), "expected 1m to 1d"),
         ("[tokens]\nrefresh_grace = \"61s\"", "tokens.refresh_grace", (2, 17), "expected 0s to 1m"),
-        ("[tokens]\nleeway = \"6m\"", "tokens.leeway", (2, 10), "expected 0s to 5m"),
+        ("[tokens]\nclock_skew = \"6m\"", "tokens.clock_skew", (2, 14), "expected 0s to 5m"),
         ("[tokens]\nrefresh_idle = \"31d\"", "tokens.refresh_idle", (2, 16), "expected at most 30d"),
         ("[tokens]\nkey_lifetime = \"59m\"", "tokens.key_lifetime", (2, 16), "expected 1h to"),
         ("[tokens]\nkey_ahead = \"59s\"", "tokens.key_ahead", (2, 13), "expected 1m to"),
@@ -179,9 +179,9 @@ fn issuers_are_checked() {
             "list is empty",
         ),
         (
-            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]\nleeway = \"10m\""),
-            "issuer[0].leeway",
-            (6, 10),
+            issuer!("secret_file = \"Cargo.toml\"\nalgorithms = [\"HS256\"]\nclock_skew = \"10m\""),
+            "issuer[0].clock_skew",
+            (6, 14),
             "to 5m",
         ),
         (

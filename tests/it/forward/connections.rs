@@ -48,7 +48,7 @@ async fn requests_beside_each_other_share_one_http2_connection_and_take_as_many_
 #[tokio::test]
 async fn no_more_connections_than_allowed_are_opened() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "connections = 2");
+    let gateway = Gateway::open(upstream.address, "max_concurrent_requests = 2");
     let session = Session::http2(gateway.address()).await;
     let requests = (0..6).map(|_| Request::get("/drip").body(session::empty()).expect("a request"));
     let sent: Vec<_> = requests.map(|request| tokio::spawn(session.sender().send(request))).collect();

@@ -213,7 +213,7 @@ async fn connect_and_what_asks_about_the_server_itself_are_refused() {
         let mut client = frames::connect(gateway.address(), &[frames::hello(), head]).await;
         assert_eq!(frames::next(&mut client, &[HEADERS]).await.stream, 1);
         let lines = gateway.log_lines(3).await;
-        let refused: Vec<_> = lines.iter().filter(|line| line["reason"] == "connect_refused").collect();
+        let refused: Vec<_> = lines.iter().filter(|line| line["reason"] == "connect_not_allowed").collect();
         assert_eq!(refused.len(), 2, "{lines:?}");
         assert!(refused.iter().all(|line| line["status"] == 405), "{refused:?}");
         assert!(upstream.seen().is_empty());

@@ -22,7 +22,7 @@ use crate::support::rounds::rounds;
 /// Unless `BEARWARD_ROUNDS` asks for others.
 const CASES: usize = 4000;
 
-const LIMITS: Limits = Limits { head_size: 8192, headers: 100 };
+const LIMITS: Limits = Limits { request_header_size: 8192, request_header_count: 100 };
 
 const WHOLE: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",

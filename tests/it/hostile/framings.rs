@@ -288,19 +288,23 @@ fn attack(what: &str, request: String, reason: Reason) -> Attack {
 }
 
 fn attacks() -> Vec<Attack> {
-    let length = |value: &&str| attack(value, post(&format!("Content-Length: {value}"), "hello"), BadFraming);
+    let length = |value: &&str| attack(value, post(&format!("Content-Length: {value}"), "hello"), MalformedFraming);
     let coding = |value: &&str| {
-        attack(value, post(&format!("Transfer-Encoding: {value}"), "5\r\nhello\r\n0\r\n\r\n"), BadFraming)
+        attack(value, post(&format!("Transfer-Encoding: {value}"), "5\r\nhello\r\n0\r\n\r\n"), MalformedFraming)
     };
-    let field = |field: &&str| attack(field, post(field, "5\r\nhello\r\n0\r\n\r\n"), BadFraming);
-    let line = |line: &&str| attack(line, format!("{line}\r\nHost: a\r\n\r\n"), BadFraming);
+    let field = |field: &&str| attack(field, post(field, "5\r\nhello\r\n0\r\n\r\n"), MalformedFraming);
+    let line = |line: &&str| attack(line, format!("{line}\r\nHost: a\r\n\r\n"), MalformedFraming);
     let mut all: Vec<Attack> = LENGTHS.iter().map(length).collect();
     all.extend(CODINGS.iter().map(coding));
     all.extend(FIELDS.iter().map(field));
     all.extend(LINES.iter().map(line));
     let old = "POST / HTTP/1.0\r\nHost: a\r\n";
-    all.push(attack("chunks in HTTP/1.0", format!("{old}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), BadFraming));
-    all.push(attack("a coding in HTTP/1.0", format!("{old}Transfer-Encoding: gzip\r\n\r\n"), BadFraming));
+    all.push(attack(
+        "chunks in HTTP/1.0",
+        format!("{old}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        MalformedFraming,
+    ));
+    all.push(attack("a coding in HTTP/1.0", format!("{old}Transfer-Encoding: gzip\r\n\r\n"), MalformedFraming));
     all.push(attack("HTTP/1.0 without a host", "GET / HTTP/1.0\r\n\r\n".into(), BadHost));
     all
 }
@@ -321,7 +325,7 @@ async fn a_hostile_framing_is_refused_with_its_reason_and_nothing_behind_it_is_r
 async fn a_body_with_hostile_chunks_is_a_broken_request() {
     let upstream = Upstream::start();
     let gateway = Gateway::open(upstream.address, "");
-    let broken = |chunks: &&str| attack(chunks, post("Transfer-Encoding: chunked", chunks), BadFraming);
+    let broken = |chunks: &&str| attack(chunks, post("Transfer-Encoding: chunked", chunks), MalformedFraming);
     let attacks: Vec<Attack> = CHUNKS.iter().map(broken).collect();
     eprintln!("{} hostile bodies", attacks.len());
     all_are_refused(&gateway, &upstream, &attacks).await;

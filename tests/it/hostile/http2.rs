@@ -202,7 +202,7 @@ async fn trailers_are_fields_and_nothing_else() {
 #[tokio::test]
 async fn a_header_block_without_an_end_ends_its_connection() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nflood_pause = \"0s\"");
+    let gateway = Gateway::narrow(upstream.address, "[limits]\npenalty_duration = \"0s\"");
     let mut honest = Honest::connect(&gateway).await;
     for piece in [frames::block(&[("x", "1")]).repeat(1000), Vec::new()] {
         let begun = frames::frame(HEADERS, END_STREAM, 1, &frames::header_block("GET", "/"));
@@ -226,7 +226,7 @@ async fn a_header_block_without_an_end_ends_its_connection() {
 #[tokio::test]
 async fn a_client_that_has_its_streams_reset_ends_its_connection_and_leaves_nothing_behind() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nflood_pause = \"0s\"");
+    let gateway = Gateway::narrow(upstream.address, "[limits]\npenalty_duration = \"0s\"");
     let mut honest = Honest::connect(&gateway).await;
     type Fault = fn(u32) -> Vec<u8>;
     let faults: [Fault; 4] = [

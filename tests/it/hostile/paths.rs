@@ -276,10 +276,11 @@ pub(super) const FORMS: &[(&str, &str, Reason)] = &[
 fn attack(target: &[u8], host: &str, reason: Reason) -> Attack {
     let sent = [b"GET ", target, b" HTTP/1.1\r\nHost: ", host.as_bytes(), b"\r\nConnection: close\r\n\r\n"].concat();
     let name = String::from_utf8_lossy(target).chars().take(80).collect::<String>();
-    let asked = Uri::try_from(target).ok().filter(|_| reason != BadFraming && reason != HeadTooLarge).map(|uri| {
-        let request = Request::get(uri).header("host", host).header("connection", "close");
-        request.body(()).expect("a request")
-    });
+    let asked =
+        Uri::try_from(target).ok().filter(|_| reason != MalformedFraming && reason != HeadTooLarge).map(|uri| {
+            let request = Request::get(uri).header("host", host).header("connection", "close");
+            request.body(()).expect("a request")
+        });
     Attack { name, sent, asked, reason }
 }
 
@@ -296,7 +297,7 @@ async fn a_hostile_path_is_refused_with_its_reason_and_goes_nowhere() {
     let endless = format!("/{}", "../".repeat(23_000));
     let attacks: Vec<Attack> = ambiguous()
         .map(|path| attack(path.as_bytes(), "gateway.test", BadPath))
-        .chain(UNREADABLE.iter().map(|target| attack(target, "gateway.test", BadFraming)))
+        .chain(UNREADABLE.iter().map(|target| attack(target, "gateway.test", MalformedFraming)))
         .chain(FORMS.iter().map(|(target, host, reason)| attack(target.as_bytes(), host, *reason)))
         .chain([attack(long.as_bytes(), "gateway.test", UriTooLong)])
         .chain([attack(endless.as_bytes(), "gateway.test", HeadTooLarge)])

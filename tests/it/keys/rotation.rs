@@ -205,7 +205,7 @@ async fn what_cannot_be_known_is_503_and_not_401() {
     let upstream = Upstream::start();
     let (old, next) = (mint(), mint());
     let server = KeyServer::start(&[&old]);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "refetch_cool_down = \"10s\""));
+    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "refetch_cooldown = \"10s\""));
     server.publish(&[&old, &next]);
     // Too slow: its answer would come after 2.5 seconds.
     server.pages().delay = Duration::from_millis(2500);

@@ -21,7 +21,7 @@ async fn keys_are_discovered_and_only_the_issuers_own_document_is_believed() {
     server.describe("/mixed/.well-known/openid-configuration", &oidc);
     server.describe("/.well-known/oauth-authorization-server/mixed", &mixed);
     let issuers: String =
-        [&oidc, &oauth, &mixed, &silent].map(|name| issuer(name, "discover = true\nstart = \"closed\"")).concat();
+        [&oidc, &oauth, &mixed, &silent].map(|name| issuer(name, "discover = true\nstartup = \"continue\"")).concat();
     let gateway = Gateway::with(&upstream, &issuers);
     let get = async |name: &str| {
         let token = key.with_claims(gateway.now_secs(), json!({ "iss": name }));
@@ -53,7 +53,7 @@ async fn over_tls_the_server_has_to_be_the_right_one() {
     let port = server.address.port();
     let [trusted, unknown, other_name] = ["a", "b", "c"].map(|name| format!("https://{name}.example"));
     let at = |name: &str, host: &str, more: &str| {
-        issuer(name, &format!("jwks_url = \"https://{host}:{port}/keys\"\nstart = \"closed\"\n{more}"))
+        issuer(name, &format!("jwks_url = \"https://{host}:{port}/keys\"\nstartup = \"continue\"\n{more}"))
     };
     let text = [
         at(&trusted, "localhost", "ca_file = \"ca.pem\""),
@@ -124,7 +124,7 @@ async fn stale_keys_are_refused_where_that_was_asked_for() {
     let upstream = Upstream::start();
     let key = mint();
     let server = KeyServer::start(&[&key]);
-    let strict = "refresh_min = \"1s\"\nrefresh_max = \"1s\"\nmax_age = \"1h\"\non_stale = \"refuse\"";
+    let strict = "refresh_min = \"1s\"\nrefresh_max = \"1s\"\nmax_age = \"1h\"\non_stale = \"reject\"";
     let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), strict));
     let known = key.with_claims(gateway.now_secs(), json!({ "exp": gateway.now_secs() + 7200 }));
     assert_eq!(status(&gateway, &known).await, 200);
@@ -147,7 +147,7 @@ async fn a_start_goes_on_without_keys_if_told_so_and_has_them_when_they_come() {
     let server = KeyServer::start(&[&key]);
     server.fail_with(503);
     let began = Instant::now();
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "start = \"closed\""));
+    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "startup = \"continue\""));
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     let answer = gateway.client().bearer(&fresh(&gateway, &key)).get("/").await;
     answer.refused(503, "temporarily_unavailable");
@@ -236,7 +236,7 @@ async fn a_reload_keeps_what_it_does_not_change_and_fetches_what_is_new() {
 
     // The issuer's terms change, and its source is down: its keys are those that are here.
     first.fail_with(500);
-    reload(&fetched_from(&first.url("/keys"), "leeway = \"10s\""));
+    reload(&fetched_from(&first.url("/keys"), "clock_skew = \"10s\""));
     assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 200);
     assert_eq!(readiness(&gateway).await.0, 200);
 

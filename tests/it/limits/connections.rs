@@ -22,7 +22,7 @@ async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_se
             }
         })
         .await;
-    gateway.counts("connections_refused_total", refused).await;
+    gateway.counts("connections_rejected_total", refused).await;
     drop(held);
     let mut came_again = 0;
     loop {
@@ -61,7 +61,7 @@ async fn an_address_that_opens_too_many_connections_is_refused_and_another_is_se
             }
         })
         .await;
-    gateway.counts("address_connections_refused_total", refused).await;
+    gateway.counts("address_connections_rejected_total", refused).await;
     Honest::connect(&gateway).await.is_served().await;
     // A place that is free again is found again.
     drop(held.pop());
@@ -94,7 +94,7 @@ async fn a_trusted_proxy_may_open_any_number_of_connections() {
 #[tokio::test]
 async fn streams_over_the_limit_are_refused_and_those_below_it_are_served() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nstreams = 2");
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nhttp2_concurrent_streams = 2");
     let mut honest = Honest::connect(&gateway).await;
     honest
         .beside(async || {
@@ -120,7 +120,7 @@ async fn streams_over_the_limit_are_refused_and_those_below_it_are_served() {
 #[tokio::test]
 async fn rapid_resets_end_their_connection_and_nobody_elses() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nflood_pause = \"0s\"");
+    let gateway = Gateway::narrow(upstream.address, "[limits]\npenalty_duration = \"0s\"");
     let mut honest = Honest::connect(&gateway).await;
     let reset = |stream| [frames::get(stream, "/hang"), frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
     let flood = (0..5000).flat_map(|number| reset(2 * number + 1)).collect::<Vec<_>>();
@@ -138,7 +138,7 @@ async fn rapid_resets_end_their_connection_and_nobody_elses() {
 #[tokio::test]
 async fn a_head_over_the_limit_is_refused_over_http2_as_well() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nhead_size = \"8KiB\"");
+    let gateway = Gateway::open(upstream.address, "[limits]\nrequest_header_size = \"8KiB\"");
     let [_, client, ..] = gateway.clients();
     let answer = client.header("x-large", &"v".repeat(9000)).get("/").await;
     assert_eq!(answer.status, 431);

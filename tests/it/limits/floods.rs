@@ -19,8 +19,8 @@ use crate::support::{Gateway, Honest, Upstream, Wire};
 
 const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 11];
 /// One attack after the other from the same address: `pauses` has the stories about that.
-const NO_PAUSE: &str = "[limits]\nflood_pause = \"0s\"";
-const FLOOD: &str = "refusals_total{reason=\"http2_flood\"}";
+const NO_PAUSE: &str = "[limits]\npenalty_duration = \"0s\"";
+const FLOOD: &str = "rejections_total{reason=\"http2_flood\"}";
 
 /// Frames that are right, each of them, and go to a connection on which `/hang` is asked for as stream 1.
 fn floods() -> [(&'static str, Vec<u8>); 7] {
@@ -74,7 +74,7 @@ async fn a_flood_of_frames_ends_its_connection_and_nobody_elses() {
 #[tokio::test]
 async fn a_flood_over_tls_is_no_other() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\ncontrol_frames = 100");
+    let gateway = Gateway::open(upstream.address, "[limits]\nhttp2_control_frames = 100");
     use rustls::pki_types::pem::PemObject;
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
     let stream = Wire::connect(gateway.tls_address()).await.stream;
@@ -92,7 +92,7 @@ async fn a_flood_over_tls_is_no_other() {
 #[tokio::test]
 async fn whoever_cancels_most_of_what_is_asked_loses_the_connection() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, &format!("{NO_PAUSE}\nresets = 20"));
+    let gateway = Gateway::narrow(upstream.address, &format!("{NO_PAUSE}\nhttp2_resets = 20"));
     let cancel = |stream| frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
     let mut count = 0;
     let attack = async || {
@@ -152,7 +152,7 @@ async fn empty_data_and_empty_header_blocks_are_floods_as_well() {
 async fn frames_that_come_with_something_are_no_flood() {
     const LARGE: usize = 3_000_000;
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\ncontrol_frames = 50");
+    let gateway = Gateway::open(upstream.address, "[limits]\nhttp2_control_frames = 50");
     let said = [frames::hello(), frames::get(1, &format!("/large/{LARGE}"))];
     let mut client = frames::connect(gateway.address(), &said).await;
     let (mut taken, mut pieces) = (0, 0);
@@ -199,7 +199,7 @@ async fn what_goes_on_behind_a_refusal_is_not_read_to_its_end() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\nX: ";
     is_not_read_to_its_end(&gateway, head, &[b'x'; 64 * 1024], 40_000_000).await;
     assert!(upstream.seen().is_empty());
-    gateway.counts("refusals_total{reason=\"head_too_large\"}", 1).await;
+    gateway.counts("rejections_total{reason=\"head_too_large\"}", 1).await;
 }
 
 /// As fast as they can, without a limit: it is by turns alone that an honest client is heard, on the one worker that there is.
@@ -210,7 +210,7 @@ async fn whoever_floods_on_many_connections_has_a_turn_on_each_and_no_more() {
     /// Some twenty turns on four connections for each request, and what may lie between the gateway and the attackers.
     const AT_MOST: usize = 64 << 20;
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\ncontrol_frames = 0");
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nhttp2_control_frames = 0");
     let mut honest = Session::http2(gateway.address()).await;
     is_served(&mut honest).await;
     let attackers: Vec<_> = (0..4).map(|_| Flooder::start(gateway.address())).collect();

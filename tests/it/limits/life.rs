@@ -49,7 +49,7 @@ async fn a_connection_ends_with_its_last_request() {
 #[tokio::test]
 async fn an_old_connection_ends_with_what_it_is_in() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[timeouts]\nconnection = \"300ms\"");
+    let gateway = Gateway::open(upstream.address, "[timeouts]\nmax_connection_age = \"300ms\"");
     let mut client = Wire::connect(gateway.address()).await;
     client.say("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
     let answer = client.answer().await;
@@ -66,14 +66,14 @@ async fn an_old_connection_ends_with_what_it_is_in() {
     let mut idle = Wire::connect(gateway.address()).await;
     idle.say(GET).await;
     assert_eq!(idle.answer().await.status, 200);
-    tokio::time::timeout(Duration::from_secs(5), idle.is_closed()).await.expect("long before timeouts.head");
+    tokio::time::timeout(Duration::from_secs(5), idle.is_closed()).await.expect("long before timeouts.request_header");
 }
 
 /// However busy its clients keep it. Those who come and go meanwhile find their answers.
 #[tokio::test]
 async fn whoever_never_lets_a_connection_rest_loses_it_all_the_same() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nconnection = \"1s\"");
+    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nmax_connection_age = \"1s\"");
     let ended = Cell::new(false);
     let attack = async {
         let mut attacker = Wire::connect(gateway.address()).await;
@@ -115,7 +115,7 @@ async fn a_request_has_only_so_much_time_in_all() {
             }
         })
         .await;
-    gateway.counts("refusals_total{reason=\"request_timeout\"}", refused).await;
+    gateway.counts("rejections_total{reason=\"request_timeout\"}", refused).await;
 
     // An answer that goes on for longer is broken off: the client sees that it is not whole.
     honest

@@ -11,7 +11,7 @@ use crate::support::{Gateway, Honest, Pair, Upstream, Wire};
 
 /// One worker, as each has its share.
 fn narrow(upstream: &Upstream, more: &str) -> Gateway {
-    let text = Gateway::text(&upstream.address.to_string(), &format!("[limits]\nrequests = 10\n{more}"));
+    let text = Gateway::text(&upstream.address.to_string(), &format!("[limits]\nconcurrent_requests = 10\n{more}"));
     Gateway::from_text(text.replace("workers = 2", "workers = 1"))
 }
 
@@ -19,7 +19,7 @@ fn narrow(upstream: &Upstream, more: &str) -> Gateway {
 #[tokio::test]
 async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on() {
     let upstream = Upstream::start();
-    let gateway = narrow(&upstream, "requests_reserve = 0");
+    let gateway = narrow(&upstream, "reserve_percent = 0");
     let (mallory, alice) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
     let mut attacker = Session::http2(gateway.address()).await;
     let hang = || Request::get("/hang").header("authorization", format!("Bearer {}", mallory.access));
@@ -27,7 +27,7 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
         .map(|_| tokio::spawn(attacker.sender().send(hang().body(session::empty()).expect("a request"))))
         .collect();
     eventually("ten are under way", || upstream.in_flight() == 10).await;
-    assert_eq!(gateway.metric("bearward_requests_under_way ").await, 10.0);
+    assert_eq!(gateway.metric("bearward_requests_in_flight ").await, 10.0);
 
     for client in gateway.clients() {
         let client = client.bearer(&alice.access);
@@ -53,7 +53,7 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
     for _ in 0..20 {
         frames::next(&mut deaf, &[HEADERS]).await;
     }
-    assert_eq!(gateway.metric("bearward_requests_under_way ").await, 10.0);
+    assert_eq!(gateway.metric("bearward_requests_in_flight ").await, 10.0);
     // While it asks on as fast as it is refused.
     let (refreshed, mut refused) = (Cell::new(0), 14 + 20);
     let asking_on = async {
@@ -76,12 +76,12 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
     drop(deaf);
     assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200, "and so has a logout");
     assert_eq!(upstream.seen().len(), 10, "no backend was bothered");
-    gateway.counts("refusals_total{reason=\"overloaded\"}", refused).await;
+    gateway.counts("rejections_total{reason=\"overloaded\"}", refused).await;
 
     hanging.iter().for_each(tokio::task::JoinHandle::abort);
     attacker.cut();
     eventually("the requests are over", || upstream.in_flight() == 0).await;
-    gateway.counts("requests_under_way", 0).await;
+    gateway.counts("requests_in_flight", 0).await;
     assert_eq!(gateway.status_of(&mallory.access).await, 200);
 }
 
@@ -89,7 +89,7 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
 #[tokio::test]
 async fn calls_on_tokens_have_a_tenth_and_no_more() {
     let upstream = Upstream::start();
-    let gateway = narrow(&upstream, "requests_reserve = 0\n[timeouts]\nbody_idle = \"5s\"");
+    let gateway = narrow(&upstream, "reserve_percent = 0\n[timeouts]\nbody_idle = \"5s\"");
     let alice = gateway.issue("alice", "").await;
     let mut held = Vec::new();
     // Calls whose bodies never come: ten of the share, one of the reserve.
@@ -98,11 +98,11 @@ async fn calls_on_tokens_have_a_tenth_and_no_more() {
         wire.say("POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await;
         held.push(wire);
     }
-    gateway.counts("requests_under_way", 11).await;
+    gateway.counts("requests_in_flight", 11).await;
     let refused = gateway.client().bearer(&alice.access).post("/user/refresh", &json!({})).await;
     refused.refused(503, "temporarily_unavailable");
     drop(held);
-    gateway.counts("requests_under_way", 0).await;
+    gateway.counts("requests_in_flight", 0).await;
     assert_eq!(gateway.refresh(&alice.access, &alice.refresh).await.status, 200);
 }
 
@@ -118,7 +118,7 @@ async fn an_address_with_many_requests_leaves_room_for_others() {
         let mut wire = Wire::connect(gateway.address()).await;
         wire.say(get("/hang")).await;
         attackers.push(wire);
-        gateway.counts("requests_under_way", number + 1).await;
+        gateway.counts("requests_in_flight", number + 1).await;
     }
     // Whose place was kept back.
     let mut honest = Honest::connect(&gateway).await.bearer(&alice.access);
@@ -135,9 +135,9 @@ async fn an_address_with_many_requests_leaves_room_for_others() {
     let mut call = Wire::connect(gateway.address()).await;
     call.say("POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await;
     assert_eq!(call.answer().await.status, 503);
-    gateway.counts("refusals_total{reason=\"overloaded\"}", refused + 1).await;
+    gateway.counts("rejections_total{reason=\"overloaded\"}", refused + 1).await;
 
     drop(attackers);
-    gateway.counts("requests_under_way", 0).await;
+    gateway.counts("requests_in_flight", 0).await;
     honest.is_served().await;
 }

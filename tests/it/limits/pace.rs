@@ -14,8 +14,7 @@ use crate::support::{Gateway, Honest, Upstream, Wire};
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn demanding(upstream: &Upstream) -> Gateway {
-    let limits =
-        "[limits]\nupload_rate = \"2KiB\"\ndownload_rate = \"2KiB\"\n[timeouts]\nslow = \"300ms\"\nwrite = \"1s\"";
+    let limits = "[limits]\nmin_upload_rate = \"2KiB\"\nmin_download_rate = \"2KiB\"\n[timeouts]\nrate_window = \"300ms\"\nwrite = \"1s\"";
     Gateway::open(upstream.address, limits)
 }
 
@@ -42,7 +41,7 @@ async fn a_body_that_drips_is_refused_and_one_that_flows_in_pieces_is_not() {
         let mut attacker = Wire::connect(gateway.address()).await;
         attacker.say("POST /swallow HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
         let began = Instant::now();
-        while gateway.metric("bearward_refusals_total{reason=\"body_too_slow\"}").await == 0.0 {
+        while gateway.metric("bearward_rejections_total{reason=\"body_too_slow\"}").await == 0.0 {
             attacker.say("x").await;
             tokio::time::sleep(PAUSE).await;
             assert!(began.elapsed() < PATIENCE, "a drip is enough to stay");
@@ -51,7 +50,7 @@ async fn a_body_that_drips_is_refused_and_one_that_flows_in_pieces_is_not() {
         assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
     };
     tokio::join!(attack, uploads(&gateway));
-    gateway.counts("refusals_total{reason=\"body_too_slow\"}", 1).await;
+    gateway.counts("rejections_total{reason=\"body_too_slow\"}", 1).await;
 }
 
 /// Also where the gateway reads the body itself, before anybody is asked for a token.
@@ -65,7 +64,7 @@ async fn a_refresh_that_drips_is_refused() {
         loop {
             tokio::time::sleep(PAUSE).await;
             attacker.say(frames::frame(DATA, 0, 1, b" ")).await;
-            if gateway.metric("bearward_refusals_total{reason=\"body_too_slow\"}").await > 0.0 {
+            if gateway.metric("bearward_rejections_total{reason=\"body_too_slow\"}").await > 0.0 {
                 return;
             }
         }
@@ -115,7 +114,7 @@ async fn an_answer_that_is_taken_byte_by_byte_is_given_up() {
     };
     let (given_up, ()) = tokio::join!(tokio::time::timeout(PATIENCE, drip), uploads(&gateway));
     assert_eq!(given_up.expect("it is given up").kind, RST_STREAM);
-    gateway.counts("slow_readers_total", 1).await;
+    gateway.counts("slow_clients_disconnected_total", 1).await;
 }
 
 /// Takes its answer more slowly than the backend gives it, for several times as long as `timeouts.write`; but it takes it.
@@ -141,7 +140,7 @@ async fn a_long_answer_that_is_taken_slowly_is_taken_whole() {
                 owed = 0;
             }
         }
-        assert_eq!(gateway.metric("bearward_slow_readers_total").await, 0.0);
+        assert_eq!(gateway.metric("bearward_slow_clients_disconnected_total").await, 0.0);
     }
 }
 
@@ -149,7 +148,7 @@ async fn a_long_answer_that_is_taken_slowly_is_taken_whole() {
 #[tokio::test]
 async fn a_client_that_reads_its_answer_too_slowly_is_cut_off() {
     let upstream = Upstream::start();
-    let limits = "[limits]\ndownload_rate = \"1MiB\"\n[timeouts]\nslow = \"300ms\"";
+    let limits = "[limits]\nmin_download_rate = \"1MiB\"\n[timeouts]\nrate_window = \"300ms\"";
     let gateway = Gateway::narrow(upstream.address, limits);
     let mut cut_off = 0_u32;
     let attack = async || {
@@ -164,7 +163,7 @@ async fn a_client_that_reads_its_answer_too_slowly_is_cut_off() {
             }
         };
         let cut = async {
-            while gateway.metric("bearward_slow_readers_total").await == f64::from(cut_off) {
+            while gateway.metric("bearward_slow_clients_disconnected_total").await == f64::from(cut_off) {
                 tokio::time::sleep(PAUSE).await;
             }
         };
@@ -175,7 +174,7 @@ async fn a_client_that_reads_its_answer_too_slowly_is_cut_off() {
         cut_off += 1;
     };
     Honest::connect(&gateway).await.beside(attack).await;
-    gateway.counts("slow_readers_total", cut_off.into()).await;
+    gateway.counts("slow_clients_disconnected_total", cut_off.into()).await;
     let line = gateway.log_line(|line| line["path"] == "/large/100000000").await;
     assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
     assert_eq!(gateway.client().get("/large/3000000").await.body.len(), 3_000_000, "whoever reads gets it all");

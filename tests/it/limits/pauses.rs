@@ -10,7 +10,7 @@ use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, PING};
 use crate::support::{Gateway, Honest, Upstream, Wire};
 
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66));
-const REFUSED: &str = "paused_connections_refused_total";
+const REFUSED: &str = "penalized_connections_rejected_total";
 
 /// After `opening`, more than a second's worth of PING, until the gateway ends it.
 async fn flood(mut attacker: Wire, opening: &str) {
@@ -62,7 +62,7 @@ async fn an_address_that_floods_is_not_let_in_for_a_while_and_others_are() {
     is_served(&mut neighbour).await;
     let mut honest = Honest::connect(&gateway).await;
     flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
-    gateway.counts("refusals_total{reason=\"http2_flood\"}", 1).await;
+    gateway.counts("rejections_total{reason=\"http2_flood\"}", 1).await;
     let mut refused = 0;
     honest
         .beside(async || {
@@ -83,7 +83,7 @@ async fn an_address_that_floods_is_not_let_in_for_a_while_and_others_are() {
 #[tokio::test]
 async fn nobody_is_paused_where_that_is_turned_off() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nflood_pause = \"0s\"");
+    let gateway = Gateway::open(upstream.address, "[limits]\npenalty_duration = \"0s\"");
     for _ in 0..2 {
         flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
     }
@@ -97,7 +97,7 @@ async fn a_trusted_proxy_is_never_paused() {
     let upstream = Upstream::start();
     let gateway = Gateway::open(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.66\"]");
     flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
-    gateway.counts("refusals_total{reason=\"http2_flood\"}", 1).await;
+    gateway.counts("rejections_total{reason=\"http2_flood\"}", 1).await;
     is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
     gateway.counts(REFUSED, 0).await;
 }
@@ -113,7 +113,7 @@ async fn behind_a_balancer_the_client_is_paused() {
     for opening in ["PROXY UNKNOWN\r\n", attacker] {
         flood(Wire::connect(gateway.address()).await, opening).await;
     }
-    gateway.counts("refusals_total{reason=\"http2_flood\"}", 2).await;
+    gateway.counts("rejections_total{reason=\"http2_flood\"}", 2).await;
     let mut again = Wire::connect(gateway.address()).await;
     again.say(attacker).await;
     again.is_closed().await;
@@ -157,7 +157,7 @@ async fn an_address_that_never_ends_its_handshakes_is_paused() {
 #[tokio::test]
 async fn an_address_that_asks_unreadably_again_and_again_is_paused() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nunreadable_requests = 20\nheaders = 10");
+    let gateway = Gateway::narrow(upstream.address, "[limits]\nmalformed_requests = 20\nrequest_header_count = 10");
     let ask = async || {
         let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
         attacker.say(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(10))).await;
@@ -196,7 +196,7 @@ const TOO_LARGE: &str = "POST / HTTP/1.1\r\nContent-Length: 100000";
 #[tokio::test]
 async fn an_address_whose_bodies_are_refused_again_and_again_is_paused() {
     let upstream = Upstream::start();
-    let gateway = once(&upstream, "unread_bodies = 20").await;
+    let gateway = once(&upstream, "rejected_bodies = 20").await;
     for _ in 0..10 {
         is_answered(&gateway, TOO_LARGE, 413).await;
         is_answered(&gateway, "POST /once/ HTTP/1.1\r\nContent-Length: 1", 429).await;
@@ -210,7 +210,7 @@ async fn an_address_whose_bodies_are_refused_again_and_again_is_paused() {
 #[tokio::test]
 async fn whoever_sends_no_body_is_not_paused_for_one() {
     let upstream = Upstream::start();
-    let gateway = once(&upstream, "unread_bodies = 10\nrequests_per_connection = 1").await;
+    let gateway = once(&upstream, "rejected_bodies = 10\nrequests_per_connection = 1").await;
     for _ in 0..20 {
         is_answered(&gateway, "GET /once/ HTTP/1.1", 429).await;
     }
@@ -221,7 +221,7 @@ async fn whoever_sends_no_body_is_not_paused_for_one() {
 #[tokio::test]
 async fn any_number_of_bodies_may_be_refused_where_the_operator_says_so() {
     let upstream = Upstream::start();
-    let gateway = once(&upstream, "unread_bodies = 0").await;
+    let gateway = once(&upstream, "rejected_bodies = 0").await;
     for _ in 0..30 {
         is_answered(&gateway, TOO_LARGE, 413).await;
     }

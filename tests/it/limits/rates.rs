@@ -37,7 +37,7 @@ async fn a_subject_has_so_many_requests_and_another_has_its_own() {
     let elsewhere = gateway.client().bearer(&mallory.access).get("/").await;
     assert_eq!((elsewhere.status.as_u16(), elsewhere.header("ratelimit")), (200, None), "another route has no limit");
     assert_eq!(gateway.refresh(&mallory.access, &mallory.refresh).await.status, 200, "calls on tokens have [throttle]");
-    gateway.counts("refusals_total{reason=\"quota_exceeded\"}", 4).await;
+    gateway.counts("rejections_total{reason=\"quota_exceeded\"}", 4).await;
     let refused = gateway.log_lines(9).await.into_iter().find(|line| line["reason"] == "quota_exceeded");
     assert_eq!(refused.expect("it is in the log")["detail"], "rate orders");
 

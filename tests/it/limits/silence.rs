@@ -17,7 +17,7 @@ use crate::support::{Gateway, Honest, Upstream, Wire};
 fn impatient(upstream: &Upstream) -> Gateway {
     Gateway::narrow(
         upstream.address,
-        "[timeouts]\nhead = \"1s\"\nkeep_alive = \"300ms\"\nbody_idle = \"300ms\"\nwrite = \"300ms\"",
+        "[timeouts]\nrequest_header = \"1s\"\nhttp2_idle = \"300ms\"\nbody_idle = \"300ms\"\nwrite = \"300ms\"",
     )
 }
 
@@ -120,7 +120,7 @@ async fn a_body_that_stops_is_answered_with_408_and_the_connection_ends() {
 async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
     let upstream = Upstream::start();
     // As long as it likes, it may take to answer a ping.
-    let gateway = Gateway::open(upstream.address, "[timeouts]\nkeep_alive = \"300ms\"");
+    let gateway = Gateway::open(upstream.address, "[timeouts]\nhttp2_idle = \"300ms\"");
     let mut busy = Session::http2(gateway.address()).await;
     let (pieces, body) = session::streamed();
     pieces.send("first").await;

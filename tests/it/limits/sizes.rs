@@ -7,8 +7,7 @@ use crate::support::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK,
 use crate::support::session::eventually;
 use crate::support::{Client, Gateway, Honest, Upstream, Wire};
 
-const LIMITS: &str =
-    "[limits]\nhead_size = \"8KiB\"\nheaders = 20\nuri_size = \"1KiB\"\ntoken_size = \"1KiB\"\nbody_size = \"64KiB\"";
+const LIMITS: &str = "[limits]\nrequest_header_size = \"8KiB\"\nrequest_header_count = 20\nuri_size = \"1KiB\"\ntoken_size = \"1KiB\"\nbody_size = \"64KiB\"";
 
 /// Runs the attack with each kind of client; whatever it asks is answered with `status`, and reaches nobody.
 async fn is_refused_beside_an_honest_client(status: u16, attack: impl AsyncFn(Client) -> u16) {
@@ -54,7 +53,7 @@ async fn fields_of_http2_are_counted_and_cookies_are_one() {
         assert_eq!(answer.payload[0] == OK, taken, "{fields} fields and {cookies} cookies: {answer:?}");
     }
     assert_eq!(upstream.seen().len(), 2);
-    gateway.counts("refusals_total{reason=\"head_too_large\"}", 2).await;
+    gateway.counts("rejections_total{reason=\"head_too_large\"}", 2).await;
 }
 
 #[tokio::test]

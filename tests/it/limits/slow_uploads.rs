@@ -15,7 +15,7 @@ const UPLOAD: &str = "POST /swallow HTTP/1.1\r\nHost: a\r\nContent-Length: 10000
 #[tokio::test]
 async fn who_uploads_slowly_over_many_connections_leaves_room_for_others() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "connections = 16\nconnect_timeout = \"2s\"");
+    let gateway = Gateway::narrow(upstream.address, "max_concurrent_requests = 16\nconnect_timeout = \"2s\"");
     let mut uploads = Vec::new();
     for _ in 0..40 {
         let mut upload = Wire::connect_from(ATTACKER, gateway.address()).await;

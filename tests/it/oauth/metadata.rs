@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{Gateway, Upstream};
 
-const RESOURCE: &str = "[oauth]\nresource = \"https://api.example/v1\"\nscopes = [\"orders:read\"]\n[[route]]\npath = \"/\"\n[[route]]\npath = \"/scoped\"\nscopes = [\"orders:read\"]\n";
+const RESOURCE: &str = "[oauth]\nresource = \"https://api.example/v1\"\nscopes_supported = [\"orders:read\"]\n[[route]]\npath = \"/\"\n[[route]]\npath = \"/scoped\"\nscopes = [\"orders:read\"]\n";
 const PATH: &str = "/.well-known/oauth-protected-resource/v1";
 
 #[tokio::test]

@@ -43,7 +43,7 @@ async fn the_metadata_names_what_is_there_and_nothing_else() {
         })
     );
 
-    let more = "[oauth]\ntoken = \"/t\"\nrevoke = \"/r\"\nintrospect = \"/i\"\nresource = \"https://api.example\"\n";
+    let more = "[oauth]\ntoken_endpoint = \"/t\"\nrevocation_endpoint = \"/r\"\nintrospection_endpoint = \"/i\"\nresource = \"https://api.example\"\n";
     let gateway = Gateway::with(&upstream, more);
     assert_eq!(
         gateway.client().get(METADATA).await.json(),

@@ -41,7 +41,7 @@ async fn keys_come_and_go_by_themselves() {
     assert_eq!(kid_of(&next.access), second);
     assert_eq!(published(&gateway).await, [second.clone(), first.clone()], "its last tokens are alive");
 
-    // 15 minutes, a leeway of 5 seconds, and a minute for what was under way.
+    // 15 minutes, a clock skew of 5 seconds, and a minute for what was under way.
     gateway.advance(MINUTE * 17);
     soon_listed(&gateway, &["active", "refresh-only"]).await;
     soon_published(&gateway, &[&second]).await;
@@ -74,7 +74,7 @@ async fn a_retired_key_is_for_refreshes_alone() {
     assert_eq!(states(&listed(&gateway.admin_client()).await), ["active", "refresh-only"]);
     let late = signed(&gateway);
     gateway.client().bearer(&late).get("/").await.refused(401, "invalid_token");
-    gateway.counts("refusals_total{reason=\"unknown_key\"}", 1).await;
+    gateway.counts("rejections_total{reason=\"unknown_key\"}", 1).await;
     assert_eq!(gateway.refresh(&late, &pair.refresh).await.status, 200);
 }
 

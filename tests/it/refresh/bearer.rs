@@ -62,7 +62,7 @@ async fn an_expired_bearer_refreshes_until_the_idle_limit_after_its_end() {
     gateway.advance(6 * DAY);
     let third = pair_of(&gateway.refresh(&first.access, &second.refresh).await);
 
-    // The leeway of 5 s belongs to its end.
+    // The clock skew of 5 s belongs to its end.
     let last = exp + 5 + 7 * 86_400;
     gateway.advance(Duration::from_secs(last - gateway.now_secs()) - MILLISECOND);
     let fourth = pair_of(&gateway.refresh(&first.access, &third.refresh).await);

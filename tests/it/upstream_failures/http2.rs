@@ -43,7 +43,7 @@ async fn a_backend_that_says_goaway_again_and_again_costs_no_request() {
 #[tokio::test]
 async fn clients_that_do_not_read_hold_up_nobody_else() {
     let upstream = Upstream::start_http2();
-    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"\n[limits]\nstreams = 200");
+    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"\n[limits]\nhttp2_concurrent_streams = 200");
     let mut lazy = Vec::new();
     for _ in 0..20 {
         let mut session = Session::http1(gateway.address()).await;
@@ -74,7 +74,7 @@ async fn clients_that_do_not_read_many_small_frames_hold_up_nobody_else() {
             wire.say(frames::frame(frames::DATA, 0, asked.stream, b"x").repeat(pieces)).await;
         }
     });
-    let text = Gateway::open_text(backend.address, "protocol = \"h2\"\nconnections = 4");
+    let text = Gateway::open_text(backend.address, "protocol = \"h2\"\nmax_concurrent_requests = 4");
     let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
     // With a window of nothing.
     let settings = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -96,7 +96,8 @@ async fn clients_that_do_not_read_many_small_frames_hold_up_nobody_else() {
 async fn without_a_word_about_it_a_connection_has_no_more_streams_than_every_backend_should_allow() {
     const ALLOWED: usize = 100;
     let upstream = Upstream::start_http2();
-    let more = "protocol = \"h2\"\nreserve = 0\nconnect_timeout = \"300ms\"\n[limits]\nstreams = 200";
+    let more =
+        "protocol = \"h2\"\nreserve_percent = 0\nconnect_timeout = \"300ms\"\n[limits]\nhttp2_concurrent_streams = 200";
     let gateway = Gateway::from_text(Gateway::open_text(upstream.address, more).replace("workers = 2", "workers = 1"));
     let session = Session::http2(gateway.address()).await;
     let hang = || Request::get("/hang").body(session::empty()).expect("a request");

@@ -167,7 +167,7 @@ async fn of_two_servers_the_living_one_answers() {
 #[tokio::test]
 async fn too_many_at_once_are_told_to_come_again() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "connections = 1\nconnect_timeout = \"100ms\"");
+    let gateway = Gateway::open(upstream.address, "max_concurrent_requests = 1\nconnect_timeout = \"100ms\"");
     let mut first = Wire::connect(gateway.address()).await;
     let mut crowd = Vec::new();
     first.say("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await;

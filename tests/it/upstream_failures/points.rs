@@ -89,7 +89,7 @@ const POINTS: [(&str, End, Heard); 21] = [
 /// One worker with one connection to its backend: what is not given back is missed at once.
 pub(super) fn with_one_place(backend: &Scripted, protocol: &str) -> Gateway {
     let more = format!(
-        "protocol = \"{protocol}\"\nconnections = 1\nconnect_timeout = \"2s\"\n\
+        "protocol = \"{protocol}\"\nmax_concurrent_requests = 1\nconnect_timeout = \"2s\"\n\
          [timeouts]\nupstream_response = \"300ms\"\nbody_idle = \"300ms\""
     );
     let text = Gateway::open_text(backend.address, &more);

@@ -63,7 +63,7 @@ async fn places(gateway: &Gateway, backends: &[Upstream], tenants: usize) -> Has
 async fn the_same_key_leads_to_the_same_server_also_when_another_one_dies() {
     let mut backends = three();
     let servers = addresses(&backends);
-    let more = "balance = \"hash\"\nhash = \"header:X-Tenant\"\n[upstream.ejection]\nfailures = 1\ntime = \"1h\"\nlongest = \"1h\"";
+    let more = "balance = \"hash\"\nhash = \"header:X-Tenant\"\n[upstream.ejection]\nconsecutive_failures = 1\nbase_time = \"1h\"\nmax_time = \"1h\"";
     let gateway = in_front_of(&servers, more);
     let first = places(&gateway, &backends, 40).await;
     assert_eq!(places(&gateway, &backends, 40).await, first);

@@ -50,7 +50,7 @@ async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
 async fn a_connection_that_is_old_enough_is_renewed_however_busy_it_is() {
     const AGE: Duration = Duration::from_millis(300);
     let backend = Scripted::answering(OK);
-    let gateway = in_front_of(&[backend.address], "max_age = \"300ms\"");
+    let gateway = in_front_of(&[backend.address], "max_connection_age = \"300ms\"");
     let began = Instant::now();
     for _ in 0..20 {
         assert_eq!(gateway.client().get("/").await.status, 200);
@@ -60,7 +60,7 @@ async fn a_connection_that_is_old_enough_is_renewed_however_busy_it_is() {
     assert!((most / 2..=most).contains(&opened), "{opened} of at most {most}");
 
     let http2 = Upstream::start_http2();
-    let gateway = in_front_of(&[http2.address], "protocol = \"h2\"\nmax_age = \"300ms\"");
+    let gateway = in_front_of(&[http2.address], "protocol = \"h2\"\nmax_connection_age = \"300ms\"");
     let began = Instant::now();
     for _ in 0..20 {
         assert_eq!(gateway.client().get("/").await.status, 200);

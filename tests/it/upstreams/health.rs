@@ -42,7 +42,7 @@ impl Patient {
     }
 }
 
-const CHECKS: &str = "[upstream.ejection]\nslow_start = \"0s\"\n[upstream.health]\npath = \"/healthz?deep=1\"\ninterval = \"50ms\"\ntimeout = \"5s\"\n";
+const CHECKS: &str = "[upstream.ejection]\nslow_start = \"0s\"\n[upstream.health_check]\npath = \"/healthz?deep=1\"\ninterval = \"50ms\"\ntimeout = \"5s\"\n";
 
 #[tokio::test]
 async fn a_server_that_is_unwell_is_left_out_and_comes_back_when_it_is_well() {
@@ -140,7 +140,7 @@ fn reload(gateway: &Gateway, text: &str) {
 async fn a_reload_forgets_nothing_about_a_server_that_stays() {
     let backends = [Upstream::start(), Upstream::start()];
     let servers = addresses(&backends);
-    let eject = "[upstream.ejection]\nfailures = 1\ntime = \"1h\"\nlongest = \"1h\"\n";
+    let eject = "[upstream.ejection]\nconsecutive_failures = 1\nbase_time = \"1h\"\nmax_time = \"1h\"\n";
     let gateway = in_front_of(&servers, eject);
     gateway.client().send(http::Method::POST, "/close", Default::default()).await.refused(502, "bad_gateway");
     let ill = usize::from(counts(&backends)[1] == 1);

@@ -25,7 +25,7 @@ async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(st
     let begin = secrets::capture_traces();
     let mut backends = [start(), start(), start()];
     let servers = addresses(&backends);
-    let ejection = "[upstream.ejection]\ntime = \"500ms\"\nlongest = \"1s\"\nslow_start = \"1s\"";
+    let ejection = "[upstream.ejection]\nbase_time = \"500ms\"\nmax_time = \"1s\"\nslow_start = \"1s\"";
     let more = format!("protocol = \"{protocol}\"\n{ejection}");
     let gateway = Gateway::from_text(super::text(&servers, &more).replace("workers = 1", "workers = 2"));
     let crowd = PerAddressLimit::ask(gateway.address(), 12);
@@ -88,7 +88,8 @@ async fn also_over_http2() {
 async fn if_all_are_out_all_get_requests() {
     let backends = [Upstream::start(), Upstream::start()];
     let servers = addresses(&backends);
-    let gateway = in_front_of(&servers, "[upstream.ejection]\nfailures = 1\ntime = \"1h\"\nlongest = \"1h\"");
+    let gateway =
+        in_front_of(&servers, "[upstream.ejection]\nconsecutive_failures = 1\nbase_time = \"1h\"\nmax_time = \"1h\"");
     for _ in 0..4 {
         // A POST is not sent on, so each of the two fails in its turn.
         gateway.client().send(http::Method::POST, "/close", Default::default()).await.refused(502, "bad_gateway");
@@ -106,13 +107,13 @@ async fn if_all_are_out_all_get_requests() {
 #[tokio::test]
 async fn an_only_server_is_never_left_out_and_what_it_answers_is_no_failure() {
     let alone = Upstream::start();
-    let gateway = in_front_of(&[alone.address], "[upstream.ejection]\nfailures = 1");
+    let gateway = in_front_of(&[alone.address], "[upstream.ejection]\nconsecutive_failures = 1");
     for _ in 0..5 {
         gateway.client().get("/close").await.refused(502, "bad_gateway");
     }
     assert_eq!(metric(&gateway, "share", alone.address).await, 1.0);
     let backends = [Upstream::start(), Upstream::start()];
-    let gateway = in_front_of(&addresses(&backends), "[upstream.ejection]\nfailures = 1");
+    let gateway = in_front_of(&addresses(&backends), "[upstream.ejection]\nconsecutive_failures = 1");
     for _ in 0..6 {
         assert_eq!(gateway.client().get("/status/503").await.status, 503);
     }
@@ -124,7 +125,7 @@ async fn an_only_server_is_never_left_out_and_what_it_answers_is_no_failure() {
 async fn clients_that_leave_eject_nobody() {
     let backends = [Upstream::start(), Upstream::start()];
     let servers = addresses(&backends);
-    let gateway = in_front_of(&servers, "[upstream.ejection]\nfailures = 1");
+    let gateway = in_front_of(&servers, "[upstream.ejection]\nconsecutive_failures = 1");
     for path in ["/hang", "/swallow"] {
         for _ in 0..4 {
             let mut wire = crate::support::Wire::connect(gateway.address()).await;

@@ -33,7 +33,8 @@ async fn a_name_that_leads_elsewhere_is_followed_and_one_that_is_not_found_leads
     let old = Upstream::at(&format!("{OLD}:0"));
     let new = Upstream::at(&format!("{NEW}:{}", old.address.port()));
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::open_text(old.address, "resolve = \"1s\"\nidle_timeout = \"1h\"").replace(OLD, NAME);
+    let text =
+        Gateway::open_text(old.address, "dns_refresh_interval = \"1s\"\nidle_timeout = \"1h\"").replace(OLD, NAME);
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let (served, names) = names::serve(folder.path(), NAME, OLD);
     reach(&served, &old).await;

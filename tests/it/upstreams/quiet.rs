@@ -12,8 +12,9 @@ use crate::support::{Scripted, Upstream, frames};
 
 /// Asks both in turn, three times each, and asserts that the streams of the quiet one end and do it no harm.
 async fn only_its_streams_end(quiet: SocketAddr, other: &Upstream, protocol: &str) {
-    let more =
-        format!("protocol = \"{protocol}\"\n[upstream.ejection]\nfailures = 2\n[timeouts]\nbody_idle = \"200ms\"");
+    let more = format!(
+        "protocol = \"{protocol}\"\n[upstream.ejection]\nconsecutive_failures = 2\n[timeouts]\nbody_idle = \"200ms\""
+    );
     let gateway = in_front_of(&[other.address, quiet], &more);
     let mut ended = 0;
     for _ in 0..6 {

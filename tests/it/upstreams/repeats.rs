@@ -10,7 +10,7 @@ async fn a_get_that_broke_off_goes_to_another_server_and_a_post_does_not() {
     for protocol in ["http1", "h2"] {
         let start = if protocol == "h2" { Upstream::start_http2 } else { Upstream::start };
         let backends = [start(), start()];
-        let more = format!("protocol = \"{protocol}\"\n[upstream.ejection]\nfailures = 0");
+        let more = format!("protocol = \"{protocol}\"\n[upstream.ejection]\nconsecutive_failures = 0");
         let gateway = in_front_of(&addresses(&backends), &more);
         // Both break off: once more, and not again and again.
         gateway.client().get("/close").await.refused(502, "bad_gateway");
@@ -32,7 +32,10 @@ async fn a_group_that_dies_is_not_finished_off_by_repeats() {
     let servers = addresses(&backends);
     for (retries, most) in [(20, 10 + 12), (100, 10 + 60), (0, 0)] {
         let before: usize = counts(&backends).iter().sum();
-        let gateway = in_front_of(&servers, &format!("retries = {retries}\n[upstream.ejection]\nfailures = 0"));
+        let gateway = in_front_of(
+            &servers,
+            &format!("retry_budget_percent = {retries}\n[upstream.ejection]\nconsecutive_failures = 0"),
+        );
         for _ in 0..60 {
             gateway.client().get("/close").await.refused(502, "bad_gateway");
         }
@@ -50,7 +53,10 @@ async fn a_post_for_which_there_was_no_connection_goes_to_another_server_whateve
     let nobody =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
     let upstream = Upstream::start();
-    let gateway = in_front_of(&[nobody, upstream.address], "retries = 0\n[upstream.ejection]\nfailures = 0");
+    let gateway = in_front_of(
+        &[nobody, upstream.address],
+        "retry_budget_percent = 0\n[upstream.ejection]\nconsecutive_failures = 0",
+    );
     for _ in 0..40 {
         assert_eq!(gateway.client().send(Method::POST, "/", "once".into()).await.text(), "once");
     }

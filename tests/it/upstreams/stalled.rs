@@ -57,7 +57,7 @@ async fn a_stalled_backend_is_left_out_within_its_time_limit_and_returns_slowly(
     let mut servers = addresses(&others);
     servers.push(moody.backend.address);
     let more = format!(
-        "response_timeout = \"{}ms\"\n[upstream.ejection]\nfailures = 2\ntime = \"{}s\"\nslow_start = \"4s\"",
+        "response_timeout = \"{}ms\"\n[upstream.ejection]\nconsecutive_failures = 2\nbase_time = \"{}s\"\nslow_start = \"4s\"",
         LIMIT.as_millis(),
         OUT.as_secs()
     );
@@ -111,7 +111,7 @@ async fn a_backend_that_stalls_in_its_bodies_is_left_out() {
         }
     });
     let other = Upstream::start();
-    let more = "[upstream.ejection]\nfailures = 2\ntime = \"60s\"\n[timeouts]\nbody_idle = \"300ms\"";
+    let more = "[upstream.ejection]\nconsecutive_failures = 2\nbase_time = \"60s\"\n[timeouts]\nbody_idle = \"300ms\"";
     let gateway = in_front_of(&[other.address, stalled.address], more);
     for _ in 0..20 {
         let mut client = Wire::connect(gateway.address()).await;
@@ -129,7 +129,7 @@ async fn nobody_waits_for_a_place_at_one_server_while_another_has_places_free() 
         let (well, stalled) = (Upstream::start(), [Moody::start(), Moody::start()]);
         stalled.iter().for_each(|moody| moody.stalled.store(true, Ordering::SeqCst));
         let servers = [stalled[0].backend.address, stalled[1].backend.address, well.address];
-        let more = format!("balance = \"{balance}\"\nconnections = 2\nconnect_timeout = \"1m\"");
+        let more = format!("balance = \"{balance}\"\nmax_concurrent_requests = 2\nconnect_timeout = \"1m\"");
         let gateway = in_front_of(&servers, &more);
         let asked = || stalled.iter().map(Moody::asked).sum::<usize>();
         let get = || Request::get("/").body(session::empty()).expect("a request");
@@ -160,8 +160,7 @@ async fn who_is_still_ill_is_out_for_longer() {
     let moody = Moody::start();
     let other = Upstream::start();
     let servers = [other.address, moody.backend.address];
-    let more =
-        "response_timeout = \"500ms\"\n[upstream.ejection]\nfailures = 2\ntime = \"300ms\"\nslow_start = \"500ms\"";
+    let more = "response_timeout = \"500ms\"\n[upstream.ejection]\nconsecutive_failures = 2\nbase_time = \"300ms\"\nslow_start = \"500ms\"";
     let gateway = in_front_of(&servers, more);
     moody.stalled.store(true, Ordering::SeqCst);
     let begin = secrets::capture_traces();

@@ -64,7 +64,7 @@ async fn it_shows_its_certificate_and_asks_for_the_name(version: Version, protoc
         let file = |end: &str| files.path().join(format!("{name}.{end}")).display().to_string();
         format!("client_certificate = \"{}\"\nclient_key = \"{}\"\n", file("pem"), file("key"))
     };
-    let name = "tls_name = \"orders.internal\"\n";
+    let name = "tls_server_name = \"orders.internal\"\n";
     for (more, is_good) in [
         (format!("{}{name}", shown("client")), true),
         (name.to_owned(), false),
@@ -103,7 +103,7 @@ async fn a_reload_reads_the_files_again() {
     };
     let own = |end: &str| files.path().join(format!("own.{end}")).display().to_string();
     let more = format!(
-        "client_certificate = \"{}\"\nclient_key = \"{}\"\ntls_name = \"orders.internal\"\n",
+        "client_certificate = \"{}\"\nclient_key = \"{}\"\ntls_server_name = \"orders.internal\"\n",
         own("pem"),
         own("key")
     );

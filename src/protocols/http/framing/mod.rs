@@ -18,11 +18,11 @@ const LONGEST_CHUNK_LINE: usize = 256;
 /// Of all chunk extensions of one body (RFC 9112 section 7.1.1 asks for a limit).
 const MOST_EXTENSIONS: usize = 4096;
 
-/// `limits.head_size` and `limits.headers`
+/// `limits.request_header_size` and `limits.request_header_count`
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    pub head_size: usize,
-    pub headers: usize,
+    pub request_header_size: usize,
+    pub request_header_count: usize,
 }
 
 /// Why nothing that follows is read any more.
@@ -33,12 +33,13 @@ pub struct FramingError {
 }
 
 const fn fault(what: &'static str) -> FramingError {
-    FramingError { reason: Reason::BadFraming, what }
+    FramingError { reason: Reason::MalformedFraming, what }
 }
 
 const TOO_LARGE: FramingError =
-    FramingError { reason: Reason::HeadTooLarge, what: "the head is larger than limits.head_size" };
-const TOO_MANY: FramingError = FramingError { reason: Reason::HeadTooLarge, what: "more fields than limits.headers" };
+    FramingError { reason: Reason::HeadTooLarge, what: "the head is larger than limits.request_header_size" };
+const TOO_MANY: FramingError =
+    FramingError { reason: Reason::HeadTooLarge, what: "more fields than limits.request_header_count" };
 
 /// What became of some bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -156,7 +157,7 @@ impl Framing {
         loop {
             let rest = &bytes[self.head.read..];
             let Some(line) = whole_line(rest)? else {
-                if bytes.len() >= self.limits.head_size {
+                if bytes.len() >= self.limits.request_header_size {
                     return Err(TOO_LARGE);
                 }
                 // A line of HTTP ends some time. Other protocols, as TLS, are told at once.
@@ -166,7 +167,7 @@ impl Framing {
                 return Ok(None);
             };
             self.head.read += line.len() + 2;
-            if self.head.read > self.limits.head_size {
+            if self.head.read > self.limits.request_header_size {
                 return Err(TOO_LARGE);
             }
             match (line, self.head.has_request_line) {
@@ -177,7 +178,7 @@ impl Framing {
                 (line, false) => self.head.request_line(line)?,
                 (line, true) => {
                     self.head.field(line)?;
-                    if self.head.fields > self.limits.headers {
+                    if self.head.fields > self.limits.request_header_count {
                         return Err(TOO_MANY);
                     }
                 }
@@ -223,8 +224,8 @@ impl Framing {
 
     fn trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         let line = whole_line(bytes)?;
-        if self.trailers_size + line.map_or(bytes.len(), <[u8]>::len) >= self.limits.head_size {
-            return Err(fault("trailers larger than limits.head_size"));
+        if self.trailers_size + line.map_or(bytes.len(), <[u8]>::len) >= self.limits.request_header_size {
+            return Err(fault("trailers larger than limits.request_header_size"));
         }
         let Some(line) = line else { return Ok(None) };
         if line.is_empty() {
@@ -233,8 +234,8 @@ impl Framing {
         }
         split_field(line)?;
         (self.trailers, self.trailers_size) = (self.trailers + 1, self.trailers_size + line.len() + 2);
-        if self.trailers > self.limits.headers {
-            return Err(fault("more trailers than limits.headers"));
+        if self.trailers > self.limits.request_header_count {
+            return Err(fault("more trailers than limits.request_header_count"));
         }
         Ok(Some(line.len() + 2))
     }

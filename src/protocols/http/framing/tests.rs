@@ -3,7 +3,7 @@
 use super::head::BARE_LF;
 use super::*;
 
-const LIMITS: Limits = Limits { head_size: 512, headers: 8 };
+const LIMITS: Limits = Limits { request_header_size: 512, request_header_count: 8 };
 
 /// How much goes on of `bytes`, and why no more; the same whether it comes at once or byte by byte.
 fn passed(bytes: &[u8]) -> Consumed {
@@ -124,8 +124,14 @@ fn chunks_have_one_reading() {
     let extensions = format!("1;{}\r\nx\r\n", "e".repeat(200)).repeat(21);
     assert_eq!(what(&[chunked, &extensions].concat()), Some("a chunk's extension that is none, or too many"));
     assert_eq!(what(&[chunked, "1;", &"e".repeat(300)].concat()), Some("a chunk's line that does not end"));
-    assert_eq!(what(&[chunked, "0\r\n", &"X: 1\r\n".repeat(9)].concat()), Some("more trailers than limits.headers"));
-    assert_eq!(what(&[chunked, "0\r\nX: ", &"v".repeat(600)].concat()), Some("trailers larger than limits.head_size"));
+    assert_eq!(
+        what(&[chunked, "0\r\n", &"X: 1\r\n".repeat(9)].concat()),
+        Some("more trailers than limits.request_header_count")
+    );
+    assert_eq!(
+        what(&[chunked, "0\r\nX: ", &"v".repeat(600)].concat()),
+        Some("trailers larger than limits.request_header_size")
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ const TERMS: KeyLifetimes = KeyLifetimes {
     lifetime: Duration::from_hours(24 * 90),
     ahead: DAY,
     access: Duration::from_mins(15),
-    leeway: Duration::from_secs(5),
+    clock_skew: Duration::from_secs(5),
     idle: Duration::from_hours(24 * 7),
 };
 
@@ -71,7 +71,7 @@ fn a_key_is_published_ahead_signs_and_retires_to_the_millisecond() {
     assert_eq!(shown(&rotated), ["b active", "a retired"]);
     assert_eq!((rotated[1].retired_at, rotated[0].activated_at), (Some(sign), Some(sign)));
 
-    let last_token = sign + TERMS.access + TERMS.leeway + SLACK;
+    let last_token = sign + TERMS.access + TERMS.clock_skew + SLACK;
     assert_eq!(uses(&rotated, last_token - MILLI), [Use::Sign, Use::Verify]);
     assert_eq!(uses(&rotated, last_token), [Use::Sign, Use::RefreshOnly]);
     let forgotten = last_token + TERMS.idle;
@@ -88,7 +88,7 @@ fn of_three_keys_the_oldest_goes_first() {
         keys = rotate(keys, &TERMS, &made(new, T0), true, T0 + DAY * (place as u32 + 1));
     }
     assert_eq!(shown(&keys), ["c active", "b retired", "a retired"]);
-    let forgotten = T0 + DAY + TERMS.access + TERMS.leeway + SLACK + TERMS.idle;
+    let forgotten = T0 + DAY + TERMS.access + TERMS.clock_skew + SLACK + TERMS.idle;
     assert_eq!(shown(&advanced(&keys, "d", forgotten)), ["c active", "b retired"]);
 }
 
@@ -145,7 +145,7 @@ fn a_revoked_key_is_good_for_nothing_and_another_signs() {
     assert_eq!((regretted[1].revoked_at, uses(&regretted, now)[1]), (Some(now), Use::Nothing));
 
     // It is remembered as long as a token of it could be shown.
-    let forgotten = now + TERMS.access + TERMS.leeway + SLACK + TERMS.idle;
+    let forgotten = now + TERMS.access + TERMS.clock_skew + SLACK + TERMS.idle;
     assert!(shown(&advanced(&revoked, "d", forgotten - MILLI)).contains(&"b revoked".into()));
     assert!(!shown(&advanced(&revoked, "d", forgotten)).contains(&"b revoked".into()));
 
@@ -162,7 +162,7 @@ fn tokens_from_before_a_lower_access_lifetime_live_to_their_end() {
     let keys = advance(Vec::new(), &long, Some(&made("a", T0)), T0);
     let keys = rotate(keys, &TERMS, &made("b", T0), true, T0 + DAY);
     assert_eq!(keys[1].token_life, Duration::from_hours(1));
-    let ends = T0 + DAY + Duration::from_hours(1) + TERMS.leeway + SLACK;
+    let ends = T0 + DAY + Duration::from_hours(1) + TERMS.clock_skew + SLACK;
     assert_eq!(uses(&keys, ends - MILLI)[1], Use::Verify);
     assert_eq!(uses(&keys, ends)[1], Use::RefreshOnly);
 }

@@ -60,10 +60,14 @@ fn algorithms(world: &World) -> Vec<Row> {
         json!(true),
         json!(false),
     ];
-    let mut rows = each("alg", refused, |alg| world.header(json!({ "alg": alg })), AlgorithmRefused);
-    rows.push(row("alg null", world.header_text(r#"{"alg":null,"typ":"at+jwt"}"#), AlgorithmRefused));
-    rows.push(row("no alg", world.header(json!({ "alg": null })), AlgorithmRefused));
-    rows.push(row("alg with another name", world.header_text(r#"{"ALG":"ES256","typ":"at+jwt"}"#), AlgorithmRefused));
+    let mut rows = each("alg", refused, |alg| world.header(json!({ "alg": alg })), AlgorithmNotAllowed);
+    rows.push(row("alg null", world.header_text(r#"{"alg":null,"typ":"at+jwt"}"#), AlgorithmNotAllowed));
+    rows.push(row("no alg", world.header(json!({ "alg": null })), AlgorithmNotAllowed));
+    rows.push(row(
+        "alg with another name",
+        world.header_text(r#"{"ALG":"ES256","typ":"at+jwt"}"#),
+        AlgorithmNotAllowed,
+    ));
     // As it is meant: no signature, not even dots too few.
     let unsigned = world.header(json!({ "alg": "none" }));
     let (message, _) = unsigned.rsplit_once('.').expect("three segments");
@@ -78,7 +82,7 @@ fn confusions(world: &World) -> Vec<Row> {
         let forger = Mint::hmac(Algorithm::HS256, &secret);
         let header = json!({ "alg": "HS256", "typ": "at+jwt", "kid": world.mint.kid });
         let token = forger.sign(&header, &world.mint.claims(world.now));
-        rows.push(row(format!("HMAC with {name}"), token, AlgorithmRefused));
+        rows.push(row(format!("HMAC with {name}"), token, AlgorithmNotAllowed));
     }
     let with_kid = |mint: &Mint, kid: &Mint| {
         let mut header = mint.header();
@@ -104,9 +108,9 @@ fn confusions(world: &World) -> Vec<Row> {
         claims
     };
     let shared = world.shared.sign(&world.shared.header(), &world.mint.claims(world.now));
-    rows.push(row("another issuer's shared secret", shared, AlgorithmRefused));
+    rows.push(row("another issuer's shared secret", shared, AlgorithmNotAllowed));
     let public = world.mint.sign(&world.mint.header(), &claims(super::SHARED));
-    rows.push(row("a public key where a secret is expected", public, AlgorithmRefused));
+    rows.push(row("a public key where a secret is expected", public, AlgorithmNotAllowed));
     let empty = Mint::hmac(Algorithm::HS256, b"");
     rows.push(row("an empty secret", empty.sign(&world.shared.header(), &claims(super::SHARED)), BadSignature));
     let word = Mint::hmac(Algorithm::HS256, b"secret");
@@ -117,7 +121,7 @@ fn confusions(world: &World) -> Vec<Row> {
     ));
     let mut header = world.shared.header();
     header["alg"] = json!("HS512");
-    rows.push(row("another hash", world.shared.sign(&header, &claims(super::SHARED)), AlgorithmRefused));
+    rows.push(row("another hash", world.shared.sign(&header, &claims(super::SHARED)), AlgorithmNotAllowed));
     rows
 }
 
