@@ -33,13 +33,26 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) enum CallError {
     Runtime(io::Error),
     Request(http::Error),
-    TokenFile { file: PathBuf, source: io::Error },
+    TokenFile {
+        file: PathBuf,
+        source: io::Error,
+    },
     TokenVariable(String),
     /// A gateway that has just started may accept a later attempt.
-    Refused { address: SocketAddr, source: ClientError },
-    NoResponse { address: SocketAddr, source: ClientError },
+    Refused {
+        address: SocketAddr,
+        source: ClientError,
+    },
+    NoResponse {
+        address: SocketAddr,
+        source: ClientError,
+    },
     NotJson(StatusCode),
-    Rejected { status: StatusCode, description: String, code: String },
+    Rejected {
+        status: StatusCode,
+        description: String,
+        code: String,
+    },
 }
 
 impl fmt::Display for CallError {
@@ -161,7 +174,8 @@ async fn send_on(
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Bytes>, ClientError> {
     let tls = certificate(&admin.tls).map(|certificate| {
-        let config = tls::client_config_for(&certificate).map_err(|error| ClientError::TlsSettings(Cause::from(error)))?;
+        let config =
+            tls::client_config_for(&certificate).map_err(|error| ClientError::TlsSettings(Cause::from(error)))?;
         Ok(Tls { config, server_name: ServerName::from(admin.address.ip()) })
     });
     client::send_on(stream, tls.transpose()?, request, &LIMITS).await
@@ -182,9 +196,7 @@ fn read_token(source: &SecretSource) -> Result<String, CallError> {
         SecretSource::File(file) => {
             fs::read_to_string(file).map_err(|source| CallError::TokenFile { file: file.clone(), source })?
         }
-        SecretSource::Environment(name) => {
-            std::env::var(name).map_err(|_| CallError::TokenVariable(name.clone()))?
-        }
+        SecretSource::Environment(name) => std::env::var(name).map_err(|_| CallError::TokenVariable(name.clone()))?,
     };
     Ok(token.trim().to_owned())
 }

@@ -54,9 +54,7 @@ pub(super) enum KeysCommand {
 pub(super) fn run(command: KeysCommand) -> Result<(), CommandError> {
     let (keys, json) = match command {
         KeysCommand::Rotate { config, root: true, json, .. } => return add_root_secret(&config, json),
-        KeysCommand::List { config, json } => {
-            (call(&config.load_admin()?, Method::GET, "/admin/v1/keys", None)?, json)
-        }
+        KeysCommand::List { config, json } => (call(&config.load_admin()?, Method::GET, "/admin/v1/keys", None)?, json),
         KeysCommand::Rotate { config, now, json, .. } => {
             let body = json!({ "now": now });
             (call(&config.load_admin()?, Method::POST, "/admin/v1/keys/rotate", Some(&body))?, json)
@@ -67,7 +65,11 @@ pub(super) fn run(command: KeysCommand) -> Result<(), CommandError> {
             (call(&admin, Method::POST, &path, Some(&json!({ "mayRefresh": may_refresh })))?, json)
         }
     };
-    if json { println!("{keys}") } else { print_table(&keys) }
+    if json {
+        println!("{keys}")
+    } else {
+        print_table(&keys)
+    }
     Ok(())
 }
 

@@ -28,7 +28,11 @@ pub(super) fn run(Arguments { config, json }: Arguments) -> Result<(), CommandEr
         StatusCode::UNPROCESSABLE_ENTITY => Err(CommandError::Report(report(&body))),
         status if !status.is_success() => Err(CallError::rejected(status, &body).into()),
         _ => {
-            if json { println!("{body}") } else { print_result(&body) }
+            if json {
+                println!("{body}")
+            } else {
+                print_result(&body)
+            }
             Ok(())
         }
     }

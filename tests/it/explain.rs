@@ -158,10 +158,10 @@ async fn it_decides_as_the_server_does() {
             Outcome::Observed(reject) => {
                 json!({ "status": 200, "observed": reject.reason.code(), "detail": &*reject.detail })
             }
-            Outcome::Refused(reject) => {
+            Outcome::Rejected(reject) => {
                 json!({ "status": reject.reason.status().as_u16(), "reason": reject.reason.code(), "detail": &*reject.detail })
             }
-            Outcome::Own(what) => panic!("{path}: {what}"),
+            Outcome::Local(what) => panic!("{path}: {what}"),
         };
         assert_eq!(decision["status"], answer.status.as_u16(), "{path} {:?}: {answer:?}", asked.headers);
         decisions.push((path, decision));
@@ -216,7 +216,7 @@ async fn each_step_is_told_and_the_exit_status_says_how_it_ended() {
         "token       in the Authorization header",
         "issuer      https://gateway.example",
         "claims      sub \"alice\", scope \"a b\"",
-        "revocation  not looked up: the store is the running gateway's",
+        "revocation  not checked: the running gateway has the store",
         "rules       the scopes a; one of the scopes x, b",
         "decision    allowed",
     ] {
@@ -227,7 +227,7 @@ async fn each_step_is_told_and_the_exit_status_says_how_it_ended() {
     let refused = mint.with_claims(gateway.now_secs(), json!({ "scope": "b", "sub": "bob\u{1b}[2J" }));
     let (status, told) = explained(&gateway, &scoped, &refused).await;
     assert_eq!(status, Some(1), "{told}");
-    assert!(told.ends_with("decision    refused: 403 insufficient_scope, the scope a is missing\n"), "{told}");
+    assert!(told.ends_with("decision    rejected: 403 insufficient_scope, the scope a is missing\n"), "{told}");
     assert!(!told.contains("rules ") && !told.contains('\u{1b}'), "{told:?}");
 
     let (status, told) = explained(&gateway, &["--path", "/scoped/1", "--json"], "").await;
@@ -241,7 +241,7 @@ async fn each_step_is_told_and_the_exit_status_says_how_it_ended() {
     assert_eq!(told["steps"], steps);
     assert_eq!(
         (&told["decision"], &told["reason"], &told["status"]),
-        (&json!("refused"), &json!("no_token"), &json!(401))
+        (&json!("rejected"), &json!("no_token"), &json!(401))
     );
 
     for (arguments, token, status, says) in [
@@ -276,7 +276,7 @@ async fn each_step_is_told_and_the_exit_status_says_how_it_ended() {
             0,
             "origin ",
         ),
-        (&["--path", "/user/refresh", "--method", "POST"], "", 0, "answers itself: the token pair is refreshed here"),
+        (&["--path", "/user/refresh", "--method", "POST"], "", 0, "responds itself: it refreshes the token pair"),
         (&["--path", "/user/refresh"], "", 1, "405 method_not_allowed"),
         (&["--path", "/any/", "--token-stdin", "--at", "2000-01-01T00:00:00Z"], &pair.access, 1, "401 not_yet_valid"),
         (&["--path", "/any/", "--token-stdin", "--token-in", "body"], &pair.access, 2, "expected header"),
@@ -297,7 +297,7 @@ async fn what_was_revoked_is_for_the_running_gateway_to_know() {
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     let (status, told) = explained(&gateway, &["--token-stdin"], &pair.access).await;
     assert_eq!(status, Some(0));
-    assert!(told.contains("not looked up"), "{told}");
+    assert!(told.contains("not checked"), "{told}");
     // The gateway has lost nothing by being read beside.
     gateway.client().bearer(&pair.access).get("/").await.refused(401, "invalid_token");
     assert_eq!(

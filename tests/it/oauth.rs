@@ -60,7 +60,7 @@ async fn explain_says_that_the_gateway_answers_them_itself() {
     {
         let request = Request::post(path).header("host", "gateway.test").body(()).expect("a request");
         let explanation = explainer.explain(&request, false).await;
-        let Outcome::Own(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
+        let Outcome::Local(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
         assert!(what.contains(says), "{what}");
     }
 }

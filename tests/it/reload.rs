@@ -13,7 +13,7 @@ use crate::support::{Client, Gateway, Upstream};
 /// Reloads with other text; answers what takes a restart.
 fn reload(gateway: &Gateway, text: &str) -> Vec<&'static str> {
     let config = config::parse(text, gateway.path(), Probe::None).expect("a good configuration");
-    gateway.running().reload(config).expect("it reloads").takes_restart
+    gateway.running().reload(config).expect("it reloads").requires_restart
 }
 
 #[tokio::test]

@@ -223,7 +223,8 @@ fn a_file_that_cannot_be_written_is_known_at_the_start() {
     std::fs::write(folder.path().join("notes"), "somebody's notes").expect("written");
     let text = Gateway::text("127.0.0.1:9", "[audit]\nfile = \"notes\"\n");
     let config = config::parse(&text, folder.path(), Probe::None).expect("nothing is wrong with it");
-    let error = app::start(config, Arc::new(ManualClock::new())).err().expect("it does not start").to_string();
+    let error = app::start(config, Arc::new(ManualClock::new())).err().expect("it does not start");
+    let error = bearward::types::reject::with_causes(&error);
     assert!(error.contains("notes") && error.contains("move it away"), "{error}");
     assert_eq!(std::fs::read_to_string(folder.path().join("notes")).expect("read"), "somebody's notes");
 }

@@ -56,7 +56,7 @@ fn wrong_arguments_end_with_status_2() {
 #[test]
 fn check_says_whether_the_configuration_is_right_and_changes_nothing() {
     let good = folder_with(GOOD);
-    assert_eq!(printed(&bearward(good.path(), &["check"])), "gateway.toml: no faults\n");
+    assert_eq!(printed(&bearward(good.path(), &["check"])), "gateway.toml: no errors\n");
     assert_eq!(printed(&bearward(good.path(), &["check", "--json"])), "[]\n");
 
     let bad = folder_with(BAD);

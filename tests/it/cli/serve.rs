@@ -56,7 +56,8 @@ async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
     let made = |name: &str| fs::read(folder.path().join(name)).expect("made");
     let before = [made("admin.token"), made("bearward.secret"), made("tls/self-signed.pem")];
     let again = Served::start(folder.path());
-    assert!(!again.program.stderr_with("admin listening").contains("made a"), "nothing is made twice");
+    let announced = again.program.stderr_with("admin listening");
+    assert!(!announced.contains("made a") && !announced.contains("created a"), "nothing is created twice");
     assert_eq!([made("admin.token"), made("bearward.secret"), made("tls/self-signed.pem")], before);
     again.program.signal("INT");
     assert_eq!(again.program.wait().0.code(), Some(0));
@@ -67,7 +68,7 @@ fn a_signal_during_the_start_ends_it_in_order() {
     let folder = folder_with(&shipped());
     let program = Program::start(folder.path(), &["serve"]);
     // The first thing it does, long before it listens.
-    program.stderr_with("made a secret");
+    program.stderr_with("created a secret");
     program.signal("TERM");
     let (status, _, stderr) = program.wait();
     assert_eq!(status.code(), Some(0), "{status:?}\n{stderr}");

@@ -24,10 +24,10 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
 
     // The admin address in the file is not the 0 that it was started with.
     write(folder.path(), &text.replace("public = true", "public = false"));
-    let out = "reloaded; in force: route\ntakes a restart: admin\n";
+    let out = "reloaded; changed: route\nchanges that require a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
     served.client().get("/").await.refused(401, "unauthorized");
-    let out = "reloaded; nothing has changed that a reload can change\ntakes a restart: admin\n";
+    let out = "reloaded; no changes\nchanges that require a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
     write(folder.path(), &text);
     let (status, out, _) = run(&["reload", "--json"]);
@@ -39,7 +39,7 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
     write(folder.path(), &format!("{text}\n[[route]]\npath = 7\nupstraem = \"x\"\n"));
     let (status, out, err) = run(&["reload"]);
     assert_eq!((status, out.as_str()), (Some(2), ""));
-    for says in ["nothing was reloaded", "route[1].path", "--> gateway.toml:", "did you mean `upstream`?", "2 faults"] {
+    for says in ["not reloaded; the current settings stay active", "route[1].path", "--> gateway.toml:", "did you mean `upstream`?", "2 faults"] {
         assert!(err.contains(says), "{says} is not in\n{err}");
     }
     served.program.stderr_with("did you mean `upstream`?");
@@ -58,7 +58,7 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
     soon("it is in force", async || metric(&served, "bearward_reload_succeeded").await == 1.0).await;
     served.program.kill();
     let (status, _, err) = run(&["reload"]);
-    assert!(status == Some(1) && err.contains("no gateway answers"), "{err}");
+    assert!(status == Some(1) && err.contains("no gateway listens"), "{err}");
 }
 
 /// Nobody waits for an answer to a signal: the log and the metric are all there is.
@@ -75,7 +75,7 @@ async fn a_signal_with_a_file_that_cannot_be_used_changes_nothing_and_says_so() 
         served.program.signal("HUP");
         let done = async || metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await == failed;
         soon("it is counted", done).await;
-        served.program.stderr_with("nothing was reloaded");
+        served.program.stderr_with("not reloaded; the current settings stay active");
         served.program.stderr_with(says);
         assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
         assert_eq!(served.client().get("/").await.status, 200, "nothing has changed");

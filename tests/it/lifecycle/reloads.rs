@@ -60,7 +60,7 @@ async fn connections_to_an_upstream_outlive_a_reload_that_leaves_it_as_it_is() {
     ask().await;
     let reload = |text: &str| {
         let config = config::parse(text, gateway.path(), Probe::None).expect("good");
-        gateway.running().reload(config).expect("it reloads").in_force
+        gateway.running().reload(config).expect("it reloads").active
     };
     let routed = Gateway::open_text(upstream.address, "[[route]]\npath = \"/more/\"");
     assert_eq!(reload(&routed), ["route"]);

@@ -110,7 +110,7 @@ async fn a_renewed_certificate_is_shown_without_being_asked_for() {
     let odd = generate_simple_self_signed(["localhost".to_owned()]).expect("made").signing_key.serialize_pem();
     assert!(PrivateKeyDer::from_pem_slice(odd.as_bytes()).is_ok());
     fs::write(folder.path().join("a.key"), odd).expect("written");
-    let said = served.program.stderr_with("the old stay in force");
+    let said = served.program.stderr_with("the old certificates stay active");
     assert!(said.contains("a.key"), "{said}");
     assert!(shows(served.addresses[1], &second).await);
 }
