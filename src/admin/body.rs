@@ -1,6 +1,7 @@
 //! The JSON object in the body of an admin request.
 //!
-//! The parser is strict, because claims in the object end up in tokens: JSON that is rejected in a token is rejected here.
+//! The parser is strict, because claims in the object end up in tokens: JSON that is rejected in a token is rejected
+//! here.
 
 use bytes::Bytes;
 use http::Request;

@@ -3,7 +3,7 @@
 //! | request | response |
 //! |---|---|
 //! | `GET /admin/v1/keys` | 200, `{"keys": […], "nextRotation"?}`, the newest first |
-//! | `POST /admin/v1/keys/rotate` `{"now"?}` | 200, as above: the next key is published, and signs after `key_ahead` or now |
+//! | `POST /admin/v1/keys/rotate` `{"now"?}` | 200, as above: the next key signs after `tokens.key_ahead`, or now |
 //! | `POST /admin/v1/keys/{kid}/revoke` `{"mayRefresh"?}` | 200, as above; 404 |
 
 use http::{Method, Request, Response, StatusCode};

@@ -7,8 +7,8 @@
 //! | `{"all": true, "issuer", "before"?}` | all tokens of an issuer |
 //! | `{"all": true, "before"?}` | all tokens |
 //!
-//! The default of `issuer` is the gateway itself, or every issuer with `all`. `before` is a time (RFC 3339), at most now,
-//! which is its default: tokens issued at or before that time are revoked.
+//! The default of `issuer` is the gateway itself, or every issuer with `all`. `before` is a time (RFC 3339), at most
+//! now, which is its default: tokens issued at or before that time are revoked.
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;

@@ -2,7 +2,7 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/tokens` `{"sub", "scope"?, "aud"?, "clientId"?, "claims"?, "label"?, "address"?, "idle"?, "absolute"?}` | 201, the pair and `tokenId` |
+//! | `POST /admin/v1/tokens` with an [`IssueRequest`] | 201, the pair and `tokenId` |
 //! | `GET /admin/v1/subjects/{sub}/tokens` | 200, `{"tokens": […]}`, the newest first |
 //! | `DELETE /admin/v1/subjects/{sub}/tokens` | 200 `{"success": true}`, also if there were none |
 //! | `DELETE /admin/v1/tokens/{tokenId}` | 200 `{"success": true}`; 404 |

@@ -27,7 +27,7 @@ impl AuthState {
         AuthState { keyring, revocations, seen_generations: Arc::default(), renewals: Arc::default() }
     }
 
-    /// What ends a stream whose token is no longer valid.
+    /// The checks that end a stream when its token is no longer valid.
     pub(super) fn token_checks(&self, clock: Arc<dyn Clock>) -> TokenChecks {
         TokenChecks {
             clock,

@@ -89,7 +89,8 @@ impl fmt::Display for StartError {
                 write!(
                     f,
                     "systemd listens on {address}, which is neither a [[listener]] address ({listeners}) nor \
-                     admin.address ({admin}); set ListenStream= in the .socket unit to the addresses of the configuration"
+                     admin.address ({admin}); set ListenStream= in the .socket unit to the addresses of the \
+                     configuration"
                 )
             }
             StartError::TakeOver { socket, .. } => write!(

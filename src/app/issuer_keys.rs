@@ -55,8 +55,8 @@ impl KeyWatch {
         Ok(())
     }
 
-    /// As [`KeyWatch::start`], for a reload. An invalid key file changes nothing. Do not call it on the control thread, whose
-    /// tasks fetch the keys.
+    /// As [`KeyWatch::start`], for a reload. An invalid key file changes nothing. Do not call it on the control thread:
+    /// the tasks that fetch the keys run there.
     pub(super) fn restart(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
         let current = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let next = self.prepare(issuers, &current)?;
@@ -109,8 +109,8 @@ impl KeyWatch {
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
-    /// The age of each issuer's keys, and the results of fetching them. The label is bounded: the issuers are those of the
-    /// configuration.
+    /// The age of each issuer's keys, and the results of fetching them. The label is bounded: the issuers are those of
+    /// the configuration.
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         let each = |read: fn(&Source, &dyn Clock) -> Vec<LabelledValue>| {
             let (keyring, clock) = (self.keyring.clone(), self.clock.clone());

@@ -1,7 +1,7 @@
 //! Wiring: a [`Config`](crate::config::Config) becomes a running gateway, and later drains.
 //!
-//! The order of the start is a matter of security: secrets, store, every revocation, keys, addresses. The gateway accepts
-//! the first connection when all of these are ready. Every thread and task has an owner here that can stop it.
+//! The order of the start is a matter of security: secrets, store, every revocation, keys, addresses. The gateway
+//! accepts the first connection when all of these are ready. Every thread and task has an owner here that can stop it.
 
 mod audit;
 mod auth_state;

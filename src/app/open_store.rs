@@ -43,8 +43,8 @@ pub(super) fn max_token_life(config: &Config) -> Duration {
     others.fold(own, Duration::max)
 }
 
-/// Loads every revocation. It runs before the first connection, because a gateway with only some of them accepts revoked
-/// tokens.
+/// Loads every revocation. It runs before the first connection, because a gateway with only some of them accepts
+/// revoked tokens.
 pub(super) async fn load_revocations(
     config: &Config,
     store: &dyn Store,

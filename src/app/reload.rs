@@ -1,12 +1,13 @@
 //! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
 //! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, trusted proxies, the other
-//! issuers with their keys, and certificates. Requests in flight end under the settings that they started with. The state
-//! of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries depend on the old
-//! configuration.
+//! issuers with their keys, and certificates. Requests in flight end under the settings that they started with. The
+//! state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries depend on
+//! the old configuration.
 //!
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
-//! (addresses, store, the gateway's own tokens, limits and timeouts of connections) require a restart, which it reports.
+//! (addresses, store, the gateway's own tokens, limits and timeouts of connections) require a restart, which it
+//! reports.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -118,8 +118,8 @@ impl Reloader {
         reloaded.map_err(|error| ReloadError { report: with_causes(&error), faults: Value::Array(vec![]) })
     }
 
-    /// Keeps what was in the files before the reload, so that a change during the reload is noticed. The reload may have
-    /// added files, which count as they are now.
+    /// Keeps what was in the files before the reload, so that a change during the reload is noticed. The reload may
+    /// have added files, which count as they are now.
     fn remember(&mut self, before: Files) {
         self.seen = self.read_watched();
         for (path, content) in &mut self.seen {

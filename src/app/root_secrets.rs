@@ -23,8 +23,8 @@ pub(super) fn read_existing_roots(source: &SecretSource) -> Result<Roots, Secret
     parse_roots(source, &read(source)?)
 }
 
-/// Fails if the store has data and its root secret is missing: the store cannot be used without it, and a new root secret
-/// would hide that.
+/// Fails if the store has data and its root secret is missing: the store cannot be used without it, and a new root
+/// secret would hide that.
 pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), StartError> {
     let SecretSource::File(file) = &store.secret else { return Ok(()) };
     if !is_missing(file) {

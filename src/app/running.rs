@@ -27,7 +27,8 @@ const WORKER_POLL: Duration = Duration::from_millis(5);
 
 /// A running gateway. [`Running::drain`] or dropping it shuts it down gracefully.
 pub struct Running {
-    /// The addresses of the listeners, in the order of the configuration, with the port that the system chose for port 0.
+    /// The addresses of the listeners, in the order of the configuration, with the port that the system chose for port
+    /// 0.
     pub addresses: Vec<SocketAddr>,
     pub admin_address: SocketAddr,
     pub broker: Arc<Broker>,
@@ -66,13 +67,14 @@ impl Running {
         self.replaced.clone()
     }
 
-    /// Shuts down gracefully: becomes not ready, stops accepting, lets requests in flight end within `timeouts.drain`, and
-    /// then ends everything else.
+    /// Shuts down gracefully: becomes not ready, stops accepting, lets requests in flight end within `timeouts.drain`,
+    /// and then ends everything else.
     pub fn drain(self) {
         drop(self);
     }
 
-    /// Closes the store for the gateway that has taken over, when the requests in flight have ended, or after a short time.
+    /// Closes the store for the gateway that has taken over, when the requests in flight have ended, or after a short
+    /// time.
     fn close_store(&mut self) {
         let deadline = Instant::now() + takeover::STORE_GRACE;
         while Instant::now() < deadline && self.has_running_worker() {
@@ -88,8 +90,8 @@ impl Running {
         tracing::info!("the store is closed; the next gateway opens it");
     }
 
-    /// Follows the revocations of the gateway that has taken over, for the tokens of requests and streams in flight. Returns
-    /// when there are none. Returns false if the revocations cannot be read.
+    /// Follows the revocations of the gateway that has taken over, for the tokens of requests and streams in flight.
+    /// Returns when there are none. Returns false if the revocations cannot be read.
     fn follow_store(&self) -> bool {
         let mut last_read = Instant::now();
         while self.has_running_worker() {

@@ -56,8 +56,8 @@ impl fmt::Display for SecretError {
             SecretError::NotSet(secret) => write!(f, "{secret} is not set; set it to the secret"),
             SecretError::InvalidRoot { secret, line } => write!(
                 f,
-                "{secret}, line {line}: expected a number and a root secret of 43 letters and digits; restore the file from \
-                 its backup"
+                "{secret}, line {line}: expected a number and a root secret of 43 letters and digits; restore the file \
+                 from its backup"
             ),
             SecretError::DuplicateRoot { secret, line, number } => {
                 write!(f, "{secret}, line {line}: the number {number} is used twice; restore the file from its backup")
@@ -77,8 +77,8 @@ impl fmt::Display for SecretError {
                     f,
                     "store.secret_file: {file} does not exist, and the database {database} cannot be used without it; \
                      restore the file from its backup, or correct store.secret_file. If the file is lost, remove \
-                     {database} with its -wal and -shm files: the gateway then creates both again, and all users must log \
-                     in again"
+                     {database} with its -wal and -shm files: the gateway then creates both again, and all users must \
+                     log in again"
                 )
             }
             SecretError::InvalidAdminToken(secret) => write!(

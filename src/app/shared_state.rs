@@ -36,7 +36,8 @@ pub(super) struct SharedState {
     pub(super) upstreams: Arc<UpstreamWatch>,
     key_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
-    /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its configuration.
+    /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
+    /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
     /// The store keeps revocations for this long, so no token may live longer.
     max_token_life: Duration,
@@ -79,8 +80,8 @@ impl SharedState {
         })
     }
 
-    /// Builds the gateway of a configuration. It becomes active when [`SharedState::activate`] was called and connections
-    /// use it. `previous_rates` are those of the gateway before it.
+    /// Builds the gateway of a configuration. It becomes active when [`SharedState::activate`] was called and
+    /// connections use it. `previous_rates` are those of the gateway before it.
     pub(super) fn gateway(&self, config: &Config, previous_rates: &Rates) -> Result<Gateway, StartError> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(

@@ -38,8 +38,8 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
     start_with(config, clock, Inherited::None, None)
 }
 
-/// Takes over the sockets of the gateway that runs on this store, if there is one. That gateway then drains, so this first
-/// checks what can stop the start of this one.
+/// Takes over the sockets of the gateway that runs on this store, if there is one. That gateway then drains, so this
+/// first checks what can stop the start of this one.
 pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     root_secrets::check(config)?;
     let socket = takeover::socket_path(&config.store);

@@ -3,9 +3,9 @@
 //! 1. The new gateway reads its configuration and secrets, and connects to a Unix socket beside the store
 //!    (`bearward.db.take-over`).
 //! 2. The old gateway hands over its listening sockets, and accepts no more connections.
-//! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, delivers audit events once more, and closes the
-//!    store. It drains for `timeouts.drain` without the store: a refresh gets 503. It reads what the new gateway revokes
-//!    ([`FOLLOW_INTERVAL`]), so that its streams end, too.
+//! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, delivers audit events once more, and closes
+//!    the store. It drains for `timeouts.drain` without the store: a refresh gets 503. It reads what the new gateway
+//!    revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
 //! 4. The new gateway opens the store and accepts. New connections have waited in the queues of the sockets.
 
 use std::fs;
@@ -47,8 +47,8 @@ pub(super) fn socket_path(store: &StoreSettings) -> PathBuf {
     path.into()
 }
 
-/// The Unix socket on which the next gateway connects. Dropping this removes it. Drop it while the store is open: then the
-/// path belongs to another gateway.
+/// The Unix socket on which the next gateway connects. Dropping this removes it. Drop it while the store is open: then
+/// the path belongs to another gateway.
 pub(super) struct TakeoverOffer {
     listener: std::os::unix::net::UnixListener,
     path: PathBuf,

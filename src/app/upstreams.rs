@@ -36,8 +36,8 @@ impl UpstreamWatch {
         UpstreamWatch { runtime: Handle::current(), current, built, tasks }
     }
 
-    /// Builds the upstreams of `config`. An upstream that has not changed stays, with its connections. In a changed one,
-    /// servers that are active already keep their state.
+    /// Builds the upstreams of `config`. An upstream that has not changed stays, with its connections. In a changed
+    /// one, servers that are active already keep their state.
     pub(super) fn prepare(&self, config: &Config) -> Result<Vec<Arc<Upstream>>, StartError> {
         let prepare = |settings: &Settings| {
             let upstream = self.prepare_one(settings, config.workers);
@@ -79,7 +79,8 @@ impl UpstreamWatch {
             let current = self.current.clone();
             move || labelled(&current.load(), read)
         };
-        let help = "Share of its requests that a server gets: 1 normally, 0 while it is ejected or unhealthy, between the two while it returns";
+        let help =
+            "Share of its requests that a server gets: 1 normally, 0 while ejected or unhealthy, between as it returns";
         metrics.gauges("upstream_server_share", help, each(|server| server.share));
         let help = "Requests in flight to a server";
         metrics.gauges("upstream_server_requests", help, each(|server| server.under_way as f64));

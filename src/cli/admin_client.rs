@@ -69,8 +69,8 @@ impl fmt::Display for CallError {
             }
             CallError::Refused { address, .. } => write!(
                 f,
-                "no gateway listens at admin.address {address}, and none started within {STARTUP_LIMIT:?} (is it running \
-                 with this configuration?)"
+                "no gateway listens at admin.address {address}, and none started within {STARTUP_LIMIT:?} (is it \
+                 running with this configuration?)"
             ),
             CallError::NoResponse { address, .. } => {
                 write!(f, "no response from admin.address {address} (is the gateway running with this configuration?)")

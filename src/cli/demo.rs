@@ -98,15 +98,16 @@ Paste these into another terminal, one after the other.
 {curl} {url}/orders/1
 
 # The client exchanges its token pair for a new one:
-{curl} -X POST -H 'Content-Type: application/json' -H 'Accept: application/json' {bearer} -d '{refresh}' {url}/user/refresh
+{curl} -X POST -H 'Content-Type: application/json' -H {json} {bearer} -d '{refresh}' {url}/user/refresh
 
 # The client logs out, which revokes every token of its session:
-{curl} -X DELETE -H 'Accept: application/json' {bearer} {url}/token/{token_id}
+{curl} -X DELETE -H {json} {bearer} {url}/token/{token_id}
 
 # The gateway now rejects the first request:
 {curl} {bearer} {url}/orders/1
 
 Ctrl-C ends it and removes its files.",
+        json = "'Accept: application/json'",
         folder = folder.display(),
         access = pair.access_token,
         refresh_token = pair.refresh_token,

@@ -25,10 +25,12 @@ pub(super) enum KeysCommand {
     Rotate {
         #[command(flatten)]
         config: ConfigArgument,
-        /// Sign with the next key at once. Services that cache the key set may reject its tokens until they fetch it again.
+        /// Sign with the next key at once. Services that cache the key set may reject its tokens until they fetch it
+        /// again.
         #[arg(long)]
         now: bool,
-        /// Add a root secret to store.secret_file instead. From its next start, the gateway seals the signing keys with it.
+        /// Add a root secret to store.secret_file instead. From its next start, the gateway seals the signing keys with
+        /// it.
         #[arg(long, conflicts_with = "now")]
         root: bool,
         /// Print the result as JSON.

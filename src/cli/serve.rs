@@ -16,8 +16,8 @@ use crate::types::clock::SystemClock;
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Take over the sockets of the gateway that runs with this configuration, which then drains. No client is rejected.
-    /// If no such gateway runs, start as usual.
+    /// Take over the sockets of the gateway that runs with this configuration, which then drains. No client is
+    /// rejected. If no such gateway runs, start as usual.
     #[arg(long)]
     take_over: bool,
 }

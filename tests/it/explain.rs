@@ -251,7 +251,7 @@ async fn each_step_is_told_and_the_exit_status_says_how_it_ended() {
             0,
             "does not enforce: 403 insufficient_scope",
         ),
-        (&["--path", "/public/"], "", 0, "none is needed"),
+        (&["--path", "/public/"], "", 0, "not required"),
         (&["--path", "/cookie/", "--token-stdin", "--token-in", "cookie:session"], &pair.access, 0, "in a cookie"),
         (&["--path", "/cookie/?a", "--token-stdin", "--token-in", "query:t"], &pair.access, 0, "in the query"),
         (

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bearward::config::{self, Probe};
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::reject::with_causes;
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
@@ -115,7 +116,7 @@ async fn a_key_that_is_gone_takes_its_known_tokens_with_it() {
     write(&second);
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
     std::fs::write(folder.path().join("login.json"), "{").expect("written");
-    assert!(gateway.running().reload(config).is_err_and(|error| error.to_string().contains("login.json")));
+    assert!(gateway.running().reload(config).is_err_and(|error| with_causes(&error).contains("login.json")));
     assert_eq!(gateway.metric("bearward_known_tokens ").await, 2.0, "those in force are shown");
     assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
 }

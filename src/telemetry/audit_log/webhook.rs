@@ -1,5 +1,5 @@
-//! The audit webhook: one POST request with a line of JSON for each event (`application/x-ndjson`). Any 2xx response means
-//! that the server has stored the events.
+//! The audit webhook: one POST request with a line of JSON for each event (`application/x-ndjson`). Any 2xx response
+//! means that the server has stored the events.
 
 use std::error::Error;
 use std::fmt;

@@ -161,7 +161,10 @@ async fn what_names_nobody_or_too_much_is_refused_and_nothing_dies() {
         (json!({ "sub": "alice", "jti": "1" }), "expected exactly one of"),
         (json!({ "sub": "" }), "1 to 4096 bytes"),
         (json!({ "jti": "", "issuer": FOREIGN }), "1 to 4096 bytes"),
-        (json!({ "sub": "alice", "issuer": "https://login.example/" }), "the issuer \"https://login.example/\" is not configured"),
+        (
+            json!({ "sub": "alice", "issuer": "https://login.example/" }),
+            "the issuer \"https://login.example/\" is not configured",
+        ),
         (json!({ "jti": "1", "before": "2026-01-01T00:00:00Z" }), "before cannot be used with jti"),
         (json!({ "all": true, "before": "yesterday" }), "not a time"),
         (json!({ "all": true, "before": 1_700_000_000 }), "invalid type"),

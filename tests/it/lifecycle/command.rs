@@ -39,7 +39,13 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
     write(folder.path(), &format!("{text}\n[[route]]\npath = 7\nupstraem = \"x\"\n"));
     let (status, out, err) = run(&["reload"]);
     assert_eq!((status, out.as_str()), (Some(2), ""));
-    for says in ["not reloaded; the current settings stay active", "route[1].path", "--> gateway.toml:", "did you mean `upstream`?", "2 faults"] {
+    for says in [
+        "not reloaded; the current settings stay active",
+        "route[1].path",
+        "--> gateway.toml:",
+        "did you mean `upstream`?",
+        "2 faults",
+    ] {
         assert!(err.contains(says), "{says} is not in\n{err}");
     }
     served.program.stderr_with("did you mean `upstream`?");

@@ -93,7 +93,8 @@ async fn a_process_that_takes_over_is_noticed_by_nobody() {
         assert_eq!((next.addresses.as_slice(), next.admin), ([address, secure].as_slice(), admin));
         let said = ended(std::mem::replace(&mut served, next).program).await;
         assert!(
-            said.contains("draining signal=\"take-over\"") && said.contains("the store is closed; the next gateway opens it"),
+            said.contains("draining signal=\"take-over\"")
+                && said.contains("the store is closed; the next gateway opens it"),
             "{said}"
         );
         // Whatever the old one gave out is good, and goes on here.
