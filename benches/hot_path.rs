@@ -8,7 +8,7 @@ use std::{fs, iter, slice, thread};
 use bearward::auth::bearer;
 use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
-use bearward::gateway::route::Action;
+use bearward::gateway::route_table::Action;
 use bearward::limits::concurrency::ConcurrencyLimit;
 use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, Rates, Settings};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};

@@ -1,6 +1,6 @@
 //! Finding a route, and the path check before it.
 
-use bearward::gateway::route::RouteTable;
+use bearward::gateway::route_table::RouteTable;
 use bearward::protocols::http::path::CanonicalPath;
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::Method;

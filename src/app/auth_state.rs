@@ -11,7 +11,8 @@ use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::token_cache::TokenCache;
 use crate::config::Config;
 use crate::gateway::decide::Decider;
-use crate::gateway::route::{Route, RouteTable, TokenForwarding};
+use crate::gateway::route::{Route, TokenForwarding};
+use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
 use crate::types::clock::Clock;
 

@@ -55,7 +55,7 @@ pub enum Outcome {
     /// The gateway forwards the request, because its route has `enforce = false`.
     Observed(Arc<Reject>),
     Rejected(Reject),
-    /// The gateway responds itself, with this.
+    /// The gateway responds itself. The text completes the sentence "the gateway itself …".
     Local(&'static str),
 }
 
@@ -101,11 +101,11 @@ impl Explainer {
         let outcome = match decision {
             Err(reject) => Outcome::Rejected(reject),
             Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
-            Ok(Decision::Refresh) => Outcome::Local("it refreshes the token pair"),
-            Ok(Decision::Revoke { .. }) => Outcome::Local("it ends a session"),
+            Ok(Decision::Refresh) => Outcome::Local("refreshes the token pair"),
+            Ok(Decision::Revoke { .. }) => Outcome::Local("revokes a session"),
             Ok(Decision::Endpoint(endpoint)) => Outcome::Local(endpoint.purpose()),
-            Ok(Decision::Metadata) => Outcome::Local("the public metadata of the issuer"),
-            Ok(Decision::Keys) => Outcome::Local("the public keys of the gateway"),
+            Ok(Decision::Metadata) => Outcome::Local("publishes the metadata of this issuer"),
+            Ok(Decision::Keys) => Outcome::Local("publishes the gateway's public keys"),
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
     }

@@ -69,7 +69,7 @@ fn print(explanation: &Explanation) {
         Outcome::Allowed => "allowed".to_owned(),
         Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", report::describe(reject)),
         Outcome::Rejected(reject) => format!("rejected: {}", report::describe(reject)),
-        Outcome::Local(response) => format!("the gateway responds itself: {response}"),
+        Outcome::Local(action) => format!("the gateway itself {action}"),
     };
     report::print_decision(&decision);
 }

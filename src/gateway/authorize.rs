@@ -1,4 +1,5 @@
-//! Step 2: may this caller use this route? Pure. The only maker of a [`Permit`], without which nothing is forwarded.
+//! Step 2: decides whether this caller may use this route. Pure. Only this module makes a [`Permit`], and nothing is forwarded
+//! without one.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::auth::token_cache::CachedToken;
 use crate::gateway::route::{Access, Route};
 use crate::types::reject::Reject;
 
-/// A request that may go to its route's upstream.
+/// Proof that a request may go to the upstream of its route.
 pub struct Permit {
     route: Arc<Route>,
     caller: Option<Caller>,
@@ -21,24 +22,24 @@ impl Permit {
         &self.route
     }
 
-    /// `None` on a public route, for a preflight, and for a request that is only observed.
+    /// `None` on a public route, for a preflight, and if the route does not enforce a rejection.
     pub fn caller(&self) -> Option<&Caller> {
         self.caller.as_ref()
     }
 
-    /// Whose end is also the end of what is permitted here. `None` also where the route only observes.
+    /// The token that ends the stream when it ends. `None` also if the route does not enforce.
     pub fn holder(self) -> Option<Arc<CachedToken>> {
         self.caller.filter(|_| self.route.enforce).map(Caller::into_cached)
     }
 
-    /// What the request would have been refused for, if its route enforced that.
+    /// Why the request would be rejected if its route enforced that.
     pub fn observed(&self) -> Option<&Arc<Reject>> {
         self.observed.as_ref()
     }
 }
 
-/// The permit of a request that needs no token; the route back if it needs one. A token that comes along is not looked at,
-/// and says nothing about anybody.
+/// Returns the permit of a request that needs no token, or the route if it needs one. A token in the request is not verified
+/// and identifies no caller.
 pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) -> Result<Permit, Arc<Route>> {
     let open = match route.access {
         Access::Public => true,
@@ -47,15 +48,15 @@ pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) ->
     if open { Ok(Permit { route, caller: None, observed: None }) } else { Err(route) }
 }
 
-/// A browser sends preflights without credentials, always (Fetch standard, CORS protocol).
+/// Returns true for a CORS preflight. Browsers always send it without credentials (Fetch standard).
 fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS
         && headers.contains_key(header::ORIGIN)
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The permit of a caller whose token keeps the route's rules. A route that only observes gives one to everybody else as well,
-/// and says what they would have been refused for: nobody's permit, as a token that is refused says nothing about anybody.
+/// Returns the permit of a caller whose token meets the route's rules. A route with `enforce = false` also permits every other
+/// request, without a caller and with the reason for which it would be rejected.
 pub fn authorize(route: Arc<Route>, caller: Result<Caller, Reject>) -> Result<Permit, Reject> {
     let allowed = caller.and_then(|caller| match &route.access {
         Access::Token(rules) => rules.check(caller.token()).map(|()| caller),
@@ -63,7 +64,7 @@ pub fn authorize(route: Arc<Route>, caller: Result<Caller, Reject>) -> Result<Pe
     });
     match allowed {
         Ok(caller) => Ok(Permit { route, caller: Some(caller), observed: None }),
-        Err(refusal) if route.enforce => Err(refusal),
-        Err(refusal) => Ok(Permit { route, caller: None, observed: Some(Arc::new(refusal)) }),
+        Err(reject) if route.enforce => Err(reject),
+        Err(reject) => Ok(Permit { route, caller: None, observed: Some(Arc::new(reject)) }),
     }
 }

@@ -1,46 +1,47 @@
-//! Requests that a page of somebody else made: the browser adds cookies to them by itself. Pure.
+//! Rejects requests that another site may have caused. Pure.
 //!
-//! A token from a cookie therefore counts for a request that changes something, or opens a WebSocket, only if `Origin` says
-//! that the page is one of ours. Every browser sends it with such requests; a program that does not can use a header. A
-//! captured logout changes something whatever its method: for an image on any page, a browser sends a GET.
+//! A browser adds cookies by itself, also to requests from the pages of other sites. So a token in a cookie is accepted for a
+//! request that changes something, or that opens a WebSocket, only if `Origin` names a trusted page. Browsers send `Origin`
+//! with all such requests, and other programs can use the Authorization header. A captured logout always counts as a change:
+//! an image on any page makes the browser send a GET.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 
 use crate::types::reject::{Reason, Reject};
 
-/// What the request is and where it arrived.
+/// What the request does and where it arrived.
 pub struct Target<'r> {
     pub method: &'r Method,
-    /// A WebSocket begins with GET, and any page may open one (RFC 6455 section 10.2).
+    /// A WebSocket begins with GET, and every page may open one (RFC 6455 section 10.2).
     pub websocket: bool,
-    /// `route.logout`: its answer may end the caller's login.
+    /// `route.logout`: the response may end the caller's session.
     pub logout: bool,
     pub host: &'r HeaderValue,
     /// `http` or `https`.
     pub scheme: &'r HeaderValue,
 }
 
-/// Refuses a request that another site may have caused. `origins`: those that are trusted besides the request's own.
+/// Rejects a request that another site may have caused. `origins` are trusted besides the request's own host.
 pub fn check(headers: &HeaderMap, target: &Target<'_>, origins: &[String]) -> Result<(), Reject> {
     let safe = matches!(*target.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
     if safe && !target.websocket && !target.logout {
         return Ok(());
     }
     let mut values = headers.get_all(header::ORIGIN).iter();
-    let refuse = |detail: &'static str| Err(Reject::new(Reason::Csrf, detail));
-    let Some(origin) = values.next() else { return refuse("a token in a cookie, and no Origin") };
+    let reject = |detail: &'static str| Err(Reject::new(Reason::Csrf, detail));
+    let Some(origin) = values.next() else { return reject("a token in a cookie without an Origin header") };
     if values.next().is_some() {
-        return refuse("several Origin headers");
+        return reject("several Origin headers");
     }
     let origin = origin.to_str().unwrap_or_default();
     if origins.iter().any(|trusted| trusted == origin) || is_own(origin, target) {
         return Ok(());
     }
-    refuse("the Origin is neither this host nor one of the route's origins")
+    reject("the Origin is neither this host nor one of the route's origins")
 }
 
-/// The same host and port. A page that came in cleartext is no friend of one that came encrypted: anybody on the way may
-/// have written it.
+/// Returns true if the origin has the request's host and port. A page loaded over http is not trusted by a host on https:
+/// anyone on the network path may have written it.
 fn is_own(origin: &str, target: &Target<'_>) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     if scheme != "https" && target.scheme != scheme {
@@ -73,11 +74,11 @@ mod tests {
         let host = HeaderValue::from_static("app.example");
         let scheme = HeaderValue::from_static(scheme);
         let target = Target { method: &method, websocket, logout, host: &host, scheme: &scheme };
-        check(&headers, &target, &["https://friend.example".into()]).is_ok()
+        check(&headers, &target, &["https://trusted.example".into()]).is_ok()
     }
 
     #[test]
-    fn what_changes_nothing_needs_no_origin_and_a_websocket_does() {
+    fn safe_methods_need_no_origin_but_websockets_do() {
         for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE] {
             assert!(checked(method, false, "https", &["https://evil.example"]));
         }
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logout_changes_something_whatever_its_method() {
+    fn a_logout_needs_an_origin_with_every_method() {
         for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::POST] {
             for (origins, good) in
                 [(&[][..], false), (&["https://evil.example"], false), (&["https://app.example"], true)]
@@ -103,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_this_host_or_a_friend() {
+    fn the_origin_must_be_this_host_or_a_trusted_one() {
         for (scheme, origins, good) in [
             ("https", &["https://app.example"][..], true),
             ("https", &["https://APP.example"], true),
             ("https", &["https://app.example:443"], true),
-            ("https", &["https://friend.example"], true),
+            ("https", &["https://trusted.example"], true),
             ("http", &["http://app.example"], true),
             ("http", &["http://app.example:80"], true),
             // TLS may end at a balancer in front.
@@ -119,8 +120,8 @@ mod tests {
             ("https", &["https://evilapp.example"], false),
             ("https", &["https://evil.example"], false),
             ("https", &["https://sub.app.example"], false),
-            ("https", &["http://friend.example"], false),
-            ("https", &["https://friend.example/"], false),
+            ("https", &["http://trusted.example"], false),
+            ("https", &["https://trusted.example/"], false),
             ("https", &["null"], false),
             ("https", &[""], false),
             ("https", &["app.example"], false),

@@ -1,5 +1,4 @@
-//! The standard endpoints that clients speaking OAuth look for: which of them there are, and where. Each is off unless it is
-//! configured. What they do is in `oauth/`.
+//! `[oauth]`: the endpoints for OAuth clients and their paths. Each is off unless it is configured. `oauth/` carries them out.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -27,8 +26,8 @@ pub enum Endpoint {
 }
 
 impl Endpoints {
-    /// Every endpoint on offer and its path. Whatever tells clients about them asks here.
-    pub fn on_offer(&self) -> impl Iterator<Item = (Endpoint, &str)> {
+    /// The endpoints that are switched on, with their paths. Routing and metadata both use this list.
+    pub fn enabled(&self) -> impl Iterator<Item = (Endpoint, &str)> {
         let paths = [
             (Endpoint::Token, self.token_endpoint.as_deref()),
             (Endpoint::Revoke, self.revocation_endpoint.as_deref()),
@@ -40,32 +39,32 @@ impl Endpoints {
 }
 
 impl Endpoint {
-    /// In words, for operators.
+    /// What the endpoint does, for `bearward explain`.
     pub const fn purpose(self) -> &'static str {
         match self {
-            Endpoint::Token => "a refresh token is exchanged here, by OAuth's rules",
-            Endpoint::Revoke => "a token is revoked here, by RFC 7009",
-            Endpoint::Introspect => "a token is introspected here, by RFC 7662",
-            Endpoint::ProtectedResource => "the protected resource describes itself here, for everybody",
+            Endpoint::Token => "exchanges a refresh token (RFC 6749)",
+            Endpoint::Revoke => "revokes a token (RFC 7009)",
+            Endpoint::Introspect => "introspects a token (RFC 7662)",
+            Endpoint::ProtectedResource => "publishes the metadata of the protected resource (RFC 9728)",
         }
     }
 }
 
-/// What RFC 9728 says about the services behind the gateway. Made once, when the configuration is read.
+/// Metadata of the services behind the gateway (RFC 9728). Made once, when the configuration is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProtectedResource {
-    /// Where its metadata is: the well-known path, and behind it the resource's own (section 3.1).
+    /// Path of the metadata: the well-known path, followed by the path of the resource (section 3.1).
     pub path: String,
     /// The metadata, as JSON.
     pub document: Bytes,
-    /// What `WWW-Authenticate` begins with, so that a client without a token finds the metadata (section 5.1).
+    /// Beginning of `WWW-Authenticate`, so that a client without a token finds the metadata (section 5.1).
     pub challenge: HeaderValue,
 }
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 impl ProtectedResource {
-    /// `origin`: scheme and authority of the resource's URL; `path`: the rest of it. `None` if it does not fit into a header.
+    /// `origin` is the scheme and authority of the resource's URL, `path` the rest. Returns `None` if it does not fit into a header.
     pub fn new(origin: &str, path: &str, authorization_servers: &[String], scopes: &[String]) -> Option<Self> {
         let resource = format!("{origin}{path}");
         let path = format!("{WELL_KNOWN}{}", if path == "/" { "" } else { path });

@@ -16,6 +16,7 @@ pub mod login_capture;
 pub mod oauth;
 mod response;
 pub mod route;
+pub mod route_table;
 pub mod rules;
 pub mod streams;
 pub mod token_calls;

@@ -1,5 +1,4 @@
-//! What a route asks of a token beyond its being valid: issuers, scopes, and what its claims say. Pure; prepared when the
-//! configuration is read.
+//! What a route requires of a valid token: issuers, scopes and claims. Pure. Prepared when the configuration is read.
 
 use std::fmt;
 
@@ -9,34 +8,34 @@ use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::jwt::pointer::Pointer;
 use crate::types::reject::{Reason, Reject};
 
-/// All of it has to hold. Without any, every valid token will do.
+/// All rules must hold. Without rules, every valid token is accepted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// `route.issuers`: one of these, or any if there are none.
+    /// `route.issuers`: one of these. Empty: any.
     pub issuers: Vec<String>,
-    /// `route.scopes`: every one of these.
+    /// `route.scopes`: all of these.
     pub scopes: Vec<String>,
-    /// `route.any_scope`: at least one of these, unless it is empty.
+    /// `route.any_scope`: at least one of these. Empty: any.
     pub any_scope: Vec<String>,
     /// `[[route.claim]]`
     pub claims: Vec<ClaimRule>,
 }
 
-/// `[[route.claim]]`: what has to stand at one place of the claims.
+/// `[[route.claim]]`: what one claim must be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimRule {
     pub pointer: Pointer,
     pub condition: Condition,
 }
 
-/// Compared as JSON: `"1"` is not `1`, and nothing is taken for a part of something else.
+/// Compared as JSON: `"1"` is not `1`, and `"admin"` is not a part of `"administrator"`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     Equals(Value),
     OneOf(Vec<Value>),
-    /// In an array; or it is the value itself, as many issuers write a list of one without its brackets.
+    /// An array with this element, or this value itself: many issuers write a list of one without brackets.
     Contains(Value),
-    /// Something, and not `null`.
+    /// Any value but `null`.
     Present,
 }
 
@@ -47,25 +46,25 @@ impl Rules {
             return Err(Reject::new(Reason::IssuerNotAllowed, detail));
         }
         if let Some(missing) = self.scopes.iter().find(|scope| !token.has_scope(scope)) {
-            return Err(self.scope_refusal(format!("the scope {missing} is missing")));
+            return Err(self.scope_rejection(format!("missing scope {missing}")));
         }
         if !self.any_scope.is_empty() && !self.any_scope.iter().any(|scope| token.has_scope(scope)) {
-            return Err(self.scope_refusal(format!("none of the scopes {} is there", self.any_scope.join(", "))));
+            return Err(self.scope_rejection(format!("none of the scopes {}", self.any_scope.join(", "))));
         }
-        match self.claims.iter().find_map(|rule| rule.fault(&token.claims)) {
-            Some(fault) => Err(Reject::new(Reason::ClaimRejected, fault)),
+        match self.claims.iter().find_map(|rule| rule.violation(&token.claims)) {
+            Some(violation) => Err(Reject::new(Reason::ClaimRejected, violation)),
             None => Ok(()),
         }
     }
 
-    /// Names scopes that would do: all of `scopes`, and the first of `any_scope`.
-    fn scope_refusal(&self, detail: String) -> Reject {
+    /// Names scopes that would be enough: all of `scopes` and the first of `any_scope`.
+    fn scope_rejection(&self, detail: String) -> Reject {
         let needed: Vec<&str> = self.scopes.iter().chain(self.any_scope.first()).map(String::as_str).collect();
         Reject::new(Reason::InsufficientScope, detail).needs_scope(&needed.join(" "))
     }
 }
 
-/// What is asked, in words.
+/// The rules in words, for `bearward explain`.
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pointers: Vec<String> = self.claims.iter().map(|rule| rule.pointer.to_string()).collect();
@@ -86,13 +85,13 @@ impl fmt::Display for Rules {
 }
 
 impl ClaimRule {
-    /// Which claim is not as it should be. Never what it is: that goes to the log.
-    fn fault(&self, claims: &Map<String, Value>) -> Option<String> {
+    /// Returns which claim breaks the rule. Never its value, because this goes to the log.
+    fn violation(&self, claims: &Map<String, Value>) -> Option<String> {
         let pointer = &self.pointer;
         let Some(value) = pointer.find(claims).filter(|value| !value.is_null()) else {
-            return Some(format!("the claim {pointer} is missing"));
+            return Some(format!("missing claim {pointer}"));
         };
-        let good = match &self.condition {
+        let holds = match &self.condition {
             Condition::Equals(expected) => value == expected,
             Condition::OneOf(several) => several.contains(value),
             Condition::Contains(expected) => {
@@ -100,7 +99,7 @@ impl ClaimRule {
             }
             Condition::Present => true,
         };
-        (!good).then(|| format!("the claim {pointer} is not what this route asks for"))
+        (!holds).then(|| format!("claim {pointer} does not match the rule of this route"))
     }
 }
 
@@ -117,7 +116,7 @@ mod tests {
         let claims = claims.as_object().expect("an object");
         let holds = |pointer: &str, condition: Condition| {
             let pointer = Pointer::parse(pointer).expect("a pointer");
-            ClaimRule { pointer, condition }.fault(claims).is_none()
+            ClaimRule { pointer, condition }.violation(claims).is_none()
         };
         use Condition::*;
         for (pointer, condition, expected) in [

@@ -38,7 +38,7 @@ async fn run(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>)
         tokio::spawn(accept(listener, shared.clone(), worker.clone(), alive.clone()));
     }
     drop(alive);
-    tokio::spawn(worker.streams.clone().look_after());
+    tokio::spawn(worker.streams.clone().watch());
     shared.drains().await;
     // At once: their clients can connect elsewhere, and have all of the time that there is.
     worker.streams.drain();

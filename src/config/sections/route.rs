@@ -6,7 +6,8 @@ use crate::config::document::error::Fault;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::{Placed, host, rate, rules, token};
-use crate::gateway::route::{Access, Capture, KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, Route, metadata_path};
+use crate::gateway::route::{Access, Capture, Route};
+use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::upstream;
 
 type Upstreams = [Placed<upstream::Settings>];

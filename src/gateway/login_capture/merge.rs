@@ -1,6 +1,6 @@
-//! The members of a token pair in a JSON object of somebody else, of which every byte stays as it is. Pure.
+//! Adds the members of a token pair to the JSON object of a backend. Every byte of the backend stays as it is. Pure.
 //!
-//! It is not written anew: a number of more digits than ours has, the order of members, their escapes would not survive that.
+//! The object is not parsed and written again: long numbers, the order of members and escapes would not survive that.
 
 use std::fmt;
 
@@ -9,28 +9,28 @@ use serde_json::Value;
 
 use crate::broker::TokenPair;
 
-/// A backend's object.
+/// The object in the backend's response.
 #[derive(Debug)]
 pub(super) struct JsonObject<'c> {
-    /// Up to its closing brace.
+    /// The text up to the closing brace.
     open: &'c str,
     is_empty: bool,
-    /// It says `"success": true` itself.
+    /// The backend's own object contains `"success": true`.
     says_success: bool,
 }
 
 impl<'c> JsonObject<'c> {
-    /// Its names must not be among `ours`: a client could not tell whose value it reads. `"success": true` is an exception,
-    /// as many answers have it, and both mean the same. The fault names nothing that stands in the content.
+    /// Rejects an object with a member of `ours`: a client could not tell which value it reads. `"success": true` is allowed,
+    /// because many backends send it and both mean the same. The error repeats nothing of the content.
     pub(super) fn read(content: &'c [u8], ours: &[&str]) -> Result<Self, String> {
-        let text = str::from_utf8(content).map_err(|_| "its body is not UTF-8")?;
+        let text = str::from_utf8(content).map_err(|_| "the body is not UTF-8")?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let names = deserializer.deserialize_map(Names { ours }).ok().filter(|_| deserializer.end().is_ok());
         let (Some(names), Some(open)) = (names, text.trim_end().strip_suffix('}')) else {
-            return Err("its body is not a JSON object".into());
+            return Err("the body is not a JSON object".into());
         };
         match names.taken {
-            Some(name) => Err(format!("its body has a member `{name}` of its own")),
+            Some(name) => Err(format!("the body already has a member `{name}`")),
             None => Ok(JsonObject { open, is_empty: names.is_empty, says_success: names.says_success }),
         }
     }

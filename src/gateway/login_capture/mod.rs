@@ -1,10 +1,10 @@
-//! The login and the logout of a backend that knows nothing of tokens.
+//! Captures the login and the logout of a backend that knows nothing of tokens.
 //!
-//! Login: an answer that names a subject becomes a token pair. The family is durable before the answer is sent, the pair's
-//! members stand in the backend's JSON beside its own, and an answer that cannot carry them is a 503: it never goes out bare,
-//! as a client that gets "welcome" and no token is logged in nowhere. So it is for a login that a mass revocation overtakes.
+//! Login: a response that names a subject becomes a token pair. The family is durable before the response is sent, and the
+//! members of the pair are added to the backend's JSON. A response that cannot carry them becomes 503, because a client that
+//! reads "welcome" without a token would not be logged in. The same happens if a mass revocation overtakes the login.
 //!
-//! Logout: after a 2xx the caller's family is ended, durably, before that answer is sent.
+//! Logout: after a 2xx response, the caller's family is revoked, durably, before the response is sent.
 
 mod merge;
 
@@ -122,31 +122,31 @@ fn rejected(detail: impl Into<std::borrow::Cow<'static, str>>) -> Reject {
     Reject::new(Reason::LoginCapture, detail)
 }
 
-/// Is this an answer with a JSON body, whole and plain? Asked before a byte of it is read.
+/// Checks, before the body is read, that the response has a complete JSON body without compression.
 fn check_head(head: &Parts) -> Result<(), Reject> {
-    // The others of 2xx have no body (204, 205), or a part of one (206).
+    // The other 2xx have no body (204, 205) or a part of one (206).
     let complete =
         [StatusCode::OK, StatusCode::CREATED, StatusCode::ACCEPTED, StatusCode::NON_AUTHORITATIVE_INFORMATION];
     if !complete.contains(&head.status) {
-        return Err(rejected(format!("it names a subject, and its status is {}", head.status.as_u16())));
+        return Err(rejected(format!("a login response with status {} (expected 200 to 203)", head.status.as_u16())));
     }
     let mut codings = head.headers.get_all(header::CONTENT_ENCODING).iter();
     if !codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(rejected("it is compressed, though only `identity` is accepted"));
+        return Err(rejected("a compressed login response, although the request accepts only `identity`"));
     }
     if !is_json(&head.headers) {
-        return Err(rejected("its Content-Type is not application/json"));
+        return Err(rejected("the Content-Type of the login response is not application/json"));
     }
     Ok(())
 }
 
-/// `application/json`, or a type that is written in JSON (RFC 6839 section 3.1).
+/// Returns true for `application/json` and for types with the suffix `+json` (RFC 6839 section 3.1).
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = media_type::of(headers).unwrap_or_default().to_ascii_lowercase();
     kind == "application/json" || kind.starts_with("application/") && kind.ends_with("+json")
 }
 
-/// What described the body as it was, or let somebody keep it.
+/// Headers that describe the old body, or that allow a cache to keep it.
 const OUTDATED: [HeaderName; 13] = [
     header::ETAG,
     header::LAST_MODIFIED,

@@ -1,4 +1,4 @@
-//! `application/x-www-form-urlencoded`, strictly: what two readers could understand differently is refused. Pure.
+//! Reads `application/x-www-form-urlencoded` strictly: a form that can be read in two ways is rejected. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use http::HeaderMap;
 use crate::protocols::http::{media_type, path};
 use crate::types::reject::{Reason, Reject};
 
-/// Parameters by name. It has no `Debug`: there are tokens among them.
+/// Parameters by name. No `Debug`, because some are tokens.
 pub(super) struct Form(BTreeMap<String, String>);
 
 impl Form {
     pub(super) fn read(headers: &HeaderMap, content: &[u8]) -> Result<Form, Reject> {
-        let bad = |fault: &'static str| Reject::new(Reason::BadForm, fault);
+        let bad = |detail: &'static str| Reject::new(Reason::BadForm, detail);
         if !media_type::is(headers, "application/x-www-form-urlencoded") {
             return Err(bad("Content-Type is not application/x-www-form-urlencoded"));
         }
@@ -23,15 +23,15 @@ impl Form {
             let (Some(name), Some(value)) = (decode(name), decode(value)) else {
                 return Err(bad("an invalid percent-encoding"));
             };
-            // RFC 6749 section 3.2: not more than once, whatever it is.
+            // RFC 6749 section 3.2: no parameter more than once.
             if parameters.insert(name, value).is_some() {
-                return Err(bad("a parameter stands twice"));
+                return Err(bad("a parameter is repeated"));
             }
         }
         Ok(Form(parameters))
     }
 
-    /// A parameter without a value was not sent (RFC 6749 section 3.2).
+    /// A parameter without a value counts as missing (RFC 6749 section 3.2).
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_has_one_reading() {
+    fn a_form_has_exactly_one_reading() {
         let pairs = |pairs: &[(&str, &str)]| {
             Some(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>())
         };

@@ -1,7 +1,7 @@
-//! Revocation (RFC 7009): whoever shows a token may end its login, and every token of it.
+//! Revocation (RFC 7009): a client that has a token may end its session, and every token of it.
 //!
-//! Unlike on `DELETE /token/{tokenId}`, the token itself is shown and not its name. So one that is not known, or not good, is
-//! no error (section 2.2): there is nothing left to end.
+//! Unlike `DELETE /token/{tokenId}`, this call carries the token itself. A token that is unknown, or not good, is no error
+//! (section 2.2): there is nothing left to revoke.
 
 use http::{Response, StatusCode};
 
@@ -13,7 +13,7 @@ use crate::tokens::family::refresh_token::PresentedToken;
 use crate::types::reject::{Reason, Reject};
 
 impl Call<'_, '_> {
-    /// `token_type_hint` is not needed: the two kinds of token have nothing in common.
+    /// Ignores `token_type_hint`: the format of a token shows its kind.
     pub(super) async fn revoke(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         self.check_client(form)?;
         let token = form.required("token")?;
@@ -35,7 +35,7 @@ impl Call<'_, '_> {
         };
         self.context.record.caller = Some(caller.token().clone());
         if !caller.token().own {
-            // It lives on: its issuer alone can end it.
+            // Only its issuer can revoke it.
             return Err(Reason::UnsupportedTokenType.into());
         }
         self.broker.revoke_login_of(caller.token(), self.context.event()).await

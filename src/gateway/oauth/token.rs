@@ -1,7 +1,7 @@
-//! The token endpoint (RFC 6749 section 3.2), with the one grant that there is here: `refresh_token`.
+//! The token endpoint (RFC 6749 section 3.2) with the grant `refresh_token`.
 //!
-//! There is no Bearer, unlike on `POST /user/refresh`: OAuth clients send none, and theirs are public. So the refresh token
-//! alone is enough, and what protects it is its rotation and the detection of a spent one (RFC 9700 section 4.14.2).
+//! Unlike `POST /user/refresh`, it takes no Bearer: OAuth clients send none, and clients are public here. So the refresh token
+//! alone is enough. It is protected by rotation and by the detection of reuse (RFC 9700 section 4.14.2).
 
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -22,7 +22,7 @@ struct TokenResponse<'p> {
     /// Seconds.
     expires_in: u64,
     refresh_token: &'p str,
-    /// What was granted at the login, whatever was asked for now: a client is told, as section 3.3 wants.
+    /// The scope granted at the login, also if the client requests another one: section 3.3 requires to say so.
     #[serde(skip_serializing_if = "str::is_empty")]
     scope: &'p str,
 }

@@ -1,4 +1,4 @@
-//! What a stream stands on: the token that opened it, and a fresher one of the same family that carries it on.
+//! The tokens that a stream depends on: the one that opened it, and a newer one of the same family that carries it on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reason;
 use crate::types::trace::Trace;
 
-/// All that can end a token.
+/// Everything that can end a token.
 #[derive(Clone)]
 pub struct TokenChecks {
     pub clock: Arc<dyn Clock>,
@@ -23,40 +23,40 @@ pub struct TokenChecks {
 }
 
 pub(super) struct TokenBasis {
-    opened: Arc<CachedToken>,
-    /// The freshest of its family that was seen when the one before it expired.
-    carrier: Option<Arc<CachedToken>>,
-    /// Of the keyring, when the keys of both were good.
+    opened_by: Arc<CachedToken>,
+    /// The newest token of the family, seen when the one before it expired.
+    carried_by: Option<Arc<CachedToken>>,
+    /// Generation of the keyring at which the keys of both tokens were good.
     generation: u64,
-    /// Of our own tokens alone: those of others belong to no family.
-    watched: Option<Watched>,
+    /// Only for the gateway's own tokens: tokens of other issuers belong to no family.
+    renewal: Option<Watched>,
 }
 
 impl TokenBasis {
-    pub(super) fn on(known: &Arc<CachedToken>, checks: &TokenChecks) -> Self {
-        let watched = known.token.family.map(|family| checks.renewals.watch(family));
-        TokenBasis { opened: known.clone(), carrier: None, generation: known.generation(), watched }
+    pub(super) fn on(token: &Arc<CachedToken>, checks: &TokenChecks) -> Self {
+        let renewal = token.token.family.map(|family| checks.renewals.watch(family));
+        TokenBasis { opened_by: token.clone(), carried_by: None, generation: token.generation(), renewal }
     }
 
-    /// Nothing is to be done for time's sake before.
+    /// When the current token expires.
     pub(super) fn deadline(&self) -> UnixTime {
-        self.bearer().token.expires
+        self.current().token.expires
     }
 
-    fn bearer(&self) -> &Arc<CachedToken> {
-        self.carrier.as_ref().unwrap_or(&self.opened)
+    fn current(&self) -> &Arc<CachedToken> {
+        self.carried_by.as_ref().unwrap_or(&self.opened_by)
     }
 
-    /// Why the stream must end, if it must. Costs two comparisons and two atomic loads while nothing has moved.
+    /// Returns why the stream must end, if it must. Costs two comparisons and two atomic loads while nothing has moved.
     pub(super) fn check(&mut self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
         if now >= self.deadline() {
             self.renew(now)?;
         }
-        // The one that opened it counts to the end: whoever revokes it means what it opened.
-        for known in self.carrier.iter().chain([&self.opened]) {
-            known.check_revocation(&checks.revocations).map_err(|reject| reject.reason)?;
+        // The token that opened the stream counts to the end: an operator who revokes it means the stream, too.
+        for token in self.carried_by.iter().chain([&self.opened_by]) {
+            token.check_revocation(&checks.revocations).map_err(|reject| reject.reason)?;
         }
-        // Before the keys: if they are swapped meanwhile, the next look is at the newer ones.
+        // Read before the keys: if they are swapped meanwhile, the next check sees the newer ones.
         let generation = checks.keyring.generation();
         if self.generation != generation {
             self.check_keys(checks, now)?;
@@ -65,32 +65,33 @@ impl TokenBasis {
         Ok(())
     }
 
+    /// Switches to the newest token of the family.
     fn renew(&mut self, now: UnixTime) -> Result<(), Reason> {
-        let fresh = self.watched.as_ref().and_then(Watched::freshest).filter(|known| now < known.token.expires);
-        let fresh = fresh.ok_or(Reason::Expired)?;
-        if fresh.generation() != self.generation {
-            // Of no keyring: both are looked at again.
+        let newest = self.renewal.as_ref().and_then(Watched::freshest).filter(|token| now < token.token.expires);
+        let newest = newest.ok_or(Reason::Expired)?;
+        if newest.generation() != self.generation {
+            // Matches no keyring, so that the keys of both tokens are checked again.
             self.generation = 0;
         }
-        self.carrier = Some(fresh);
+        self.carried_by = Some(newest);
         Ok(())
     }
 
-    /// Some key has gone, or an issuer's terms have changed: is it one of ours?
+    /// Checks the keys of both tokens after a key was removed or an issuer's terms have changed.
     fn check_keys(&self, checks: &TokenChecks, now: UnixTime) -> Result<(), Reason> {
         let issuers = &checks.keyring.keys().issuers;
-        // Expired or not is asked elsewhere.
+        // Expiry is checked by `check`.
         let validity = Validity::ExpiredUpTo(Duration::MAX);
-        for known in self.carrier.iter().chain([&self.opened]) {
-            if still_holds(&known.token, issuers) {
+        for token in self.carried_by.iter().chain([&self.opened_by]) {
+            if still_holds(&token.token, issuers) {
                 continue;
             }
-            match verify(&known.text, issuers, now, validity, Trace::OFF).map_err(|reject| reject.reason) {
-                // A clock that was set back ends nothing.
+            match verify(&token.text, issuers, now, validity, Trace::OFF).map_err(|reject| reject.reason) {
+                // A clock that was set back ends no stream.
                 Ok(_) | Err(Reason::NotYetValid) => {}
                 Err(Reason::KeyRevoked) => return Err(Reason::KeyRevoked),
-                // Keys are let go when the last token of theirs has expired. It opened this stream, and another carries it.
-                Err(_) if !Arc::ptr_eq(known, self.bearer()) => {}
+                // A key is deleted when its last token has expired. Another token carries the stream by then.
+                Err(_) if !Arc::ptr_eq(token, self.current()) => {}
                 Err(reason) => return Err(reason),
             }
         }

@@ -1,7 +1,7 @@
-//! gRPC messages, as far as their boundaries, and the trailers that gRPC-Web has behind them.
+//! Finds the boundaries of gRPC messages, and writes the trailers of gRPC-Web.
 //!
-//! Each message has a prefix of five bytes: a flag, and its length. gRPC-Web puts the trailers into the body as one message
-//! more, whose flag has the highest bit.
+//! Each message has a prefix of five bytes: a flag and the length. gRPC-Web sends the trailers in the body, as one more message
+//! with the highest bit of the flag set.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
@@ -12,7 +12,7 @@ const PREFIX: usize = 5;
 /// The flag of a message of trailers.
 const TRAILERS: u8 = 0x80;
 
-/// Trailers as gRPC-Web has them: in the body.
+/// Writes trailers as gRPC-Web sends them: as a message of the body.
 pub(super) fn in_body(trailers: &HeaderMap) -> Bytes {
     let mut text = Vec::new();
     for (name, value) in trailers {
@@ -20,17 +20,17 @@ pub(super) fn in_body(trailers: &HeaderMap) -> Bytes {
     }
     let mut message = BytesMut::with_capacity(PREFIX + text.len());
     message.put_u8(TRAILERS);
-    // Our own, and short.
+    // The gateway writes these trailers, and they are short.
     message.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
     message.put_slice(&text);
     message.freeze()
 }
 
-/// Where in its messages a body is.
+/// The position of a body within its messages.
 #[derive(Default)]
 pub(super) struct Messages {
     prefix: [u8; PREFIX],
-    /// Bytes of the prefix that went by; 0 between two messages.
+    /// Bytes of the prefix that have passed. 0 between two messages.
     seen: usize,
     /// Bytes of the message that are still to come.
     left: usize,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boundaries_are_found_however_the_bytes_are_cut() {
+    fn finds_boundaries_in_pieces_of_any_size() {
         let message = |len: u32| [&[0][..], &len.to_be_bytes(), &vec![0; len as usize]].concat();
         let all = [message(0), message(3), message(70_000)].concat();
         for step in [1, 2, 5, 6, 9, 1000, all.len()] {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_in_a_body_are_a_message_of_their_own() {
+    fn trailers_in_a_body_are_one_message() {
         let message = in_body(&crate::protocols::grpc::trailers(crate::types::close_reason::CloseReason::Token(
             crate::types::reject::Reason::Revoked,
         )));

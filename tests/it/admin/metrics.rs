@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
 
-use crate::source;
+use crate::deploy::pages::pages;
+use crate::house::source;
 use crate::support::tokens::Mint;
 use crate::support::{Answer, Client, Gateway, Upstream};
 
@@ -157,10 +158,10 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     shown
 }
 
-/// The operators' page has a row for each.
+/// monitoring.md has a row for each.
 #[tokio::test]
 async fn every_metric_is_documented_with_its_labels() {
-    let page = source::read("deploy/README.md");
+    let page = source::read("deploy/monitoring.md");
     let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n"));
     let rows = section.expect("a section of that name").lines().filter(|line| line.starts_with("| `"));
     let documented = rows.flat_map(|row| {
@@ -172,10 +173,10 @@ async fn every_metric_is_documented_with_its_labels() {
 }
 
 #[tokio::test]
-async fn every_metric_that_is_spoken_of_exists() {
+async fn every_metric_that_a_page_names_exists() {
     let shown = shown().await;
-    for page in ["deploy/README.md", "gateway.toml", "README.md"] {
-        let text = source::read(page);
+    let reference = ("gateway.toml".to_owned(), source::read("gateway.toml"));
+    for (page, text) in pages().into_iter().chain([reference]) {
         let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
         for name in words.filter(|word| word.starts_with("bearward_")) {
             assert!(shown.contains_key(name), "{page}: {name}");

@@ -70,10 +70,10 @@ fn a_resource_is_an_https_url() {
 
 #[test]
 fn what_is_on_offer_is_listed_in_one_place() {
-    assert_eq!(parse(&with_upstream("")).expect("right").oauth.on_offer().count(), 0, "each is off unless configured");
+    assert_eq!(parse(&with_upstream("")).expect("right").oauth.enabled().count(), 0, "each is off unless configured");
     let text = "[oauth]\ntoken_endpoint = \"/oauth/token\"\nrevocation_endpoint = \"\"\nintrospection_endpoint = \"/introspect\"\nresource = \"https://a.example/v1\"\n";
     let config = parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{faults}"));
-    let offered: Vec<_> = config.oauth.on_offer().collect();
+    let offered: Vec<_> = config.oauth.enabled().collect();
     assert_eq!(
         offered,
         [

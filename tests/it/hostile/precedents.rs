@@ -48,7 +48,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use crate::source;
+use crate::house::source;
 use crate::support::{Gateway, Upstream};
 
 /// The table above: precedent, and tests.

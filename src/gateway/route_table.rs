@@ -1,0 +1,306 @@
+//! Finds the route of a request: host, then the longest path in whole segments, then method. Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use http::Method;
+
+use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::route::Route;
+use crate::protocols::http::path::CanonicalPath;
+use crate::protocols::http::target::without_port;
+use crate::types::reject::{Reason, Reject};
+
+/// What the gateway does with a request of this path and method.
+pub enum Action<'p> {
+    /// `POST /user/refresh`
+    Refresh,
+    /// `DELETE /token/{tokenId}`
+    Revoke {
+        token_id: &'p str,
+    },
+    /// `GET /.well-known/jwks.json`
+    Keys,
+    /// One of `[oauth]`
+    Endpoint(Endpoint),
+    /// `GET /.well-known/oauth-authorization-server`
+    Metadata,
+    Forward(Arc<Route>),
+}
+
+/// The gateway's own paths. They are matched before every route, so that no route can shadow them.
+pub const REFRESH_PATH: &str = "/user/refresh";
+pub const REVOKE_PREFIX: &str = "/token/";
+pub const KEYS_PATH: &str = "/.well-known/jwks.json";
+/// RFC 8414 section 3. If the issuer has a path, it follows: see [`metadata_path`].
+const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
+
+/// Where clients look for the metadata of this issuer.
+pub fn metadata_path(issuer: &str) -> String {
+    let path = issuer.parse::<http::Uri>().map(|uri| uri.path().trim_end_matches('/').to_owned());
+    format!("{METADATA_PATH}{}", path.unwrap_or_default())
+}
+
+/// All routes. A lookup costs one hash for each path segment and does not depend on the number of routes.
+pub struct RouteTable {
+    hosts: HashMap<String, Paths, FixedState>,
+    any_host: Paths,
+    /// `[oauth]`: at most four.
+    endpoints: Vec<(Box<[u8]>, Endpoint)>,
+    metadata_path: Box<str>,
+}
+
+type Paths = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
+
+impl RouteTable {
+    pub fn new(routes: &[Route]) -> Self {
+        let mut table = RouteTable {
+            hosts: HashMap::default(),
+            any_host: HashMap::default(),
+            endpoints: Vec::new(),
+            metadata_path: METADATA_PATH.into(),
+        };
+        for route in routes {
+            let paths = match &route.host {
+                Some(host) => table.hosts.entry(host.clone()).or_default(),
+                None => &mut table.any_host,
+            };
+            paths.entry(route.path.as_bytes().into()).or_default().push(Arc::new(route.clone()));
+        }
+        table
+    }
+
+    /// Adds the endpoints of `[oauth]` to the gateway's own paths.
+    pub fn with_endpoints(mut self, endpoints: &Endpoints) -> Self {
+        self.endpoints = endpoints.enabled().map(|(endpoint, path)| (path.as_bytes().into(), endpoint)).collect();
+        self
+    }
+
+    /// Puts the metadata where clients of this issuer look for it.
+    pub fn described_by(mut self, issuer: &str) -> Self {
+        self.metadata_path = metadata_path(issuer).into();
+        self
+    }
+
+    /// Returns true if these two hosts, without ports, have the same routes.
+    pub fn serves_alike(&self, one: &str, other: &str) -> bool {
+        let has_own_routes = |host: &str| !self.hosts.is_empty() && self.hosts.contains_key(&host.to_ascii_lowercase());
+        one.eq_ignore_ascii_case(other) || !has_own_routes(one) && !has_own_routes(other)
+    }
+
+    /// Returns true for `/user/refresh`, `/token/{tokenId}` and the endpoints of `[oauth]`. These never go to a backend.
+    pub fn is_token_call(&self, path: &str) -> bool {
+        path == REFRESH_PATH
+            || named_token(path.as_bytes()).is_some()
+            || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
+    }
+
+    /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
+    pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
+        if let Some(own) = own_action(method, path.as_bytes(), &self.metadata_path) {
+            return own;
+        }
+        if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path.as_bytes()) {
+            return endpoint_action(method, *endpoint);
+        }
+        let mut rejected: Option<&[Arc<Route>]> = None;
+        let tables = self.paths_of(host).into_iter().chain([&self.any_host]);
+        for paths in tables {
+            for prefix in prefixes(path.as_bytes()) {
+                let Some(routes) = paths.get(prefix) else { continue };
+                match routes.iter().find(|route| matches_method(route, method)) {
+                    Some(route) => return Ok(Action::Forward(route.clone())),
+                    // The longest prefix decides. A shorter one may have looser rules and must not catch what this one rejects.
+                    None => rejected = rejected.or(Some(routes)),
+                }
+                break;
+            }
+            if rejected.is_some() {
+                break;
+            }
+        }
+        match rejected {
+            Some(routes) => Err(method_not_allowed(routes)),
+            None => Err(Reason::NoRoute.into()),
+        }
+    }
+}
+
+impl RouteTable {
+    fn paths_of(&self, host: &str) -> Option<&Paths> {
+        if self.hosts.is_empty() {
+            return None;
+        }
+        self.hosts.get(&without_port(host).to_ascii_lowercase())
+    }
+}
+
+fn own_action<'p>(method: &Method, path: &'p [u8], metadata_path: &str) -> Option<Result<Action<'p>, Reject>> {
+    let only = |allowed: Method, allow, action| {
+        if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allow(allow)) }
+    };
+    let read_only = |action| match *method {
+        Method::GET | Method::HEAD => Ok(action),
+        _ => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, HEAD")),
+    };
+    if path == REFRESH_PATH.as_bytes() {
+        return Some(only(Method::POST, "POST", Action::Refresh));
+    }
+    if path == KEYS_PATH.as_bytes() {
+        return Some(read_only(Action::Keys));
+    }
+    if path == metadata_path.as_bytes() {
+        return Some(read_only(Action::Metadata));
+    }
+    let token_id = named_token(path)?;
+    // A token id is ASCII. Anything else becomes an empty id, which is answered like any unknown id.
+    let token_id = std::str::from_utf8(token_id).unwrap_or_default();
+    Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }))
+}
+
+/// The one segment below [`REVOKE_PREFIX`]. A path with no segment there, or with more, belongs to a backend.
+fn named_token(path: &[u8]) -> Option<&[u8]> {
+    path.strip_prefix(REVOKE_PREFIX.as_bytes()).filter(|named| !named.is_empty() && !named.contains(&b'/'))
+}
+
+fn endpoint_action<'p>(method: &Method, endpoint: Endpoint) -> Result<Action<'p>, Reject> {
+    let (allowed, allow): (&[Method], _) = match endpoint {
+        Endpoint::ProtectedResource => (&[Method::GET, Method::HEAD], "GET, HEAD"),
+        Endpoint::Token | Endpoint::Revoke | Endpoint::Introspect => (&[Method::POST], "POST"),
+    };
+    match allowed.contains(method) {
+        true => Ok(Action::Endpoint(endpoint)),
+        false => Err(Reject::from(Reason::MethodNotAllowed).allow(allow)),
+    }
+}
+
+/// The path itself, then each shorter prefix of whole segments, with and without its trailing slash.
+fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut end = Some(path.len());
+    std::iter::from_fn(move || {
+        let prefix = &path[..end?];
+        end = match prefix {
+            [] | [b'/'] => None,
+            [shorter @ .., b'/'] => Some(shorter.len()),
+            _ => prefix.iter().rposition(|byte| *byte == b'/').map(|slash| slash + 1),
+        };
+        Some(prefix)
+    })
+}
+
+fn matches_method(route: &Route, method: &Method) -> bool {
+    route.methods.is_empty() || route.methods.contains(method) || (route.preflight && *method == Method::OPTIONS)
+}
+
+fn method_not_allowed(routes: &[Arc<Route>]) -> Reject {
+    let names: Vec<&str> = routes.iter().flat_map(|route| &route.methods).map(Method::as_str).collect();
+    let mut reject = Reject::from(Reason::MethodNotAllowed);
+    reject.allow = http::HeaderValue::from_str(&names.join(", ")).ok();
+    reject
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::route::Access;
+
+    fn route(path: &str, host: Option<&str>, methods: &[Method]) -> Route {
+        Route {
+            name: format!("{} {path}", host.unwrap_or("*")).into(),
+            host: host.map(str::to_owned),
+            methods: methods.to_vec(),
+            path: path.into(),
+            access: Access::Public,
+            ..Route::everything()
+        }
+    }
+
+    fn found(table: &RouteTable, host: &str, method: Method, path: &str) -> String {
+        let path = CanonicalPath::parse(path).expect("a canonical path");
+        match table.find(host, &method, &path) {
+            Ok(Action::Forward(route)) => route.name.to_string(),
+            Ok(Action::Refresh) => "refresh".into(),
+            Ok(Action::Revoke { token_id }) => format!("revoke {token_id}"),
+            Ok(Action::Keys) => "keys".into(),
+            Ok(Action::Endpoint(endpoint)) => format!("{endpoint:?}"),
+            Ok(Action::Metadata) => "metadata".into(),
+            Err(reject) => reject.reason.code().into(),
+        }
+    }
+
+    #[test]
+    fn the_longest_path_in_whole_segments_wins() {
+        let table = RouteTable::new(&[
+            route("/a", None, &[]),
+            route("/a/b/", None, &[]),
+            route("/a/b/c", None, &[Method::GET]),
+            route("/a", Some("x.example"), &[]),
+        ]);
+        for (host, path, name) in [
+            ("", "/a", "* /a"),
+            ("", "/a/", "* /a"),
+            ("", "/%61/x", "* /a"),
+            ("", "/ab", "no_route"),
+            ("", "/", "no_route"),
+            ("", "/a/b", "* /a"),
+            ("", "/a/b/", "* /a/b/"),
+            ("", "/a/b/c/d", "* /a/b/c"),
+            ("", "/a/b/cd", "* /a/b/"),
+            ("X.example:8443", "/a/b/c", "x.example /a"),
+            ("x.example", "/z", "no_route"),
+            ("y.example", "/a", "* /a"),
+        ] {
+            assert_eq!(found(&table, host, Method::GET, path), name, "{host} {path}");
+        }
+        assert_eq!(found(&table, "", Method::POST, "/a/b/c"), "method_not_allowed", "no shorter route may match");
+    }
+
+    #[test]
+    fn own_paths_come_before_routes() {
+        let table = RouteTable::new(&[route("/", None, &[])]);
+        for (method, path, name) in [
+            (Method::POST, "/user/refresh", "refresh"),
+            (Method::GET, "/user/refresh", "method_not_allowed"),
+            (Method::POST, "/user/refresh/", "* /"),
+            (Method::DELETE, "/token/abc", "revoke abc"),
+            (Method::GET, "/token/abc", "method_not_allowed"),
+            (Method::DELETE, "/token/", "* /"),
+            (Method::DELETE, "/token/a/b", "* /"),
+            (Method::GET, "/.well-known/jwks.json", "keys"),
+            (Method::POST, "/.well-known/jwks.json", "method_not_allowed"),
+            (Method::HEAD, "/.well-known/oauth-authorization-server", "metadata"),
+            (Method::POST, "/.well-known/oauth-authorization-server", "method_not_allowed"),
+            (Method::GET, "/.well-known/oauth-authorization-server/other", "* /"),
+        ] {
+            assert_eq!(found(&table, "", method, path), name, "{path}");
+        }
+    }
+
+    /// The reserve for token calls must not be used up by slow backends.
+    #[test]
+    fn token_calls_never_go_to_a_backend() {
+        let table = RouteTable::new(&[route("/", None, &[])]);
+        let calls = ["/user/refresh", "/token/abc", "/token/%61bc"].map(|path| (path, true));
+        let others = ["/user/refresh/", "/token", "/token/", "/token/a/", "/token/a/b"].map(|path| (path, false));
+        for (path, is_token_call) in calls.into_iter().chain(others) {
+            assert_eq!(table.is_token_call(path), is_token_call, "{path}");
+            for method in [Method::GET, Method::POST, Method::DELETE] {
+                assert_eq!(found(&table, "", method, path) != "* /", is_token_call, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn metadata_follows_the_path_of_the_issuer() {
+        for (issuer, path) in [
+            ("https://gateway.example", "/.well-known/oauth-authorization-server"),
+            ("https://gateway.example/", "/.well-known/oauth-authorization-server"),
+            ("https://gateway.example:8443/a/b", "/.well-known/oauth-authorization-server/a/b"),
+        ] {
+            let table = RouteTable::new(&[route("/", None, &[])]).described_by(issuer);
+            assert_eq!(found(&table, "", Method::GET, path), "metadata", "{issuer}");
+            assert_eq!(found(&table, "", Method::GET, &format!("{path}/c")), "* /", "{issuer}");
+        }
+    }
+}

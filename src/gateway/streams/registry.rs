@@ -1,0 +1,259 @@
+//! The open streams of one worker, and the task that ends them.
+//!
+//! Four times a second, the task compares three numbers: the time with the earliest expiry, the epoch of revocations, and
+//! the generation of keys. It checks the streams themselves only if one of these has moved. Without streams, it sleeps.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::basis::{TokenBasis, TokenChecks};
+use super::drain_behavior::DrainBehavior;
+use crate::auth::token_cache::CachedToken;
+use crate::telemetry::metrics::WorkerMetrics;
+use crate::types::clock::UnixTime;
+use crate::types::close_reason::CloseReason;
+use crate::types::reject::Reason;
+
+/// A stream ends within a second. A quarter of it is for noticing, the rest for the message in flight.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Streams that are checked before other tasks run: about 50 µs.
+const BATCH: usize = 256;
+
+/// The same after an issuer's terms have changed, when each check costs a signature.
+const SIGNATURE_BATCH: usize = 1;
+
+pub struct Streams {
+    checks: TokenChecks,
+    metrics: Arc<WorkerMetrics>,
+    open: Mutex<Open>,
+    /// Wakes the task when the first stream opens.
+    first_opened: Notify,
+}
+
+#[derive(Default)]
+struct Open {
+    streams: BTreeMap<u64, Entry>,
+    /// Number of the newest stream.
+    newest: u64,
+    /// No token here expires earlier. A value that is too early costs one check.
+    earliest: UnixTime,
+    draining: bool,
+    /// `timeouts.drain` has passed.
+    drained: bool,
+}
+
+struct Entry {
+    /// `None` for a stream without a token, as on a public route.
+    basis: Option<TokenBasis>,
+    drain_behavior: DrainBehavior,
+    end: oneshot::Sender<CloseReason>,
+}
+
+/// The epoch and the generation as of the last check of all streams.
+#[derive(PartialEq)]
+struct LastChecked {
+    epoch: u64,
+    generation: u64,
+}
+
+impl Streams {
+    pub fn new(checks: TokenChecks, metrics: Arc<WorkerMetrics>) -> Arc<Self> {
+        Arc::new(Streams { checks, metrics, open: Mutex::default(), first_opened: Notify::new() })
+    }
+
+    /// Registers a WebSocket.
+    pub fn open_tunnel(self: &Arc<Self>, token: Option<&Arc<CachedToken>>) -> OpenStream {
+        self.open(token, DrainBehavior::AtOnce)
+    }
+
+    /// Registers a stream. If its token has ended meanwhile, the stream ends at once.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        token: Option<&Arc<CachedToken>>,
+        drain_behavior: DrainBehavior,
+    ) -> OpenStream {
+        let (end, ended) = oneshot::channel();
+        let mut basis = token.map(|token| TokenBasis::on(token, &self.checks));
+        let checked = basis.as_mut().map(|basis| basis.check(&self.checks, self.checks.clock.now()));
+        let mut open = self.lock();
+        open.newest += 1;
+        let stream = OpenStream { number: open.newest, streams: self.clone(), ended: Some(ended) };
+        self.metrics.streams_opened.one();
+        let entry = Entry { basis, drain_behavior, end };
+        match checked {
+            Some(Err(reason)) => entry.end(CloseReason::Token(reason)),
+            _ if open.ends_now(drain_behavior) => entry.end(CloseReason::Draining),
+            _ => open.insert(stream.number, entry, &self.first_opened),
+        }
+        stream
+    }
+
+    /// Checks a token whose stream is not registered yet.
+    pub(super) fn check(&self, token: &Arc<CachedToken>) -> Result<(), Reason> {
+        TokenBasis::on(token, &self.checks).check(&self.checks, self.checks.clock.now())
+    }
+
+    /// Ends the streams whose token has ended, for as long as it is polled.
+    pub async fn watch(self: Arc<Self>) {
+        // Every stream is checked when it is registered, so nothing older needs to be noticed.
+        let mut last = self.current();
+        loop {
+            while self.lock().streams.is_empty() {
+                self.first_opened.notified().await;
+            }
+            tokio::time::sleep(TICK).await;
+            self.check_all(&mut last).await;
+        }
+    }
+
+    fn current(&self) -> LastChecked {
+        LastChecked { epoch: self.checks.revocations.epoch(), generation: self.checks.keyring.generation() }
+    }
+
+    async fn check_all(&self, last: &mut LastChecked) {
+        // Read before the check: what moves meanwhile is noticed the next time.
+        let current = self.current();
+        let now = self.checks.clock.now();
+        {
+            let mut open = self.lock();
+            if current == *last && now < open.earliest {
+                return;
+            }
+            open.earliest = UnixTime::MAX;
+        }
+        let batch = if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH };
+        let mut from = Bound::Unbounded;
+        while let Some(number) = self.check_batch(from, batch, now) {
+            from = Bound::Excluded(number);
+            // Requests run in between.
+            tokio::task::yield_now().await;
+        }
+        *last = current;
+    }
+
+    /// Returns the number of the last stream that was checked, or `None` if there was none.
+    fn check_batch(&self, from: Bound<u64>, count: usize, now: UnixTime) -> Option<u64> {
+        let mut open = self.lock();
+        let (mut last, mut earliest, mut ended) = (None, open.earliest, Vec::new());
+        for (number, entry) in open.streams.range_mut((from, Bound::Unbounded)).take(count) {
+            last = Some(*number);
+            match entry.basis.as_mut().map_or(Ok(()), |basis| basis.check(&self.checks, now)) {
+                Ok(()) => earliest = earliest.min(entry.deadline()),
+                Err(reason) => ended.push((*number, reason)),
+            }
+        }
+        open.earliest = earliest;
+        for (number, reason) in ended {
+            if let Some(entry) = open.streams.remove(&number) {
+                entry.end(CloseReason::Token(reason));
+            }
+        }
+        last
+    }
+
+    /// Starts a graceful shutdown: ends the streams that end at once, also those that open from now on.
+    pub fn drain(&self) {
+        self.end_drained(|open| open.draining = true);
+    }
+
+    /// `timeouts.drain` has passed: ends the streams that were given this time.
+    pub fn end_drain(&self) {
+        self.end_drained(|open| open.drained = true);
+    }
+
+    fn end_drained(&self, advance: impl FnOnce(&mut Open)) {
+        let mut open = self.lock();
+        advance(&mut open);
+        let ended = open.streams.iter().filter(|(_, entry)| open.ends_now(entry.drain_behavior));
+        for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
+            open.end_for_drain(number);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn insert(&mut self, number: u64, entry: Entry, first_opened: &Notify) {
+        if self.streams.is_empty() {
+            self.earliest = UnixTime::MAX;
+            first_opened.notify_one();
+        }
+        self.earliest = self.earliest.min(entry.deadline());
+        self.streams.insert(number, entry);
+    }
+
+    fn ends_now(&self, drain_behavior: DrainBehavior) -> bool {
+        match drain_behavior {
+            DrainBehavior::AtOnce => self.draining,
+            DrainBehavior::AtLast => self.drained,
+            DrainBehavior::CutOff => false,
+        }
+    }
+
+    fn end_for_drain(&mut self, number: u64) {
+        if let Some(entry) = self.streams.remove(&number) {
+            entry.end(CloseReason::Draining);
+        }
+    }
+}
+
+impl Entry {
+    fn deadline(&self) -> UnixTime {
+        self.basis.as_ref().map_or(UnixTime::MAX, TokenBasis::deadline)
+    }
+
+    fn end(self, reason: CloseReason) {
+        // The owner of the stream may just have dropped it.
+        let _ = self.end.send(reason);
+    }
+}
+
+/// A registered stream. Dropping it removes it.
+pub struct OpenStream {
+    number: u64,
+    streams: Arc<Streams>,
+    ended: Option<oneshot::Receiver<CloseReason>>,
+}
+
+impl OpenStream {
+    /// Ready, once, when the stream must end.
+    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
+        let Some(receiver) = &mut self.ended else { return Poll::Pending };
+        let ended = ready!(std::pin::Pin::new(receiver).poll(context));
+        self.ended = None;
+        // The sender is dropped unused only when the process ends.
+        ended.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Sets the behavior of a stream whose kind is known only now.
+    pub(super) fn set_drain_behavior(&self, drain_behavior: DrainBehavior) {
+        let mut open = self.streams.lock();
+        if open.ends_now(drain_behavior) {
+            return open.end_for_drain(self.number);
+        }
+        if let Some(entry) = open.streams.get_mut(&self.number) {
+            entry.drain_behavior = drain_behavior;
+        }
+    }
+
+    /// Returns when the stream must end.
+    pub async fn ended(&mut self) -> CloseReason {
+        std::future::poll_fn(|context| self.poll_ended(context)).await
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.streams.metrics.streams_closed.one();
+        self.streams.lock().streams.remove(&self.number);
+    }
+}

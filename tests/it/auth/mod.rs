@@ -1,0 +1,7 @@
+//! Who is let in: tokens, keys, caches.
+
+pub mod authenticate;
+pub mod key_changes;
+pub mod keyring;
+pub mod token_cache;
+pub mod token_places;

@@ -1,0 +1,189 @@
+//! One life of the gateway's process, without its sockets: broker, revocation set and verified-token cache, wired as when it
+//! serves, over a store behind a gate.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::auth::authenticate::{Authenticator, Caller};
+use bearward::auth::bearer;
+use bearward::auth::context::AuthContext;
+use bearward::auth::identity::Identity;
+use bearward::auth::keyring::{Keyring, Keys, Own};
+use bearward::auth::revocations::Revocations;
+use bearward::auth::signature_queue::SignatureQueue;
+use bearward::auth::token_cache::TokenCache;
+use bearward::broker::keys::OwnKeys;
+use bearward::broker::refresh::RefreshRequest;
+use bearward::broker::{Broker, Settings, TokenPair};
+use bearward::limits::limiter::{Limiter, Rate};
+use bearward::limits::throttle::{self, Throttle};
+use bearward::store::{RevokedBy, Store};
+use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
+use bearward::tokens::audit_event::EventContext;
+use bearward::tokens::family::revocation::{Revocation, Revoked};
+use bearward::tokens::jwt::sign::{SigningKey, verifying_keys};
+use bearward::tokens::jwt::verify::TrustedIssuer;
+use bearward::tokens::jwt::{Algorithm, Audience, Issuer};
+use bearward::tokens::login::Login;
+use bearward::types::clock::UnixTime;
+use bearward::types::ids::TokenId;
+use bearward::types::reject::Reject;
+use bearward::types::trace::Trace;
+use http::{HeaderMap, header};
+use serde_json::json;
+
+use super::gate::Gate;
+use crate::auth::token_cache::setup::settled;
+use crate::store::given::{ISSUER, LIFETIMES, roots};
+use crate::support::gateway::AUDIENCE;
+
+const TOKEN_SIZE: usize = 8 << 10;
+
+pub(super) struct Process {
+    pub(super) gate: Arc<Gate>,
+    broker: Broker,
+    authenticator: Authenticator,
+    failures: Limiter,
+    signature_queue: SignatureQueue,
+    metrics: Arc<WorkerMetrics>,
+}
+
+impl Process {
+    /// As a start does it: the store, and the whole revocation set before anything is served.
+    pub(super) async fn start(path: &Path, key: &str, now: UnixTime) -> Process {
+        let revocations = Arc::new(Revocations::new());
+        let enforcing = revocations.clone();
+        let gate = Arc::new(Gate::open(path, Arc::new(move |each: &Revocation| enforcing.enforce(each, each.at))));
+        for entry in gate.revocations_since(0, now).await.expect("reads") {
+            revocations.enforce(&entry, now);
+        }
+        let keyring = Arc::new(Keyring::new(keys(key)));
+        let broker = Broker {
+            settings: Settings {
+                issuer: ISSUER.into(),
+                audience: vec![AUDIENCE.into()],
+                lifetimes: LIFETIMES,
+                token_size: TOKEN_SIZE,
+                sessions_per_subject: 100,
+                store_patience: Duration::from_hours(1),
+                expires_at_milliseconds: false,
+                extra_fields: true,
+            },
+            store: gate.clone(),
+            roots: Arc::new(roots()),
+            keyring: keyring.clone(),
+            own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
+            seen_generations: Arc::default(),
+            throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
+        };
+        let nothing = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
+        let authenticator = Authenticator {
+            keyring,
+            revocations,
+            token_cache: Arc::new(TokenCache::new(1 << 20)),
+            seen_generations: broker.seen_generations.clone(),
+            renewals: Arc::default(),
+            identity: nothing,
+            token_size: TOKEN_SIZE,
+        };
+        let failures = Limiter::new(Rate { burst: 1, every: Duration::from_secs(1) });
+        Process {
+            gate,
+            broker,
+            authenticator,
+            failures,
+            signature_queue: SignatureQueue::new(),
+            metrics: Metrics::new(1).worker(0),
+        }
+    }
+
+    fn context(&self, now: UnixTime) -> AuthContext<'_> {
+        AuthContext {
+            now,
+            client: [192, 0, 2, 7].into(),
+            bad_signatures: &self.failures,
+            signature_queue: &self.signature_queue,
+            metrics: &self.metrics,
+            trace: Trace::OFF,
+        }
+    }
+
+    /// What a forwarded request goes through.
+    pub(super) fn admit(&self, access: &str, now: UnixTime) -> Result<Caller, Reject> {
+        let headers = bearing(access);
+        let bearer = bearer::find(&headers, TOKEN_SIZE)?;
+        settled(self.authenticator.authenticate(bearer, &self.context(now)))
+    }
+
+    /// `POST /admin/v1/tokens`
+    pub(super) async fn issue(&self, subject: &str, now: UnixTime) -> Result<TokenPair, Reject> {
+        let login = Login { subject: subject.into(), ..Login::default() };
+        self.broker.issue(login, now.into()).await
+    }
+
+    /// A login of a backend, whose answer has just begun.
+    pub(super) async fn capture(&self, subject: &str, now: UnixTime) -> Result<TokenPair, Reject> {
+        let known = self.authenticator.revocations.sequence();
+        // The rest of the answer takes its time.
+        tokio::task::yield_now().await;
+        let login = Login { subject: subject.into(), ..Login::default() };
+        self.broker.issue_begun(login, known, now.into()).await
+    }
+
+    /// `POST /user/refresh`
+    pub(super) async fn refresh(&self, access: &str, refresh: &str, now: UnixTime) -> Result<TokenPair, Reject> {
+        let mut headers = bearing(access);
+        headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
+        let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
+        let bearer = settled(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
+        self.broker.refresh(request, &bearer, now.into()).await
+    }
+
+    /// `DELETE /token/{tokenId}`
+    pub(super) async fn log_out(&self, access: &str, family: TokenId, now: UnixTime) -> Result<(), Reject> {
+        let caller = self.admit(access, now)?;
+        self.broker.revoke(&caller, Some(family), now.into()).await
+    }
+
+    /// By an operator.
+    pub(super) async fn revoke(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
+        self.broker.revoke_by(family, RevokedBy::Admin, now.into()).await
+    }
+
+    /// A watermark at `now`.
+    pub(super) async fn revoke_all(&self, subject: Option<String>, now: UnixTime) -> Result<(), Reject> {
+        let what = match subject {
+            Some(subject) => Revoked::Subject { issuer: ISSUER.into(), subject, not_after: now },
+            None => Revoked::Everything { not_after: now },
+        };
+        self.broker.revoke_named(what, EventContext::from(now)).await
+    }
+
+    /// What housekeeping does twice a second.
+    pub(super) async fn write_confirmations(&self) -> Result<(), Reject> {
+        Ok(self.broker.store.confirm(self.broker.seen_generations.drain()).await?)
+    }
+}
+
+fn bearing(access: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::AUTHORIZATION, format!("Bearer {access}").parse().expect("a token is ASCII"));
+    headers
+}
+
+fn keys(pem: &str) -> Keys {
+    let signing = SigningKey::from_pem(pem.as_bytes(), Algorithm::EdDSA).expect("a key");
+    let own = Issuer {
+        issuer: ISSUER.into(),
+        audience: Audience::OneOf(vec![AUDIENCE.into()]),
+        algorithms: vec![Algorithm::EdDSA],
+        types: vec!["at+jwt".into()],
+        clock_skew: Duration::from_secs(5),
+        max_lifetime: LIFETIMES.access,
+        require_subject: true,
+        own: true,
+    };
+    let keys = Arc::new(verifying_keys([&signing]).expect("a key"));
+    Keys::new(Own::alone(TrustedIssuer { policy: Arc::new(own), keys }, signing))
+}

@@ -1,0 +1,54 @@
+//! The program as an operator runs it: what it prints, how it ends, and what it leaves in its folder.
+
+mod arguments;
+mod demo;
+mod explain;
+mod serve;
+mod token;
+mod verify;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+fn folder_with(configuration: &str) -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("gateway.toml"), configuration).expect("written");
+    folder
+}
+
+/// What is in a folder, sorted.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("UTF-8");
+    let mut names: Vec<String> = entries.map(|entry| name(entry.expect("an entry"))).collect();
+    names.sort();
+    names
+}
+
+fn mode_of(file: &Path) -> u32 {
+    fs::metadata(file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).permissions().mode() & 0o777
+}
+
+/// Standard output, of a command that succeeds without a word on standard error.
+#[track_caller]
+fn printed(output: &Output) -> String {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{out}");
+    out
+}
+
+/// Standard error, of a command that ends with this status and prints nothing else.
+#[track_caller]
+fn complaint(output: &Output, status: i32) -> String {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), out.as_str()), (Some(status), ""), "{err}");
+    err
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}

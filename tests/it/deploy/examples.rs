@@ -1,0 +1,180 @@
+//! Each configuration in `deploy/examples` starts, and does what it is for.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use bearward::tokens::jwt::Algorithm;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::house::source;
+use crate::support::certificates::Authority;
+use crate::support::program::{Program, Served};
+use crate::support::tokens::Mint;
+use crate::support::{Client, KeyServer, Pair, Scripted, Upstream};
+
+/// A gateway that runs an example.
+struct Example {
+    served: Served,
+    folder: TempDir,
+}
+
+/// Starts an example on free ports, in a folder of its own, with `backend` as its only server. `replace`: more parts
+/// that exist only where the example is used.
+async fn start(name: &str, backend: SocketAddr, replace: &[(&str, &str)]) -> Example {
+    start_with(name, backend, replace, |_| {}).await
+}
+
+/// As [`start`], with more files.
+async fn start_with(
+    name: &str,
+    backend: SocketAddr,
+    replace: &[(&str, &str)],
+    prepare: impl FnOnce(&TempDir),
+) -> Example {
+    let folder = TempDir::new().expect("a folder");
+    super::write_certificates(&Authority::new(), &folder.path().join("tls"));
+    prepare(&folder);
+    let mut text = source::read(format!("deploy/examples/{name}"));
+    for (old, new) in replace {
+        assert!(text.contains(old), "{name}: {old} is gone");
+        text = text.replace(old, new);
+    }
+    text = text.replace("/var/lib/bearward/", "");
+    let lines = text.lines().map(|line| match line.split_once(" = ") {
+        Some(("address", _)) => "address = \"127.0.0.1:0\"".to_owned(),
+        Some(("servers", _)) => format!("servers = [\"http://{backend}\"]"),
+        _ => line.to_owned(),
+    });
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    if !text.contains("[admin]\naddress") {
+        text = text.replace("[admin]", "[admin]\naddress = \"127.0.0.1:0\"");
+    }
+    text.push('\n');
+    fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let path = folder.path().to_owned();
+    let serving = tokio::task::spawn_blocking(move || Served::of(Program::start(&path, &["serve"]), &path));
+    Example { served: serving.await.expect("it starts"), folder }
+}
+
+impl Example {
+    /// HTTP/1.1 over TLS.
+    fn client(&self) -> Client {
+        self.over_tls(Client::http1(self.served.addresses[0]))
+    }
+
+    fn over_tls(&self, client: Client) -> Client {
+        client.over_tls(&self.folder.path().join("tls/ca.pem")).asking_for("gateway.example")
+    }
+
+    async fn issue(&self, scope: &str) -> String {
+        let answer =
+            self.served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice", "scope": scope })).await;
+        Pair::of(&answer.json()).access
+    }
+}
+
+#[test]
+fn every_example_has_a_test() {
+    let names = super::names(&source::root().join("deploy/examples"));
+    assert_eq!(names, ["behind-a-balancer.toml", "browser-app.toml", "grpc.toml", "several-issuers.toml"]);
+}
+
+#[tokio::test]
+async fn the_example_behind_a_balancer_sees_the_clients_address() {
+    let upstream = Upstream::start();
+    let example = start("behind-a-balancer.toml", upstream.address, &[("10.0.0.0/24", "127.0.0.0/8")]).await;
+    let token = example.issue("").await;
+    let balancer =
+        example.served.client().header("x-forwarded-for", "198.51.100.7").header("x-forwarded-proto", "https");
+    assert_eq!(balancer.clone().bearer(&token).get("/orders/1").await.status, 200);
+    let seen = upstream.seen().into_iter().find(|seen| seen.uri == "/orders/1").expect("the request arrived");
+    assert_eq!(seen.header("x-forwarded-for"), Some("198.51.100.7"));
+    assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
+    assert_eq!(seen.header("x-auth-subject"), Some("alice"));
+    balancer.get("/orders/1").await.refused(401, "unauthorized");
+    assert_eq!(Client::http1(example.served.admin).get("/readyz").await.status, 200);
+}
+
+#[tokio::test]
+async fn the_example_for_a_browser_app_logs_in_and_out() {
+    let backend = Scripted::start(|mut wire, _| async move {
+        while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
+            let subject = if head.starts_with("POST /login ") { "X-Bearward-Subject: alice\r\n" } else { "" };
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{subject}Content-Length: 16\r\n\r\n");
+            wire.say(format!("{head}{}", r#"{"name":"Alice"}"#).as_bytes()).await;
+        }
+    });
+    let example = start("browser-app.toml", backend.address, &[]).await;
+    let client = example.client();
+    assert_eq!(client.get("/app.js").await.status, 200);
+    client.get("/api/orders").await.refused(401, "unauthorized");
+    client.get("/live").await.refused(401, "unauthorized");
+    client.send(http::Method::POST, "/", bytes::Bytes::new()).await.refused(405, "invalid_request");
+
+    let answer = client.send(http::Method::POST, "/login", bytes::Bytes::new()).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["name"]), (200, &json!("Alice")));
+    let pair = Pair::of(&answer.json());
+    let user = client.clone().bearer(&pair.access);
+    let answer = user.get("/api/orders").await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("ratelimit").is_some_and(|limit| limit.contains("r=599")), "{answer:?}");
+    let answer = user.post("/user/refresh", &json!({ "refreshToken": pair.refresh })).await;
+    let next = Pair::of(&answer.json());
+    let user = client.bearer(&next.access);
+    assert_eq!(user.send(http::Method::POST, "/logout", bytes::Bytes::new()).await.status, 200);
+    user.get("/api/orders").await.refused(401, "invalid_token");
+}
+
+#[tokio::test]
+async fn the_example_for_grpc_checks_scopes_by_method() {
+    let upstream = Upstream::start_http2();
+    let example = start("grpc.toml", upstream.address, &[]).await;
+    let token = example.issue("orders:read").await;
+    let client = example.over_tls(Client::http2(example.served.addresses[0]));
+    let client = client.header("content-type", "application/grpc");
+    let reader = client.clone().bearer(&token);
+    for (client, path, status) in [
+        (&client, "/shop.Orders/List", Some("16")),
+        (&reader, "/shop.Orders/List", None),
+        (&reader, "/shop.Orders/Cancel", Some("7")),
+        (&client, "/grpc.health.v1.Health/Check", None),
+        (&reader, "/shop.Other/List", Some("12")),
+    ] {
+        let answer = client.send(http::Method::POST, path, bytes::Bytes::new()).await;
+        assert_eq!((answer.status.as_u16(), answer.header("grpc-status")), (200, status), "{path}: {answer:?}");
+    }
+    assert!(upstream.seen().iter().all(|seen| seen.version == http::Version::HTTP_2));
+}
+
+#[tokio::test]
+async fn the_example_with_several_issuers_accepts_each_where_it_may() {
+    let upstream = Upstream::start();
+    let (employer, partner) = (Mint::new(Algorithm::ES256), Mint::new(Algorithm::ES256));
+    let keys = KeyServer::start(&[&employer]);
+    let replace = [("https://login.example/.well-known/jwks.json", &*keys.url("/keys"))];
+    let example = start_with("several-issuers.toml", upstream.address, &replace, |folder| {
+        fs::create_dir(folder.path().join("keys")).expect("created");
+        fs::write(folder.path().join("keys/partner.json"), partner.jwks()).expect("written");
+    })
+    .await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    let roles = json!({ "realm_access": { "roles": ["orders-admin"] }, "scope": "catalog:read" });
+    let administrator = employer.with_claims(now, roles);
+    let employee = employer.with_header(now, json!({ "typ": "JWT" }));
+    let merchant = partner.with_claims(now, json!({ "iss": "https://partner.example", "scope": "catalog:read" }));
+    let own = example.issue("").await;
+    for (who, token, expected) in [
+        ("administrator", &administrator, [200, 200, 200]),
+        ("employee", &employee, [200, 403, 403]),
+        ("merchant", &merchant, [401, 200, 401]),
+        ("own", &own, [200, 403, 401]),
+    ] {
+        let client = example.client().bearer(token);
+        for (path, status) in ["/", "/catalog/1", "/admin/users"].into_iter().zip(expected) {
+            let answer = client.get(path).await;
+            assert_eq!(answer.status.as_u16(), status, "{who} {path}: {answer:?}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The pages as texts: links, configurations, reasons.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use bearward::types::reject::Reason;
+
+use crate::house::source;
+use crate::support::certificates::Authority;
+use crate::support::program::bearward;
+
+/// README.md and the pages in `deploy/`: the path of each, and its text.
+pub fn pages() -> Vec<(String, String)> {
+    let names = super::names(&source::root().join("deploy"));
+    let in_deploy = names.into_iter().filter(|name| name.ends_with(".md")).map(|name| format!("deploy/{name}"));
+    let pages: Vec<_> = ["README.md".to_owned()].into_iter().chain(in_deploy).collect();
+    assert!(pages.len() > 10, "the pages are gone: {pages:?}");
+    pages.into_iter().map(|path| (path.clone(), source::read(path))).collect()
+}
+
+/// The code blocks of this language, without their indentation.
+pub fn blocks(page: &str, language: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let Some((indent, opened)) = line.split_once("```") else { continue };
+        let body = lines.by_ref().take_while(|line| line.trim() != "```");
+        let body: Vec<&str> = body.map(|line| line.strip_prefix(indent).unwrap_or(line)).collect();
+        if opened == language {
+            blocks.push(format!("{}\n", body.join("\n")));
+        }
+    }
+    blocks
+}
+
+/// The text of a page without its code blocks and code spans.
+fn prose(page: &str) -> String {
+    let outside = page.split("```").step_by(2).collect::<String>();
+    outside.split('`').step_by(2).collect()
+}
+
+/// The part of a link after `#`, as GitHub derives it from a heading.
+fn anchor(heading: &str) -> String {
+    let lower = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let mut links = 0;
+    for (path, text) in pages() {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for link in prose(&text).split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_owned)) {
+            if link.contains("://") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = source::root().join(folder).join(file);
+            assert!(file.is_empty() || target.exists(), "{path}: {link} leads nowhere");
+            let headed = if file.is_empty() { text.clone() } else { fs::read_to_string(&target).unwrap_or_default() };
+            let mut headings = headed.lines().filter(|line| line.starts_with('#'));
+            assert!(
+                heading.is_empty() || headings.any(|line| anchor(line) == heading),
+                "{path}: {link}: no such heading"
+            );
+            links += 1;
+        }
+    }
+    assert!(links > 50, "only {links} links were found");
+}
+
+#[test]
+fn the_index_lists_every_page_and_every_example() {
+    let index = source::read("deploy/README.md");
+    for (path, _) in pages().iter().filter(|(path, _)| path != "README.md" && path != "deploy/README.md") {
+        let name = path.trim_start_matches("deploy/");
+        assert!(index.contains(&format!("]({name})")), "{name} is not in the index");
+    }
+    for name in super::names(&source::root().join("deploy/examples")) {
+        assert!(index.contains(&format!("](examples/{name})")), "examples/{name} is not in the index");
+    }
+}
+
+/// Fragments need no upstream of their own, and name files that only a real machine has.
+#[test]
+fn every_configuration_in_the_pages_is_valid() {
+    let folder = tempfile::tempdir().expect("a folder");
+    super::write_certificates(&Authority::new(), &folder.path().join("tls"));
+    fs::write(folder.path().join("webhook.authorization"), "Bearer x\n").expect("written");
+    let mut checked = 0;
+    for (path, text) in pages() {
+        for block in blocks(&text, "toml") {
+            let upstream =
+                if block.contains("[[upstream]]") { "" } else { "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n" };
+            let here = folder.path().to_str().expect("UTF-8");
+            let config = block.replace("/etc/bearward", here).replace("/var/lib/bearward", here);
+            fs::write(folder.path().join("gateway.toml"), format!("{config}\n{upstream}")).expect("written");
+            let output = bearward(folder.path(), &["check"]);
+            assert!(output.status.success(), "{path}:\n{block}\n{}", super::text(&output));
+            checked += 1;
+        }
+    }
+    assert!(checked >= 10, "only {checked} configurations were found");
+}
+
+/// The rows of the table of all reasons: the reason and its status.
+#[test]
+fn every_reason_is_documented_with_its_status() {
+    let page = source::read("deploy/troubleshooting.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("All reasons\n")).expect("a section");
+    let mut documented = BTreeMap::new();
+    for row in section.lines().filter(|line| line.starts_with("| `")) {
+        let [_, reason, status, cause, action, _] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        assert!(!cause.is_empty() && !action.is_empty(), "{row}");
+        let reason = reason.trim_matches('`').to_owned();
+        let repeated = documented.insert(reason, status.parse().expect("a status"));
+        assert!(repeated.is_none(), "twice: {row}");
+    }
+    let all = Reason::ALL.iter().map(|reason| (reason.code().to_owned(), reason.status().as_u16()));
+    assert_eq!(documented, all.collect::<BTreeMap<String, u16>>());
+}
+
+#[test]
+fn every_reason_that_a_page_names_exists() {
+    let known: BTreeSet<&str> = Reason::ALL.iter().map(|reason| reason.code()).collect();
+    let mut named = 0;
+    for (path, text) in pages() {
+        for label in text.split("{reason=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(known.contains(label), "{path}: {label}");
+            named += 1;
+        }
+    }
+    assert!(named > 10, "only {named} reasons were found");
+}
+
+/// In code spans such as `tokens.issuer`, against the tables and keys of gateway.toml.
+#[test]
+fn every_key_that_a_page_names_exists() {
+    /// Files and audit events that look like keys.
+    const OTHERS: [&str; 4] = ["admin.token", "audit.jsonl", "issuer.revoked", "store.rollback_suspected"];
+    let reference = source::read("gateway.toml");
+    let (mut tables, mut keys, mut table) = (BTreeSet::new(), BTreeSet::new(), "");
+    for line in reference.lines().map(|line| line.trim_start_matches(['#', ' '])) {
+        if line.starts_with('[') {
+            table = line.trim_matches(['[', ']']);
+            tables.insert(table);
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            keys.insert(format!("{table}.{key}"));
+        }
+    }
+    let mut named = 0;
+    for (path, text) in pages() {
+        let spans = text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2));
+        let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || b"_.".contains(&byte));
+        for span in spans.filter(|span| is_word(span) && !OTHERS.contains(span)) {
+            if span.split_once('.').is_some_and(|(table, _)| tables.contains(table)) {
+                assert!(keys.contains(span) || tables.contains(span), "{path}: {span}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 30, "only {named} keys were found");
+}

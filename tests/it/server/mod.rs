@@ -1,0 +1,4 @@
+//! Connections: idle ones, and their end.
+
+pub mod idle;
+pub mod lingering_close;

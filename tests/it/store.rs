@@ -1,6 +1,0 @@
-//! The store: the contract that every implementation keeps, and what the embedded one promises beyond it.
-
-mod embedded;
-pub(crate) mod given;
-mod storm;
-mod suite;

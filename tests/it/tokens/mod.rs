@@ -1,0 +1,4 @@
+//! Verification compared with other programs.
+
+pub mod openssl;
+pub mod oracle;
