@@ -227,7 +227,7 @@ async fn each_step_is_told_and_the_exit_status_says_how_it_ended() {
     let refused = mint.with_claims(gateway.now_secs(), json!({ "scope": "b", "sub": "bob\u{1b}[2J" }));
     let (status, told) = explained(&gateway, &scoped, &refused).await;
     assert_eq!(status, Some(1), "{told}");
-    assert!(told.ends_with("decision    rejected: 403 insufficient_scope, the scope a is missing\n"), "{told}");
+    assert!(told.ends_with("decision    rejected: 403 insufficient_scope, missing scope a\n"), "{told}");
     assert!(!told.contains("rules ") && !told.contains('\u{1b}'), "{told:?}");
 
     let (status, told) = explained(&gateway, &["--path", "/scoped/1", "--json"], "").await;
