@@ -1,5 +1,7 @@
 //! A request through the whole pipeline without a socket, and each of its steps by itself.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! The revocation set: a look-up that finds something and one that does not, small, with a million entries, and while other
 //! threads look too, or insert; what an entry costs to add, and to keep.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 
 use std::fs;

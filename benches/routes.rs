@@ -1,5 +1,7 @@
 //! Finding a route, and the path check before it.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+
 use bearward::gateway::route_table::RouteTable;
 use bearward::protocols::http::path::CanonicalPath;
 use criterion::{Criterion, criterion_group, criterion_main};

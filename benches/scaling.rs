@@ -4,6 +4,8 @@
 //! What two of them take longer for sharing is the part of a request that more cores do not make faster. Both run at full
 //! speed, with nothing of HTTP between two requests: in the gateway that runs they meet a fifteenth as often.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::thread;

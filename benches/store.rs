@@ -4,6 +4,7 @@
 //! faster than that; sixty-four show what group commit makes of it. Then, printed at the end: the two beside each other with
 //! the latency of a refresh, and what sixty-four callers notice of a sweep of a million families.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 
 use std::fs::File;

@@ -1,5 +1,7 @@
 //! A known token: what each request pays for authentication; and the cache beside the one it was chosen over.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::thread;

@@ -1,6 +1,8 @@
 //! An unknown token: parsing, claims, signature, for each algorithm; and tokens that are refused before a signature is
 //! checked, which is what makes them cheap.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+
 use bearward::tokens::jwt::verify::verify;
 use bearward::tokens::jwt::{Algorithm, Validity};
 use bearward::types::reject::Reason;

@@ -2,6 +2,7 @@
 //!
 //! A test binary of its own: it counts by replacing the allocator, which is one for a whole program.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "the figures are part of the answer")]
 
 #[path = "../benches/setup/mod.rs"]

@@ -12,6 +12,7 @@
 //! Attacker, client, origin and gateway share this machine. The attacker runs only where nobody else wants to (SCHED_IDLE), and
 //! `--gateway-cpus` gives the gateway cores of its own.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 #![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
 

@@ -13,6 +13,7 @@
 //!
 //! `benches/README.md` says how to run it and how to pin it to cores.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
 #![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
 

@@ -1,8 +1,8 @@
-//! `kill -9` at random moments: whatever the store acknowledged is there when it is opened again.
+//! `kill -9` at random moments: everything that the store acknowledged is there when it is opened again.
 //!
-//! The test starts itself again as a child process. The child works on the store and writes a line for each answer it
-//! got; the parent kills it, reads the lines that arrived whole, and compares. `killed` does the same to the whole program,
-//! with real tokens. More rounds than the suite has, by hand:
+//! The test starts itself again as a child process. The child works on the store and writes a line for each acknowledgement.
+//! The parent kills it, reads the complete lines and compares. `app/killed` does the same to the whole program, with real
+//! tokens. To run more rounds than the suite does:
 //!
 //! ```console
 //! $ BEARWARD_ROUNDS=500 cargo test --test it storm
@@ -96,7 +96,7 @@ fn number(text: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_when_the_gateway_is_killed() {
+async fn an_acknowledged_write_survives_kill_9() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("bearward.db");
     let mut acknowledged = Acknowledged::default();
@@ -106,9 +106,9 @@ async fn nothing_acknowledged_is_lost_when_the_gateway_is_killed() {
         read_answers(&mut lines, &mut acknowledged, Duration::ZERO);
         let message = try_open(&path).err().expect("another process has it").message;
         assert!(message.contains(&child.id().to_string()), "{message}");
-        // Right after an answer has arrived is when one that was given too early shows.
-        let calm = Duration::from_millis(u64::from(secret::random::<1>()[0] / 2));
-        read_answers(&mut lines, &mut acknowledged, calm);
+        // Kills right after an acknowledgement: one that came too early shows then.
+        let wait = Duration::from_millis(u64::from(secret::random::<1>()[0] / 2));
+        read_answers(&mut lines, &mut acknowledged, wait);
         child.kill().expect("kills");
         child.wait().expect("is dead");
 
@@ -119,13 +119,13 @@ async fn nothing_acknowledged_is_lost_when_the_gateway_is_killed() {
         whole.lines().for_each(|line| acknowledged.read(line));
         acknowledged.compare(&open(&path)).await;
     }
-    assert!(!acknowledged.revoked.is_empty() && !acknowledged.tokens.is_empty(), "the storm was a breeze");
-    assert!(acknowledged.generations.values().any(|generation| *generation > 2), "the storm was a breeze");
+    assert!(!acknowledged.revoked.is_empty() && !acknowledged.tokens.is_empty(), "the children did too little");
+    assert!(acknowledged.generations.values().any(|generation| *generation > 2), "the children did too little");
 }
 
 fn start(path: &Path) -> Child {
     Command::new(std::env::current_exe().expect("is known"))
-        .args([CHILD, "--exact", "--nocapture"])
+        .args([CHILD, "--exact", "--ignored", "--nocapture"])
         .env(DATABASE, path)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -133,21 +133,22 @@ fn start(path: &Path) -> Child {
         .expect("starts")
 }
 
-/// Reads for some time, and then until the next answer has arrived.
-fn read_answers(lines: &mut impl BufRead, acknowledged: &mut Acknowledged, calm: Duration) {
+/// Reads for this time, and then until the next acknowledgement.
+fn read_answers(lines: &mut impl BufRead, acknowledged: &mut Acknowledged, wait: Duration) {
     let start = Instant::now();
     let mut line = String::new();
-    while start.elapsed() < calm || !line.starts_with("family ") {
+    while start.elapsed() < wait || !line.starts_with("family ") {
         line.clear();
         assert_ne!(lines.read_line(&mut line).expect("reads"), 0, "the child ended by itself");
         acknowledged.read(line.trim_end());
     }
 }
 
-/// The child process; an empty test when it is not called by the one above.
+/// The child process. Ignored, because it runs until the test above kills it.
 #[tokio::test]
+#[ignore = "the child process of the test above"]
 async fn child() {
-    let Some(path) = std::env::var_os(DATABASE) else { return };
+    let path = std::env::var_os(DATABASE).expect("only the test above starts this, and names the database");
     let store: &'static dyn Store = Box::leak(Box::new(open(&PathBuf::from(path))));
     let mut clients: JoinSet<()> = (0..8).map(|_| work(store)).collect();
     while clients.join_next().await.is_some() {}
@@ -173,7 +174,7 @@ async fn work(store: &'static dyn Store) {
     }
 }
 
-/// One write a line, past the capture of the test harness.
+/// Writes each line at once, past the capture of the test harness.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("the parent reads");
