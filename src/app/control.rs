@@ -2,12 +2,16 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::error::StartError;
 use super::shared_state::SharedState;
 use super::sockets::AdminSocket;
+use super::thread;
 use crate::admin::{self, Admin};
 use crate::protocols::socket;
 use crate::store::sweep::sweep;
@@ -22,20 +26,54 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often to remove expired rows from the store.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Dropping it ends the thread.
+pub(super) struct ControlThread {
+    stop: watch::Sender<bool>,
+    /// Becomes true when another gateway has taken over.
+    pub(super) replaced: watch::Receiver<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ControlThread {
+    /// `hand_over` ends when another gateway has taken over.
+    pub(super) fn start(
+        runtime: Runtime,
+        control: Control,
+        hand_over: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, StartError> {
+        let (stop, stopped) = watch::channel(false);
+        let (replacing, replaced) = watch::channel(false);
+        let thread = thread::start("control", runtime, move || control.run(hand_over, stopped, replacing))?;
+        Ok(ControlThread { stop, replaced, thread: Some(thread) })
+    }
+}
+
+impl Drop for ControlThread {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            // An error means that the thread panicked, which also ends it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the control thread works on.
 pub(super) struct Control {
     pub(super) state: Arc<SharedState>,
     pub(super) admin: Arc<Admin>,
     pub(super) socket: AdminSocket,
-    /// Becomes true when the thread must end.
-    pub(super) stopped: watch::Receiver<bool>,
-    /// Set to true when another gateway has taken over.
-    pub(super) replaced: watch::Sender<bool>,
 }
 
 impl Control {
-    /// Runs until `stopped`. `hand_over` ends when another gateway has taken over.
-    pub(super) async fn run(self, hand_over: impl Future<Output = ()>) {
-        let Control { state, admin, socket, mut stopped, replaced } = self;
+    /// Runs until `stopped` is true. Sets `replaced` when `hand_over` ends.
+    async fn run(
+        self,
+        hand_over: impl Future<Output = ()>,
+        mut stopped: watch::Receiver<bool>,
+        replaced: watch::Sender<bool>,
+    ) {
+        let Control { state, admin, socket } = self;
         let listener = match socket::into_tokio(socket.socket) {
             Ok(listener) => Some(tokio::spawn(admin::serve(listener, socket.tls, admin))),
             Err(error) => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::audit::AuditThread;
-use super::control;
+use super::control::{self, ControlThread};
 use super::error::StartError;
 use super::reload::LiveConfig;
 use super::reload_thread::ReloadThread;
@@ -41,8 +41,7 @@ pub struct Running {
     pub(super) replaced: watch::Receiver<bool>,
     pub(super) draining: watch::Sender<bool>,
     pub(super) workers: Vec<JoinHandle<()>>,
-    pub(super) stop_control: watch::Sender<bool>,
-    pub(super) control: Option<JoinHandle<()>>,
+    pub(super) control: Option<ControlThread>,
     /// Ends after everything that writes audit events.
     pub(super) audit: Option<AuditThread>,
     /// Ends last: it writes the lines of the last requests.
@@ -137,10 +136,7 @@ impl Drop for Running {
         }
         self.reload_thread = None;
         // The admin listener ends late, because operators watch the drain with it.
-        let _ = self.stop_control.send(true);
-        if let Some(control) = self.control.take() {
-            let _ = control.join();
-        }
+        self.control = None;
         self.audit = None;
         self.log = None;
     }

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::audit;
-use super::control::Control;
+use super::control::{Control, ControlThread};
 use super::error::StartError;
 use super::reload::LiveConfig;
 use super::reload_metrics::ReloadMetrics;
@@ -95,10 +95,8 @@ pub fn start_with(
         reloads: file.is_some().then(|| queue.sender.clone()),
         request_ids: RequestIds::new(),
     });
-    let (stop_control, stopped) = watch::channel(false);
-    let (replacing, replaced) = watch::channel(false);
-    let control = Control { state: state.clone(), admin, socket: sockets.admin, stopped, replaced: replacing };
-    let control = thread::start("control", runtime, move || control.run(hand_over))?;
+    let control = Control { state: state.clone(), admin, socket: sockets.admin };
+    let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;
     let reload_thread = file.map(|file| ReloadThread::start(live.clone(), file, queue)).transpose()?;
     Ok(Running {
@@ -110,10 +108,9 @@ pub fn start_with(
         live,
         reload_thread,
         copies,
-        replaced,
+        replaced: control.replaced.clone(),
         draining,
         workers,
-        stop_control,
         control: Some(control),
         audit,
         log,

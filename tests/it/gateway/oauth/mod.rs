@@ -56,7 +56,7 @@ async fn explain_says_that_the_gateway_answers_them_itself() {
     let gateway = gateway(&upstream);
     let explainer = Explainer::prepare(&gateway.config(), gateway.clock.clone()).await.expect("it can explain");
     for (path, says) in
-        [("/oauth/token", "exchanged"), ("/oauth/revoke", "revoked"), ("/oauth/introspect", "introspected")]
+        [("/oauth/token", "exchanges"), ("/oauth/revoke", "revokes"), ("/oauth/introspect", "introspects")]
     {
         let request = Request::post(path).header("host", "gateway.test").body(()).expect("a request");
         let explanation = explainer.explain(&request, false).await;
