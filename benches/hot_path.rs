@@ -107,7 +107,9 @@ fn each_step(c: &mut Criterion) {
         let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
         b.iter_batched_ref(|| plain.arrives(), set, FEW);
     });
-    group.bench_function("count", |b| b.iter(|| steps.worker.0.metrics.request_over(200, Duration::from_micros(300))));
+    group.bench_function("count", |b| {
+        b.iter(|| steps.worker.0.metrics.request_finished(200, Duration::from_micros(300)))
+    });
 }
 
 /// What each limit asks of a request, and the revocation of a token that was known before: both outcomes of the epoch.

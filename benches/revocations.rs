@@ -51,7 +51,7 @@ fn look_up(c: &mut Criterion) {
             let before = resident_bytes();
             let revocations = Revocations::new();
             revoke(&revocations, first, count);
-            revocations.tidy();
+            revocations.remove_expired();
             assert_eq!(revocations.len(), u64::from(count));
             if outcome == "hit" {
                 let grown = resident_bytes().saturating_sub(before);

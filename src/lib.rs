@@ -60,6 +60,7 @@
 //! | `rusqlite` | `store/` | no database type leaves the store |
 //! | `rustix` | `protocols/socket_handover` | hands listening sockets to another process |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
+//! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
 //! | `toml` | `config/` | no other module knows that the configuration is a file |
 //!
 //! # Limits

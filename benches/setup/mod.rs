@@ -17,7 +17,7 @@ use bearward::auth::authenticate::{Authenticator, Caller};
 use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
-use bearward::auth::keyring::{Keyring, Keys, Own};
+use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -165,7 +165,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     };
     let hygiene = Arc::new(Hygiene::new(identity.names()));
     let authenticator = Authenticator {
-        keyring: Arc::new(Keyring::new(Keys::new(Own::alone(mint.trusted(), signing)))),
+        keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(mint.trusted(), signing)))),
         revocations: Arc::new(Revocations::new()),
         token_cache: Arc::new(TokenCache::new(64 << 20)),
         seen_generations: Arc::default(),
@@ -189,7 +189,10 @@ impl BenchWorker {
         let checks = TokenChecks {
             clock: Arc::new(SystemClock),
             revocations: Arc::default(),
-            keyring: Arc::new(Keyring::new(Keys::new(Own::alone(Mint::new(Algorithm::ES256).trusted(), signing)))),
+            keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(
+                Mint::new(Algorithm::ES256).trusted(),
+                signing,
+            )))),
             renewals: Arc::default(),
         };
         BenchWorker(Worker {

@@ -85,7 +85,7 @@ impl Steps {
         record.status = if wants_problem { 201 } else { 200 };
         record.complete = true;
         record.duration = started.elapsed();
-        self.worker.0.metrics.request_over(record.status, record.duration);
+        self.worker.0.metrics.request_finished(record.status, record.duration);
         Ok(record)
     }
 
@@ -109,7 +109,7 @@ impl Steps {
     /// What the upstream is told, and no longer told.
     pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
         let (places, drop) = (&permit.route().places, permit.route().token_forwarding != TokenForwarding::Pass);
-        places.take_out(request, drop).expect("nothing to take out");
+        places.rewrite_for_upstream(request, drop).expect("nothing to take out");
         self.hygiene.clean_request(request.headers_mut());
         set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
         let headers = request.headers_mut();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::body::read_optional_object;
 use super::state::Admin;
-use crate::broker::keys::ShownKey;
+use crate::broker::keys::KeyStatus;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
@@ -101,7 +101,7 @@ fn list(admin: &Admin, now: UnixTime) -> List {
 }
 
 impl KeyEntry {
-    fn of(key: ShownKey) -> Self {
+    fn of(key: KeyStatus) -> Self {
         let stored = key.stored.as_ref();
         let time = |time: Option<UnixTime>| time.map(|time| time.to_string());
         KeyEntry {

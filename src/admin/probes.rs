@@ -29,10 +29,10 @@ async fn not_ready(admin: &Admin) -> Option<String> {
     if !admin.serving.load(Ordering::Acquire) {
         return Some("starting or draining".to_owned());
     }
-    if let Some(reason) = admin.broker.keyring.unready(admin.clock.now()) {
+    if let Some(reason) = admin.broker.keyring.not_ready(admin.clock.now()) {
         return Some(reason);
     }
-    let checked = admin.broker.in_time(admin.broker.store.check()).await;
+    let checked = admin.broker.with_timeout(admin.broker.store.check()).await;
     checked.err().map(|error| format!("store: {error}"))
 }
 

@@ -47,7 +47,7 @@ fn failure(error: &ReloadError) -> Response<Body> {
         "error": "invalid_configuration",
         "error_description": "not reloaded; the current settings stay active",
         "status": status.as_u16(),
-        "faults": error.faults,
+        "faults": error.errors,
         "report": error.report,
     });
     respond::json(status, &body)

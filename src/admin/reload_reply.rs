@@ -21,7 +21,7 @@ pub struct ReloadError {
     /// The errors as text.
     pub report: String,
     /// The errors in the file with their places, as JSON. Empty if the file is valid.
-    pub faults: Value,
+    pub errors: Value,
 }
 
 impl fmt::Display for ReloadError {

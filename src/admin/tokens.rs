@@ -114,7 +114,7 @@ async fn issue(admin: &Admin, request: Request<Incoming>, context: EventContext)
     // The client of this call is a backend: its address is not the user's.
     let context = EventContext { client: login.address, ..context };
     let mut pair = admin.broker.issue(login, context).await?;
-    pair.show_token_id();
+    pair.include_token_id();
     Ok(respond::json(StatusCode::CREATED, &pair))
 }
 
@@ -147,14 +147,14 @@ fn decode_subject(segment: &str) -> Result<String, Reject> {
 }
 
 async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<Body>, Reject> {
-    let families = admin.broker.in_time(admin.broker.store.families_of(subject)).await?;
+    let families = admin.broker.with_timeout(admin.broker.store.families_of(subject)).await?;
     let tokens: Vec<TokenEntry> = families.into_iter().map(|family| TokenEntry::of(family, now)).collect();
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }
 
 async fn revoke_family(admin: &Admin, parameter: &str, context: EventContext) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
-    admin.broker.revoke_by(family, RevokedBy::Admin, context).await?;
+    admin.broker.revoke_family(family, RevokedBy::Admin, context).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 

@@ -16,6 +16,7 @@ use crate::admin::{self, Admin};
 use crate::protocols::socket;
 use crate::store::sweep::sweep;
 use crate::types::clock::every;
+use crate::types::reject::with_causes;
 
 /// How often to write to the store which refreshes were confirmed by use of their new tokens.
 const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
@@ -90,7 +91,7 @@ impl Control {
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
                 _ = confirm.tick(), if !*replaced.borrow() => write_confirmations(&state).await,
-                _ = expire.tick() => state.auth.revocations.tidy(),
+                _ = expire.tick() => state.auth.revocations.remove_expired(),
                 () = &mut hand_over, if !*replaced.borrow() => {
                     // Another gateway now has the store and the sockets. Open admin connections are still served.
                     listener.iter().for_each(|listener| listener.abort());
@@ -113,7 +114,7 @@ pub(super) async fn write_confirmations(state: &SharedState) {
     if seen.is_empty() {
         return;
     }
-    if let Err(error) = state.broker.in_time(state.store.confirm(seen)).await {
+    if let Err(error) = state.broker.with_timeout(state.store.confirm(seen)).await {
         // Without them, the parent of a rotation stays valid longer.
         tracing::warn!(%error, "cannot write confirmations to the store");
     }
@@ -125,7 +126,7 @@ async fn update_own_keys(state: Arc<SharedState>) {
     loop {
         due.tick().await;
         let result = state.broker.own_keys.tick(state.clock.now()).await;
-        let error = result.err().map(|error| error.to_string()).unwrap_or_default();
+        let error = result.err().map(|error| with_causes(&error)).unwrap_or_default();
         if !error.is_empty() && error != last_error {
             tracing::error!(error, "cannot update the signing keys");
         }

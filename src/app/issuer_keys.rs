@@ -94,10 +94,10 @@ impl KeyWatch {
         if let Some(same) = current.iter().find(|watched| watched.source.has_same_keys(&source)) {
             if same.source.policy == source.policy {
                 // After a reload, the operator expects the keys that the issuer has now.
-                same.source.ask_soon();
+                same.source.fetch_now();
                 return same.clone();
             }
-            source.begin_like(&same.source);
+            source.inherit_keys(&same.source);
         }
         let source = Arc::new(source);
         let task = self.runtime.spawn(watch(source.clone(), self.keyring.clone(), self.clock.clone()));
@@ -151,10 +151,10 @@ fn read_file(issuer: &ForeignIssuer) -> Result<Option<KeySet>, StartError> {
 
 async fn wait_for_keys(sources: Vec<Arc<Source>>) {
     let deadline = Instant::now() + FETCH_LIMIT;
-    while sources.iter().any(|source| source.is_waited_for()) && Instant::now() < deadline {
+    while sources.iter().any(|source| source.blocks_startup()) && Instant::now() < deadline {
         sleep(FETCH_POLL).await;
     }
-    for source in sources.iter().filter(|source| source.is_waited_for()) {
+    for source in sources.iter().filter(|source| source.blocks_startup()) {
         let issuer = &source.policy.issuer;
         tracing::warn!(%issuer, "no keys yet; tokens of this issuer get 503 until the gateway has its keys");
     }

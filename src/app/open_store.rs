@@ -57,7 +57,7 @@ pub(super) async fn load_revocations(
     for entry in &entries {
         revocations.enforce(entry, now);
     }
-    revocations.tidy();
+    revocations.remove_expired();
     tracing::info!(entries = entries.len(), "loaded the revocations");
     Ok(())
 }

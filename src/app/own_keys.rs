@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::error::{Cause, StartError};
 use super::root_secrets::read_existing_roots;
-use crate::auth::keyring::{Keyring, Keys, Own};
-use crate::broker::keys::{KeyTools, OwnKeys};
+use crate::auth::keyring::{Keyring, Keys, OwnIssuer};
+use crate::broker::KeyTools;
+use crate::broker::keys::OwnKeys;
 use crate::config::{Config, TokenSettings};
 use crate::store::{Store, sqlite};
 use crate::telemetry::metrics::Metrics;
@@ -38,13 +39,13 @@ pub(super) async fn start(
     }
     let tools = KeyTools {
         store: store.clone(),
-        patience: config.store.patience,
+        store_timeout: config.store.timeout,
         roots: roots.clone(),
-        terms: lifetimes(tokens),
+        lifetimes: lifetimes(tokens),
         policy: own_policy(tokens, SIGNING.to_vec()),
     };
     let stored = tools.load(now).await.map_err(signing_keys)?;
-    let keyring = Arc::new(Keyring::new(Keys::new(tools.own(&stored, now).map_err(signing_keys)?)));
+    let keyring = Arc::new(Keyring::new(Keys::new(tools.own_issuer(&stored, now).map_err(signing_keys)?)));
     Ok((keyring.clone(), Arc::new(OwnKeys::new(Some(tools), stored, keyring, now))))
 }
 
@@ -62,7 +63,7 @@ pub(super) fn read_only(config: &Config, now: UnixTime) -> Result<Keys, StartErr
         return single_key(tokens, new_key(tokens).map_err(signing_keys)?).map(Keys::new);
     }
     let roots = read_existing_roots(&config.store.secret)?;
-    let own = Own::stored(&own_policy(tokens, SIGNING.to_vec()), &stored, &roots, &lifetimes(tokens), now);
+    let own = OwnIssuer::from_stored(&own_policy(tokens, SIGNING.to_vec()), &stored, &roots, &lifetimes(tokens), now);
     own.map(Keys::new).map_err(signing_keys)
 }
 
@@ -110,10 +111,10 @@ fn lifetimes(tokens: &TokenSettings) -> KeyLifetimes {
     }
 }
 
-fn single_key(tokens: &TokenSettings, key: SigningKey) -> Result<Own, StartError> {
+fn single_key(tokens: &TokenSettings, key: SigningKey) -> Result<OwnIssuer, StartError> {
     let policy = Arc::new(own_policy(tokens, vec![key.algorithm]));
     let keys = Arc::new(verifying_keys([&key]).map_err(signing_keys)?);
-    Ok(Own::alone(TrustedIssuer { policy, keys }, key))
+    Ok(OwnIssuer::single_key(TrustedIssuer { policy, keys }, key))
 }
 
 fn new_key(tokens: &TokenSettings) -> Result<SigningKey, Cause> {

@@ -110,12 +110,12 @@ impl Reloader {
     }
 
     fn load(&self) -> Result<Reloaded, ReloadError> {
-        let config = config::load(&self.file, Probe::None).map_err(|faults| ReloadError {
-            report: faults.render(false),
-            faults: serde_json::from_str(&faults.json()).unwrap_or_default(),
+        let config = config::load(&self.file, Probe::None).map_err(|errors| ReloadError {
+            report: errors.render(false),
+            errors: serde_json::from_str(&errors.json()).unwrap_or_default(),
         })?;
         let reloaded = self.live.reload(config);
-        reloaded.map_err(|error| ReloadError { report: with_causes(&error), faults: Value::Array(vec![]) })
+        reloaded.map_err(|error| ReloadError { report: with_causes(&error), errors: Value::Array(vec![]) })
     }
 
     /// Keeps what was in the files before the reload, so that a change during the reload is noticed. The reload may

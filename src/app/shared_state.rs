@@ -181,7 +181,7 @@ fn broker_settings(config: &Config) -> broker::Settings {
         lifetimes: tokens.lifetimes,
         token_size: config.limits.token_size,
         sessions_per_subject: tokens.sessions_per_subject,
-        store_patience: config.store.patience,
+        store_timeout: config.store.timeout,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
     }

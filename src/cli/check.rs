@@ -17,11 +17,11 @@ pub(super) fn run(Arguments { config, json }: Arguments) -> Result<(), CommandEr
     match config::load(&config.file, Probe::None) {
         Ok(_) if json => println!("[]"),
         Ok(_) => println!("{}: no errors", config.file.display()),
-        Err(faults) if json => {
-            println!("{}", faults.json());
+        Err(errors) if json => {
+            println!("{}", errors.json());
             return Err(CommandError::Report(String::new()));
         }
-        Err(faults) => return Err(report(faults)),
+        Err(errors) => return Err(report(errors)),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::error::CommandError;
 use crate::admin;
-use crate::config::{self, Config, Faults, Probe};
+use crate::config::{self, Config, ConfigErrors, Probe};
 
 #[derive(clap::Args)]
 pub(super) struct ConfigArgument {
@@ -26,6 +26,6 @@ impl ConfigArgument {
 }
 
 /// The errors as they are shown on standard error.
-pub(super) fn report(faults: Faults) -> CommandError {
-    CommandError::Report(faults.render(std::io::stderr().is_terminal()))
+pub(super) fn report(errors: ConfigErrors) -> CommandError {
+    CommandError::Report(errors.render(std::io::stderr().is_terminal()))
 }

@@ -68,7 +68,7 @@ fn issue(running: &Running, clock: &dyn Clock) -> Result<TokenPair, CommandError
     let login = Login { subject: "alice".into(), scope: "orders:read".into(), ..Login::default() };
     let issued = runtime.block_on(running.broker.issue(login, clock.now().into()));
     let mut pair = issued.map_err(|reject| CommandError::failed(format!("cannot issue a token: {reject:?}")))?;
-    pair.show_token_id();
+    pair.include_token_id();
     Ok(pair)
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Request};
 
 use crate::auth::authenticate::{Authenticator, Caller};
-use crate::auth::bearer::Place;
+use crate::auth::bearer::TokenLocation;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
 use crate::gateway::csrf;
@@ -132,8 +132,8 @@ impl Decider {
         context: &RequestContext<'_>,
     ) -> Result<Caller, Reject> {
         let found = route.places.find(request, self.authenticator.token_size)?;
-        context.trace.step(Step::Token, || format!("in {}", found.place));
-        if found.place == Place::Cookie {
+        context.trace.step(Step::Token, || format!("in {}", found.location));
+        if found.location == TokenLocation::Cookie {
             let target = csrf::Target {
                 method: request.method(),
                 websocket: websocket::is_asked_for(request),

@@ -41,8 +41,8 @@ pub struct Delivery {
 
 impl Delivery {
     pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
-        peer.requests.one();
-        worker.metrics.begun.one();
+        peer.requests.inc();
+        worker.metrics.requests_started.inc();
         let record = Record {
             request_id: worker.request_ids.next(),
             time: now,
@@ -69,7 +69,7 @@ impl Delivery {
     /// Takes this request's place among the requests in flight, or rejects it as overload.
     pub fn reserve(&mut self, client: IpAddr, is_token_call: impl FnOnce() -> bool) -> Result<(), Reject> {
         let worker = &self.worker;
-        match worker.concurrency.acquire(worker.metrics.under_way(), client, is_token_call) {
+        match worker.concurrency.acquire(worker.metrics.in_flight(), client, is_token_call) {
             Ok(reserved) => {
                 self.reserved = reserved;
                 Ok(())
@@ -77,7 +77,7 @@ impl Delivery {
             Err(reject) => {
                 // A client that reads its rejection slowly must not keep a place that is reserved for others.
                 self.rejected_early = true;
-                worker.metrics.ended.one();
+                worker.metrics.requests_finished.inc();
                 Err(reject)
             }
         }
@@ -134,7 +134,7 @@ impl Watch for Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         if !self.rejected_early {
-            self.worker.metrics.ended.one();
+            self.worker.metrics.requests_finished.inc();
         }
         self.record.duration = self.started.elapsed();
         if let Some(reason) = self.token_bound.as_ref().and_then(TokenBound::ended) {

@@ -135,10 +135,11 @@ impl Forwarder {
         Ok((websocket, token_was_subprotocol))
     }
 
-    /// Sets what the upstream sees of the token. Returns as [`bearer::Places::take_out`].
+    /// Sets what the upstream sees of the token. Returns as [`bearer::TokenLocations::rewrite_for_upstream`].
     fn set_token(&self, request: &mut Request<Body>, permit: &Permit, now: UnixTime) -> Result<bool, Reject> {
         let route = permit.route();
-        let token_was_subprotocol = route.places.take_out(request, route.token_forwarding != TokenForwarding::Pass)?;
+        let token_was_subprotocol =
+            route.places.rewrite_for_upstream(request, route.token_forwarding != TokenForwarding::Pass)?;
         if let (TokenForwarding::Replace(audience), Some(caller)) = (&route.token_forwarding, permit.caller()) {
             let (cached, keys) = (caller.cached(), self.keyring.keys());
             let signing = &keys.own().signing;

@@ -28,9 +28,9 @@ pub struct Worker {
 impl Worker {
     /// Counts a request that has ended, and writes its line to the access log.
     pub fn finish(&self, record: &Record) {
-        self.metrics.request_over(record.status, record.duration);
+        self.metrics.request_finished(record.status, record.duration);
         if let Some(reject) = &record.refused {
-            self.metrics.refused(reject.reason);
+            self.metrics.rejected(reject.reason);
         }
         if let Some(observed) = &record.observed {
             self.metrics.observed(observed.reason);

@@ -54,29 +54,29 @@ pub(super) async fn serve(
 ) {
     // Over the limit a connection is closed at once: waiting in the queue would make honest clients pay for the crowd.
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
-        return worker.metrics.connections_rejected.one();
+        return worker.metrics.connections_rejected.inc();
     };
     let client = match proxy_protocol {
         false => Client::from(address),
         true => match proxied::client(&mut stream, address, &shared).await {
             Ok(client) => client,
             Err(error) => {
-                worker.metrics.proxy_protocol_failed.one();
+                worker.metrics.proxy_protocol_failed.inc();
                 return tracing::debug!(balancer = %address, %error, "a connection that nobody passed on");
             }
         },
     };
     let Client { address, trusts_forwarded } = client;
     if shared.penalties.has(address.ip(), shared.gateway.load().clock.now()) {
-        worker.metrics.penalized_connections_rejected.one();
+        worker.metrics.penalized_connections_rejected.inc();
         return socket::reset(stream);
     }
     // A proxy that is trusted brings the connections of many.
     let member = shared.crowd.acquire(address.ip());
     if member.is_none() && !(trusts_forwarded && shared.gateway.load().forwarding.trusts(address.ip())) {
-        return worker.metrics.address_connections_rejected.one();
+        return worker.metrics.address_connections_rejected.inc();
     }
-    worker.metrics.connections_opened.one();
+    worker.metrics.connections_opened.inc();
     let _closed = ConnectionGuard(worker.metrics.clone());
     socket::tune(&stream);
     let origin = Origin::new(address.ip(), tls.is_some());
@@ -111,7 +111,7 @@ async fn serve_tls(
     let stream = match Box::pin(shake_hands(stream, &side, shared.settings.tls_handshake)).await {
         Ok(stream) => stream,
         Err(error) => {
-            worker.metrics.handshakes_failed.one();
+            worker.metrics.handshakes_failed.inc();
             unless_it_brings_many(&shared, &peer, PenaltyBox::failed_handshake);
             return Err(error);
         }
@@ -238,7 +238,7 @@ where
             Some(DisconnectReason::Flood) => {
                 record_flood(&peer, worker, &error, shared.gateway.load().clock.now());
             }
-            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_clients_disconnected.one(),
+            Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_clients_disconnected.inc(),
             None => {}
         }
         io::Error::other(error)
@@ -273,6 +273,6 @@ struct ConnectionGuard(Arc<WorkerMetrics>);
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.0.connections_closed.one();
+        self.0.connections_closed.inc();
     }
 }

@@ -46,7 +46,7 @@ where
                 }
                 let too_slow = noted.passed > 0 && !meter.passed(noted.passed, &mut stall);
                 if too_slow || stall.poll(context).is_ready() {
-                    metrics.slow_clients_disconnected.one();
+                    metrics.slow_clients_disconnected.inc();
                     return Poll::Ready(());
                 }
                 Poll::Pending

@@ -129,7 +129,7 @@ impl Upstream {
         request: &mut Request<Body>,
     ) -> Result<UpstreamResponse, Failure> {
         let turn = &self.turns[worker].0;
-        turn.one();
+        turn.inc();
         // Workers begin at different servers.
         let ticket = turn.get().wrapping_add(worker as u64);
         let mut attempt = if self.servers.len() == 1 { Attempt::OfOne } else { Attempt::OfSeveral };
@@ -155,7 +155,7 @@ impl Upstream {
             match again {
                 Some(RetryDecision::Unsent) if has_others => {}
                 Some(RetryDecision::Repeatable) if self.may_repeat(has_others) => {
-                    metrics.upstream_retries.one();
+                    metrics.upstream_retries.inc();
                     attempt = Attempt::Second;
                 }
                 _ => return Err(failure),

@@ -219,10 +219,10 @@ impl Server {
                     return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
-            metrics.upstream_retries.one();
+            metrics.upstream_retries.inc();
         }
         let (sender, address) = self.dialer.dial_http1(client).await.map_err(SendFailure::unsent)?;
-        metrics.upstream_connects.one();
+        metrics.upstream_connects.inc();
         let generation = self.dialer.addresses.generation();
         let mut channel = Box::new(Http1Connection { sender, born: Instant::now(), address, generation, client });
         let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
@@ -249,7 +249,7 @@ impl Server {
                 Err(mut error) => match error.take_message().filter(|_| is_first) {
                     // The connection was closed under us before the request got out.
                     Some(unsent) => {
-                        metrics.upstream_retries.one();
+                        metrics.upstream_retries.inc();
                         // Unless somebody has opened another meanwhile.
                         self.workers[worker].shared.lock().await.open.take_if(|joint| joint.born == born);
                         (*request, is_first) = (unsent, false);
@@ -283,7 +283,7 @@ impl Server {
         }
         match self.dialer.dial_http2().await {
             Ok((sender, address)) => {
-                metrics.upstream_connects.one();
+                metrics.upstream_connects.inc();
                 let born = Instant::now();
                 shared.open = Some(Http2Connection { sender: sender.clone(), born, used: born, address });
                 Ok((sender, born))

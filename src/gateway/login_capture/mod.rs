@@ -102,7 +102,7 @@ async fn login(
     let event = context.event();
     let login = Login { address: event.client, ..values.login().map_err(rejected)? };
     let content = body::read(body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
-    let object = JsonObject::read(&content, TokenPair::members(broker.settings.extra_fields)).map_err(rejected)?;
+    let object = JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(rejected)?;
     // The body is read to its end: the upstream connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
         lease.give_back();

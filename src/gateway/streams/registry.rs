@@ -84,7 +84,7 @@ impl Streams {
         let mut open = self.lock();
         open.newest += 1;
         let stream = OpenStream { number: open.newest, streams: self.clone(), ended: Some(ended) };
-        self.metrics.streams_opened.one();
+        self.metrics.streams_opened.inc();
         let entry = Entry { basis, drain_behavior, end };
         match checked {
             Some(Err(reason)) => entry.end(CloseReason::Token(reason)),
@@ -253,7 +253,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.streams.metrics.streams_closed.one();
+        self.streams.metrics.streams_closed.inc();
         self.streams.lock().streams.remove(&self.number);
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 
-use super::Webhook;
+use super::settings::Webhook;
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
 use crate::protocols::url::KeyUrl;
 use crate::tokens::audit_event::Recorded;

@@ -252,7 +252,7 @@ async fn all_workers_count_the_bad_signatures_of_an_address_together() {
         }
     }
     let metrics = &gateway.running().metrics;
-    let asked: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).begun.get()).collect();
+    let asked: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).requests_started.get()).collect();
     assert!(asked.iter().all(|asked| *asked > 0), "not spread over all workers: {asked:?}");
     assert_eq!(checked, 10, "{asked:?}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer;
-use bearward::auth::keyring::{Keys, Own};
+use bearward::auth::keyring::{Keys, OwnIssuer};
 use bearward::tokens::jwt::Algorithm;
 use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
 use bearward::tokens::jwt::verify::TrustedIssuer;
@@ -83,7 +83,8 @@ fn no_request_is_let_through_after_its_key_was_removed() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
-    let swap = |trusted: TrustedIssuer| authenticator.keyring.swap(|_| Keys::new(Own::alone(trusted, signing())));
+    let swap =
+        |trusted: TrustedIssuer| authenticator.keyring.swap(|_| Keys::new(OwnIssuer::single_key(trusted, signing())));
     let other = Mint::new(Algorithm::HS256);
     let nothing = TrustedIssuer { keys: Arc::default(), ..mint.trusted() };
     assert_eq!(other.trusted().policy, nothing.policy, "only the keys differ");

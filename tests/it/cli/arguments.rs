@@ -61,7 +61,7 @@ fn check_says_whether_the_configuration_is_right_and_changes_nothing() {
 
     let bad = folder_with(BAD);
     let said = complaint(&bearward(bad.path(), &["check"]), 2);
-    for says in ["--> gateway.toml:1:11", "--> gateway.toml:2:1", "unknown", "2 faults in gateway.toml"] {
+    for says in ["--> gateway.toml:1:11", "--> gateway.toml:2:1", "unknown", "2 errors in gateway.toml"] {
         assert!(said.contains(says), "{says} is not in\n{said}");
     }
     let output = bearward(bad.path(), &["check", "--json"]);

@@ -16,11 +16,13 @@ fn shipped() -> String {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml")).expect("it is shipped");
     let mut edited = text.clone();
     for (default, free) in [
-        ("# [[listener]]\n# address = \"0.0.0.0:8443\"", "[[listener]]\naddress = \"0.0.0.0:0\""),
+        ("# [[listener]]", "[[listener]]"),
+        ("# address = \"0.0.0.0:8443\"", "address = \"0.0.0.0:0\""),
         ("# address = \"127.0.0.1:9443\"", "address = \"127.0.0.1:0\""),
     ] {
-        assert!(edited.contains(default), "gateway.toml has no line {default:?}");
-        edited = edited.replace(default, free);
+        let [default, free] = [default, free].map(|line| format!("\n{line}\n"));
+        assert!(edited.contains(&default), "gateway.toml has no line {default:?}");
+        edited = edited.replace(&default, &free);
     }
     edited
 }
@@ -79,7 +81,7 @@ fn a_signal_during_the_start_ends_it_in_order() {
 fn a_configuration_with_faults_starts_nothing() {
     let folder = folder_with("[[upstream]]\nserver = [\"http://127.0.0.1:3000\"]\n[tokens]\nissuer = 5\n");
     let said = complaint(&bearward(folder.path(), &["serve"]), 2);
-    for says in ["--> gateway.toml:2:1", "`servers`", "--> gateway.toml:4:10", "faults in gateway.toml"] {
+    for says in ["--> gateway.toml:2:1", "`servers`", "--> gateway.toml:4:10", "errors in gateway.toml"] {
         assert!(said.contains(says), "{says} is not in\n{said}");
     }
     assert_eq!(names_in(folder.path()), ["gateway.toml"]);
@@ -95,7 +97,7 @@ fn an_address_in_use_is_a_fault_at_its_place_and_starts_nothing() {
          [[upstream]]\nservers = [\"http://127.0.0.1:3000\"]\n"
     ));
     let said = complaint(&bearward(folder.path(), &["serve"]), 2);
-    for says in ["--> gateway.toml:2:11", "--> gateway.toml:4:11", "is in use", "2 faults"] {
+    for says in ["--> gateway.toml:2:11", "--> gateway.toml:4:11", "is in use", "2 errors"] {
         assert!(said.contains(says), "{says} is not in\n{said}");
     }
     assert_eq!(names_in(folder.path()), ["gateway.toml"]);

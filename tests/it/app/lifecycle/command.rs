@@ -44,7 +44,7 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
         "route[1].path",
         "--> gateway.toml:",
         "did you mean `upstream`?",
-        "2 faults",
+        "2 errors",
     ] {
         assert!(err.contains(says), "{says} is not in\n{err}");
     }

@@ -9,7 +9,7 @@ use bearward::auth::authenticate::{Authenticator, Caller};
 use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
-use bearward::auth::keyring::{Keyring, Keys, Own};
+use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -66,7 +66,7 @@ impl Process {
                 lifetimes: LIFETIMES,
                 token_size: TOKEN_SIZE,
                 sessions_per_subject: 100,
-                store_patience: Duration::from_hours(1),
+                store_timeout: Duration::from_hours(1),
                 expires_at_milliseconds: false,
                 extra_fields: true,
             },
@@ -148,7 +148,7 @@ impl Process {
 
     /// By an operator.
     pub(super) async fn revoke(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
-        self.broker.revoke_by(family, RevokedBy::Admin, now.into()).await
+        self.broker.revoke_family(family, RevokedBy::Admin, now.into()).await
     }
 
     /// A watermark at `now`.
@@ -185,5 +185,5 @@ fn keys(pem: &str) -> Keys {
         own: true,
     };
     let keys = Arc::new(verifying_keys([&signing]).expect("a key"));
-    Keys::new(Own::alone(TrustedIssuer { policy: Arc::new(own), keys }, signing))
+    Keys::new(OwnIssuer::single_key(TrustedIssuer { policy: Arc::new(own), keys }, signing))
 }

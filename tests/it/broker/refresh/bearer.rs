@@ -95,7 +95,7 @@ async fn a_bearer_of_another_login_is_a_mismatch_that_ends_neither() {
     assert_eq!(mismatches.len(), 3, "{lines:?}");
     let of_bob = mismatches.iter().find(|line| line["subject"] == "bob" && line["token_id"] == bob.token_id.as_str());
     let detail = &of_bob.expect("the log names who tried")["detail"];
-    assert_eq!(*detail, format!("the refresh token is of {}", phone.token_id));
+    assert_eq!(*detail, format!("the refresh token belongs to {}, the bearer token to another family", phone.token_id));
     gateway.end_without_a_token_in_the_log();
 }
 
