@@ -69,20 +69,20 @@
 //!
 //! | limit | enforced in | beyond it |
 //! |---|---|---|
-//! | `limits.connections` | `server/connection.rs` | closed at once |
-//! | `limits.connections_per_address` | `server/connection.rs`, `limits/per_address.rs` | closed at once |
+//! | `limits.connections` | `server/admission.rs` | closed at once |
+//! | `limits.connections_per_address` | `server/admission.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.concurrent_requests` | `limits/concurrency.rs`, called by `gateway/delivery.rs` | 503 `overloaded` |
 //! | `limits.reserve_percent` | `limits/concurrency.rs` | the same, for addresses with many requests |
-//! | `limits.request_header_size` | `protocols/http/framing/mod.rs`; over HTTP/2 hyper, set in `server/serve.rs` | 431 |
+//! | `limits.request_header_size` | `protocols/http/framing/mod.rs`; over HTTP/2 hyper, set in `server/http2.rs` | 431 |
 //! | `limits.request_header_count` | `protocols/http/framing/mod.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body.rs` | 413 `body_too_large` |
 //! | `limits.min_upload_rate` | `protocols/http/body.rs` | 408 `body_too_slow` |
 //! | `limits.min_download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | disconnected |
-//! | `limits.http2_concurrent_streams` | hyper, set in `server/serve.rs` | REFUSED_STREAM |
+//! | `limits.http2_concurrent_streams` | hyper, set in `server/http2.rs` | REFUSED_STREAM |
 //! | `limits.requests_per_connection` | `gateway/client.rs` | the connection closes after this response |
 //! | `limits.http2_control_frames`, `limits.http2_resets` | `server/flood.rs` | ENHANCE_YOUR_CALM, `http2_flood` |
-//! | `limits.penalty_duration` | `limits/penalty.rs`, called by `server/connection.rs` | closed at once, before TLS |
+//! | `limits.penalty_duration` | `limits/penalty.rs`, called by `server/admission.rs` | closed at once, before TLS |
 //! | `limits.failed_handshakes`, `limits.malformed_requests`, `limits.rejected_bodies` | `limits/penalty.rs` | a penalty |
 //! | `limits.retry_delay` | `server/retry_delay.rs` | the next 429 is delayed |
 //! | `limits.token_size` | `auth/bearer/mod.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |

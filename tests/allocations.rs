@@ -11,7 +11,7 @@ mod setup;
 use bearward::telemetry::access_log::Record;
 use bearward::tokens::jwt::Algorithm;
 
-use setup::steps::{Sent, Steps};
+use setup::steps::{SampleRequest, Steps};
 use setup::{BenchWorker, Mint, NOW};
 
 const REQUESTS: u64 = 10_000;
@@ -58,11 +58,13 @@ fn a_whole_request_allocates_little() {
     let mint = Mint::new(Algorithm::ES256);
     let steps = Steps::new(&mint);
     let token = mint.token(0);
-    for (name, sent, most) in [("plain", Sent::plain(&token), 4.0), ("browser", Sent::browser(&token), 7.0)] {
-        assert!(steps.run(&mut sent.arrives()).is_ok(), "it gets to know the token");
+    for (name, sent, most) in
+        [("plain", SampleRequest::plain(&token), 4.0), ("browser", SampleRequest::browser(&token), 7.0)]
+    {
+        assert!(steps.run(&mut sent.to_request()).is_ok(), "it gets to know the token");
         let mut sum = allocation_counter::AllocationInfo::default();
         for _ in 0..REQUESTS {
-            let mut request = sent.arrives();
+            let mut request = sent.to_request();
             sum += allocation_counter::measure(|| assert!(steps.run(&mut request).is_ok()));
         }
         let (count, bytes) = (sum.count_total as f64 / REQUESTS as f64, sum.bytes_total / REQUESTS);

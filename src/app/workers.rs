@@ -27,8 +27,8 @@ pub(super) fn shared(config: &Config, gateway: Gateway, draining: watch::Receive
     let settings = config.connections.clone();
     Shared {
         gateway: ArcSwap::from_pointee(gateway),
-        places: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
-        crowd: Arc::new(PerAddressLimit::of_at_most(settings.connections_per_address)),
+        connection_slots: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
+        per_address: Arc::new(PerAddressLimit::of_at_most(settings.connections_per_address)),
         penalties: PenaltyBox::for_a(settings.penalty),
         retry_delay: RetryDelay::new(&config.connections),
         settings,

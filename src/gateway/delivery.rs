@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Request, header};
 
-use crate::gateway::client::Peer;
+use crate::gateway::client::{InFlight, Peer};
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ReservedPermit;
@@ -36,7 +36,7 @@ pub struct Delivery {
     /// Rejected as overload: no longer counted as in flight.
     rejected_early: bool,
     worker: Arc<Worker>,
-    _peer: Arc<Peer>,
+    _in_flight: InFlight,
 }
 
 impl Delivery {
@@ -62,7 +62,7 @@ impl Delivery {
             reserved: None,
             rejected_early: false,
             worker: worker.clone(),
-            _peer: peer.clone(),
+            _in_flight: peer.begin_request(),
         }
     }
 

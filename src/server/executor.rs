@@ -1,7 +1,7 @@
-//! Runs the requests of HTTP/2 connections, and gives up those whose client makes no room for the answer.
+//! Runs the requests of HTTP/2 connections, and cancels those whose client does not read the response.
 //!
-//! One connection can hold many answers back without ever stopping to read: by windows that it never widens. Each would keep
-//! a connection to a backend.
+//! A client can hold back many responses on one connection without ever ceasing to read from the socket: it never
+//! widens its windows. Each response would keep a connection to a backend.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,9 +25,10 @@ where
     F: Future + Send + 'static,
 {
     fn execute(&self, request: F) {
-        // Boxed: taken into its task by value, it would lie there twice, before and after pinning.
+        // Boxed: by value, the task would hold it twice, before and after it is pinned.
         let mut request = Box::pin(request);
-        // What a request starts is its WebSocket's way out. That has nothing to send most of the time, and a limit of its own.
+        // Spawned by a request: the sending side of its WebSocket. It is silent most of the time, and has its own
+        // limit.
         if poll_notes::is_watched() {
             tokio::spawn(async move { drop(request.await) });
             return;

@@ -1,7 +1,7 @@
 //! Access tokens: from bytes, keys and a time to a [`VerifiedToken`], or to the reason why not. Pure; nothing here waits.
 //!
 //! The life of a token in one page: `bearer/` finds exactly one; [`verify`] reads header and claims strictly ([`json`]),
-//! applies the issuer's policy, and has the signature checked last, by the issuer's own key ([`keys`]), as that costs
+//! applies the issuer's policy, and has the signature checked last, by the issuer's own key ([`key_set`]), as that costs
 //! fifty times all the rest ([`jws`]). [`sign`] is the other direction, for the tokens this gateway issues, and
 //! for those that it puts in the place of others' ([`replacement`]). Which keys are
 //! fit at all is decided when they are loaded (`admission`).

@@ -114,7 +114,7 @@ fn a_known_token_is_asked_for_its_time_by_every_request() {
         let now = end - Duration::from_millis(5) + Duration::from_millis(offset);
         for _ in 0..2_000 {
             let bearer = bearer::find(&headers, 8 << 10).expect("a token");
-            let caller = setup::settled(authenticator.authenticate(bearer, &worker.context(now)));
+            let caller = setup::run_ready(authenticator.authenticate(bearer, &worker.context(now)));
             match caller {
                 Ok(_) => assert!(now < end, "let through {offset} ms into the end"),
                 Err(reject) => assert!(now >= end && reject.reason == Reason::Expired, "{reject:?}"),

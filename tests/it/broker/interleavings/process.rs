@@ -34,7 +34,7 @@ use http::{HeaderMap, header};
 use serde_json::json;
 
 use super::gate::Gate;
-use crate::auth::token_cache::setup::settled;
+use crate::auth::token_cache::setup::run_ready;
 use crate::store::given::{ISSUER, LIFETIMES, roots};
 use crate::support::gateway::AUDIENCE;
 
@@ -113,7 +113,7 @@ impl Process {
     pub(super) fn admit(&self, access: &str, now: UnixTime) -> Result<Caller, Reject> {
         let headers = bearing(access);
         let bearer = bearer::find(&headers, TOKEN_SIZE)?;
-        settled(self.authenticator.authenticate(bearer, &self.context(now)))
+        run_ready(self.authenticator.authenticate(bearer, &self.context(now)))
     }
 
     /// `POST /admin/v1/tokens`
@@ -136,7 +136,7 @@ impl Process {
         let mut headers = bearing(access);
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
-        let bearer = settled(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
+        let bearer = run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
         self.broker.refresh(request, &bearer, now.into()).await
     }
 

@@ -1,13 +1,14 @@
-//! What differs by a few percent is measured in turns of a second or so: within a minute, the machine differs from itself by more.
+//! Compares two scenarios that differ by a few percent. They take turns of about a second, because the speed of the
+//! machine changes by more than that within a minute.
 
-use super::median;
+use super::line::median;
 use crate::Outcome;
-use crate::bench::{Answers, Bench};
+use crate::bench::{Bench, UnderTest};
 use crate::drive::Pace;
 use crate::gateway::Gateway;
 use crate::scenario::Scenario;
 
-/// Turns of each in a round.
+/// Turns of each side in a round.
 const TURNS: u32 = 3;
 
 pub struct Side<'g> {
@@ -15,26 +16,26 @@ pub struct Side<'g> {
     pub scenario: &'static Scenario,
 }
 
-/// CPU microseconds a request of both, in each of their turns.
+/// CPU microseconds per request of both sides, one figure for each turn.
 pub fn costs(bench: &Bench<'_>, sides: &[Side<'_>; 2]) -> Outcome<[Vec<f64>; 2]> {
-    let who = |side: &Side<'_>| Answers::gateway(side.gateway, side.scenario);
+    let process = |side: &Side<'_>| UnderTest::gateway(side.gateway, side.scenario);
     for side in sides {
-        bench.warm_up(side.scenario, who(side))?;
+        bench.warm_up(side.scenario, process(side))?;
     }
     let mut costs = [Vec::new(), Vec::new()];
     for turn in 0..bench.flags.rounds * TURNS as usize {
-        // Not always the same one first.
+        // The sides alternate in going first.
         let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
         for place in order {
             let (side, length) = (&sides[place], bench.flags.length() / TURNS);
-            let measured = bench.run(side.scenario, who(side), Pace::AsFastAsItAnswers, length)?;
+            let measured = bench.run(side.scenario, process(side), Pace::ClosedLoop, length)?;
             costs[place].push(measured.cpu_micros_per_request());
         }
     }
     Ok(costs)
 }
 
-/// What the second costs beside the first: the median of their turns.
+/// The cost of the second side divided by that of the first: the median over all turns.
 pub fn ratio([first, second]: &[Vec<f64>; 2]) -> f64 {
     let ratios: Vec<f64> = second.iter().zip(first).map(|(second, first)| second / first).collect();
     median(&ratios)
