@@ -27,7 +27,7 @@ pub(super) async fn read_optional_object<T: DeserializeOwned + Default>(
 }
 
 async fn read(request: Request<Incoming>) -> Result<Bytes, Reject> {
-    let incoming = Body::incoming(request.into_body()).silent_for_at_most(READ_TIMEOUT);
+    let incoming = Body::incoming(request.into_body()).with_idle_timeout(READ_TIMEOUT);
     body::read(incoming, BODY_LIMIT).await
 }
 

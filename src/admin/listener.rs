@@ -16,13 +16,13 @@ use tokio_rustls::TlsAcceptor;
 use super::router;
 use super::settings::READ_TIMEOUT;
 use super::state::Admin;
-use crate::protocols::tls::ServerSide;
+use crate::protocols::tls::ServerTls;
 
 /// How long to wait after a failed accept, which mostly means that no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the task is dropped.
-pub async fn serve(listener: TcpListener, tls: Option<Arc<ArcSwap<ServerSide>>>, admin: Arc<Admin>) {
+pub async fn serve(listener: TcpListener, tls: Option<Arc<ArcSwap<ServerTls>>>, admin: Arc<Admin>) {
     loop {
         match listener.accept().await {
             Ok((stream, client)) => {
@@ -37,7 +37,7 @@ pub async fn serve(listener: TcpListener, tls: Option<Arc<ArcSwap<ServerSide>>>,
     }
 }
 
-async fn serve_connection(stream: TcpStream, client: IpAddr, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
+async fn serve_connection(stream: TcpStream, client: IpAddr, tls: Option<Arc<ServerTls>>, admin: Arc<Admin>) {
     let Some(side) = tls else { return serve_http(stream, client, admin).await };
     let handshake = TlsAcceptor::from(side.config.clone()).accept(stream);
     if let Ok(Ok(stream)) = tokio::time::timeout(READ_TIMEOUT, handshake).await {

@@ -21,7 +21,7 @@ pub(super) async fn handle(admin: &Admin, request: Request<Incoming>, client: Ip
     route(admin, request, context).await.unwrap_or_else(|reject| {
         tracing::debug!(reason = reject.reason.code(), detail = %reject.detail, "admin request rejected");
         // The detail is for a client with the admin token: a rejection before the token check has none.
-        respond::reject_in_detail(&reject, request_id, wants_problem)
+        respond::reject_with_detail(&reject, request_id, wants_problem)
     })
 }
 

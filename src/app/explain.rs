@@ -21,7 +21,7 @@ use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::limiter::Limiter;
-use crate::protocols::http::headers::Origin;
+use crate::protocols::http::forwarded::Origin;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::Issuer;
@@ -122,6 +122,6 @@ fn worker(config: &Config, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
         bad_signatures: Arc::new(Limiter::new(config.limits.bad_signatures)),
         signature_queue: SignatureQueue::new(),
         log: None,
-        concurrency: ConcurrencyLimit::of(0, 0, 1),
+        concurrency: ConcurrencyLimit::new(0, 0, 1),
     }
 }

@@ -18,7 +18,7 @@ use super::reload_metrics::ReloadMetrics;
 use super::shared_state::SharedState;
 use crate::admin::Reloaded;
 use crate::config::Config;
-use crate::protocols::tls::{self, ServerSide};
+use crate::protocols::tls::{self, ServerTls};
 use crate::server::{ListenerSettings, Shared};
 use crate::types::clock::Clock;
 
@@ -27,8 +27,8 @@ pub(super) struct LiveConfig {
     pub(super) state: Arc<SharedState>,
     pub(super) shared: Arc<Shared>,
     /// The certificates of each listener. `None` for cleartext.
-    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerSide>>>>,
-    pub(super) admin_certificate: Option<Arc<ArcSwap<ServerSide>>>,
+    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
+    pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) config: Mutex<Config>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<ReloadMetrics>,
@@ -77,7 +77,7 @@ impl LiveConfig {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn replace_certificates(&self, certificates: Vec<Option<Arc<ServerSide>>>) {
+    fn replace_certificates(&self, certificates: Vec<Option<Arc<ServerTls>>>) {
         let active = self.certificates.iter().chain([&self.admin_certificate]);
         for (active, certificate) in active.zip(certificates) {
             if let (Some(active), Some(certificate)) = (active, certificate) {
@@ -88,9 +88,9 @@ impl LiveConfig {
 }
 
 /// The certificates of the listeners, and of the admin listener last.
-fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerSide>>>, StartError> {
+fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
     let settings = config.listeners.iter().map(|listener| &listener.tls).chain([&config.admin.tls]);
-    let read = |settings| tls::server_side(settings).map_err(|error| StartError::Certificate(error.into()));
+    let read = |settings| tls::server_tls(settings).map_err(|error| StartError::Certificate(error.into()));
     settings.map(read).collect()
 }
 

@@ -20,7 +20,7 @@ use crate::gateway::Gateway;
 use crate::gateway::forward::Forwarder;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::token_calls::TokenCalls;
-use crate::limits::rate_limit::Rates;
+use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
 use crate::store::{Store, sqlite};
@@ -82,7 +82,7 @@ impl SharedState {
 
     /// Builds the gateway of a configuration. It becomes active when [`SharedState::activate`] was called and
     /// connections use it. `previous_rates` are those of the gateway before it.
-    pub(super) fn gateway(&self, config: &Config, previous_rates: &Rates) -> Result<Gateway, StartError> {
+    pub(super) fn gateway(&self, config: &Config, previous_rates: &RateLimits) -> Result<Gateway, StartError> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(
                 route = &*route.name,
@@ -101,7 +101,7 @@ impl SharedState {
                 min_upload_rate: config.connections.min_upload_rate,
             },
             forwarder: self.forwarder(config)?,
-            rates: Rates::after(previous_rates, config.all_rates().cloned(), config.rates.len()),
+            rates: RateLimits::reloaded(previous_rates, config.all_rates().cloned(), config.rates.len()),
             max_login_response: config.login.max_response_size,
             request_timeout: config.connections.request,
         })
@@ -112,7 +112,7 @@ impl SharedState {
         let login = captures_logins.then(|| config.login.headers.clone());
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
-        let hygiene = Hygiene::new(config.identity.names()).and(removed);
+        let hygiene = Hygiene::new(config.identity.names()).with_names(removed);
         Ok(Forwarder {
             upstreams: self.upstreams.prepare(config)?,
             hygiene: Arc::new(hygiene),

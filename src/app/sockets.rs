@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use super::error::StartError;
 use crate::config::Config;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, ServerSide};
+use crate::protocols::tls::{self, ServerTls};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 
@@ -27,7 +27,7 @@ pub(super) struct Sockets {
     /// For each worker, its sockets of every listener.
     pub(super) listeners: Vec<Vec<Listener>>,
     /// For each listener, its active certificates. `None` for cleartext.
-    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerSide>>>>,
+    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) admin: AdminSocket,
     pub(super) admin_address: SocketAddr,
@@ -37,7 +37,7 @@ pub(super) struct Sockets {
 
 pub(super) struct AdminSocket {
     pub(super) socket: TcpListener,
-    pub(super) tls: Option<Arc<ArcSwap<ServerSide>>>,
+    pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
 }
 
 impl Sockets {
@@ -47,7 +47,7 @@ impl Sockets {
         let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
         let (admin, admin_address) = binder.admin(config)?;
         for settings in &config.listeners {
-            let tls = server_side(&settings.tls)?;
+            let tls = server_tls(&settings.tls)?;
             let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
             let proxy_protocol = settings.proxy_protocol;
             for (worker, sockets) in listeners.iter_mut().zip(sockets) {
@@ -72,7 +72,7 @@ impl Sockets {
     }
 }
 
-fn expiries(listener: &str, side: &ServerSide) -> Vec<LabelledValue> {
+fn expiries(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
     let labelled = |(file, not_after): (&PathBuf, &u64)| {
         let labels = vec![("listener", listener.to_owned()), ("certificate", file.display().to_string())];
         (labels, *not_after as f64)
@@ -80,8 +80,8 @@ fn expiries(listener: &str, side: &ServerSide) -> Vec<LabelledValue> {
     side.not_after.iter().map(labelled).collect()
 }
 
-fn server_side(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerSide>>>, StartError> {
-    let side = tls::server_side(settings).map_err(|error| StartError::Certificate(error.into()))?;
+fn server_tls(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
+    let side = tls::server_tls(settings).map_err(|error| StartError::Certificate(error.into()))?;
     Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
 }
 
@@ -110,7 +110,7 @@ impl Binder {
     }
 
     fn admin(&mut self, config: &Config) -> Result<(AdminSocket, SocketAddr), StartError> {
-        let tls = server_side(&config.admin.tls)?;
+        let tls = server_tls(&config.admin.tls)?;
         let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
         let socket = sockets.into_iter().flatten().next_back();
         let no_socket = || StartError::Listen { address, source: io::ErrorKind::NotFound.into() };
@@ -134,7 +134,7 @@ impl Binder {
         for socket in &sockets {
             self.copies.push(socket.try_clone().map_err(error)?);
         }
-        Ok((socket::spread(sockets, workers).map_err(error)?, bound))
+        Ok((socket::distribute(sockets, workers).map_err(error)?, bound))
     }
 
     /// Fails if a socket from systemd was not taken. Returns a copy of each socket in use.

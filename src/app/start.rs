@@ -25,7 +25,7 @@ use super::workers::{self, Workers};
 use crate::admin::Admin;
 use crate::config::Config;
 use crate::gateway::Gateway;
-use crate::limits::rate_limit::Rates;
+use crate::limits::rate_limit::RateLimits;
 use crate::protocols::socket_handover;
 use crate::telemetry::access_log::{AccessLog, Target};
 use crate::telemetry::audit_log::Delivery;
@@ -43,7 +43,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
 pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     root_secrets::check(config)?;
     let socket = takeover::socket_path(&config.store);
-    match socket_handover::ask(&socket) {
+    match socket_handover::request(&socket) {
         Ok(sockets) => Ok(sockets.map_or(Inherited::None, Inherited::Gateway)),
         Err(source) => Err(StartError::TakeOver { socket, source }),
     }
@@ -135,7 +135,7 @@ fn prepare(
 ) -> Result<Prepared, StartError> {
     let store_patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::STORE_WAIT } else { Duration::ZERO };
     let state = runtime.block_on(SharedState::build(config, clock.clone(), store_patience))?;
-    let gateway = state.gateway(config, &Rates::default())?;
+    let gateway = state.gateway(config, &RateLimits::default())?;
     let mut metrics = Metrics::new(config.workers);
     state.register_metrics(&mut metrics);
     let reload_metrics = Arc::new(ReloadMetrics::new(&*clock));

@@ -108,7 +108,7 @@ async fn hand_over_on(offer: TakeoverOffer, copies: ListenerCopies) {
             stream.set_nonblocking(false)?;
             let copies = copies.clone();
             // Blocks until the other gateway has read the sockets.
-            spawn_blocking(move || give(stream, &copies)).await.map_err(io::Error::other)?
+            spawn_blocking(move || send(stream, &copies)).await.map_err(io::Error::other)?
         };
         match handed_over.await {
             Ok(()) => return,
@@ -120,8 +120,8 @@ async fn hand_over_on(offer: TakeoverOffer, copies: ListenerCopies) {
     }
 }
 
-fn give(stream: std::os::unix::net::UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<()> {
+fn send(stream: std::os::unix::net::UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<()> {
     let copies = copies.lock().unwrap_or_else(PoisonError::into_inner);
     let sockets = copies.as_deref().ok_or_else(|| io::Error::other("this gateway is draining"))?;
-    socket_handover::give(stream, sockets)
+    socket_handover::send(stream, sockets)
 }

@@ -63,7 +63,7 @@ impl UpstreamWatch {
     pub(super) fn activate(&self, upstreams: &[Arc<Upstream>]) {
         let mut tasks = JoinSet::new();
         for upstream in upstreams {
-            tasks.spawn_on(upstream::look_after(upstream.clone()), &self.runtime);
+            tasks.spawn_on(upstream::maintain(upstream.clone()), &self.runtime);
         }
         *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
         self.built().retain(|built| upstreams.iter().any(|upstream| Arc::ptr_eq(upstream, &built.upstream)));
@@ -83,7 +83,7 @@ impl UpstreamWatch {
             "Share of its requests that a server gets: 1 normally, 0 while ejected or unhealthy, between as it returns";
         metrics.gauges("upstream_server_share", help, each(|server| server.share));
         let help = "Requests in flight to a server";
-        metrics.gauges("upstream_server_requests", help, each(|server| server.under_way as f64));
+        metrics.gauges("upstream_server_requests", help, each(|server| server.in_flight as f64));
         let help = "How often a server was ejected because requests failed";
         metrics.counters("upstream_server_ejections", help, each(|server| server.ejections as f64));
         let help = "Requests that failed at a server and were retried";

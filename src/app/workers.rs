@@ -28,8 +28,8 @@ pub(super) fn shared(config: &Config, gateway: Gateway, draining: watch::Receive
     Shared {
         gateway: ArcSwap::from_pointee(gateway),
         connection_slots: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
-        per_address: Arc::new(PerAddressLimit::of_at_most(settings.connections_per_address)),
-        penalties: PenaltyBox::for_a(settings.penalty),
+        per_address: Arc::new(PerAddressLimit::new(settings.connections_per_address)),
+        penalties: PenaltyBox::new(settings.penalty),
         retry_delay: RetryDelay::new(&config.connections),
         settings,
         draining,
@@ -49,7 +49,7 @@ impl Workers<'_> {
     /// Starts a worker for each element of `listeners`.
     pub(super) fn start(&self, listeners: Vec<Vec<Listener>>) -> Result<Vec<JoinHandle<()>>, StartError> {
         // Each worker verifies one signature at a time.
-        let bad_signatures = Limiter::new(self.config.limits.bad_signatures).owing(self.config.workers);
+        let bad_signatures = Limiter::new(self.config.limits.bad_signatures).with_overdraft(self.config.workers);
         let bad_signatures = Arc::new(bad_signatures);
         let start = |(number, listeners)| {
             let worker = Arc::new(self.worker(number, bad_signatures.clone()));
@@ -70,7 +70,7 @@ impl Workers<'_> {
             bad_signatures,
             signature_queue: SignatureQueue::new(),
             log: self.log.map(|log| log.buffer(number)),
-            concurrency: ConcurrencyLimit::of(
+            concurrency: ConcurrencyLimit::new(
                 connections.concurrent_requests,
                 connections.reserve_percent,
                 self.config.workers,

@@ -175,7 +175,7 @@ async fn send_on(
 ) -> Result<Response<Bytes>, ClientError> {
     let tls = certificate(&admin.tls).map(|certificate| {
         let config =
-            tls::client_config_for(&certificate).map_err(|error| ClientError::TlsSettings(Cause::from(error)))?;
+            tls::client_config_pinned_to(&certificate).map_err(|error| ClientError::TlsSettings(Cause::from(error)))?;
         Ok(Tls { config, server_name: ServerName::from(admin.address.ip()) })
     });
     client::send_on(stream, tls.transpose()?, request, &LIMITS).await

@@ -40,12 +40,11 @@ use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::response::ResponseRules;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
-use crate::limits::rate_limit::{self, RateLimitHeaders, Rates};
+use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::http::headers::Origin;
-use crate::protocols::http::respond::Form;
+use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
@@ -60,7 +59,7 @@ pub struct Gateway {
     /// The calls that the gateway answers itself.
     pub token_calls: TokenCalls,
     /// `[[rate]]` and `[[route.rate]]`
-    pub rates: Rates,
+    pub rates: RateLimits,
     /// `login.max_response_size`, in bytes.
     pub max_login_response: u64,
     /// `timeouts.request`
@@ -82,7 +81,7 @@ impl Gateway {
     /// every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
         let rules = ResponseRules {
-            format: Form::wanted_by(request),
+            format: RejectFormat::for_request(request),
             has_body: !request.body().is_end_stream(),
             timeout: self.request_timeout.filter(|_| !grpc::is_grpc(request.headers())),
         };
@@ -168,7 +167,7 @@ impl Gateway {
         let client = rate_limit::Client { address: context.client(), subject };
         let mut headers = Box::<RateLimitHeaders>::default();
         let taken = self.rates.take(of_route, &client, &mut headers, context.now);
-        *context.rate_limit_headers = headers.is_anything().then_some(headers);
+        *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
         taken
     }
 

@@ -7,7 +7,7 @@ use crate::gateway::client::Peer;
 use crate::gateway::worker::Worker;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::FramingError;
-use crate::protocols::http::respond::{self, Form};
+use crate::protocols::http::respond::{self, RejectFormat};
 use crate::telemetry::access_log::Record;
 use crate::types::clock::UnixTime;
 use crate::types::ids::RequestId;
@@ -28,9 +28,9 @@ pub fn reject_malformed(
     challenge: &HeaderValue,
     now: UnixTime,
 ) -> Response<Body> {
-    let reject = Reject::new(error.reason, error.what);
+    let reject = Reject::new(error.reason, error.message);
     let request_id = worker.request_ids.next();
-    let mut response = respond::reject(&reject, challenge, request_id, Form::Json);
+    let mut response = respond::reject(&reject, challenge, request_id, RejectFormat::Json);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     record(request_id, peer, worker, reject, response.body().size_hint().lower(), now);
     response

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 
 /// Maximum time from the first packet to the last byte.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(super) struct FetchedPage {
 /// Why a document was not fetched.
 #[derive(Debug)]
 pub(super) struct FetchError {
-    url: KeyUrl,
+    url: SecureUrl,
     problem: Problem,
 }
 
@@ -78,7 +78,7 @@ impl Error for FetchError {
 
 /// Fetches `url`. `etag` is that of the document that the caller has already.
 pub(super) async fn get(
-    url: &KeyUrl,
+    url: &SecureUrl,
     ca_file: Option<&Path>,
     etag: Option<&HeaderValue>,
     time_limit: Duration,
@@ -89,7 +89,7 @@ pub(super) async fn get(
 }
 
 async fn send(
-    url: &KeyUrl,
+    url: &SecureUrl,
     ca_file: Option<&Path>,
     etag: Option<&HeaderValue>,
     time_limit: Duration,

@@ -53,8 +53,8 @@ pub fn begin<B>(
 ) -> Result<Option<Captured>, Reject> {
     let Some(capture) = permit.route().capture else { return Ok(None) };
     if capture == Capture::Login {
-        throttle.guess(context.client(), context.now)?;
-        throttle.call(context.client(), context.now)?;
+        throttle.check_failures(context.client(), context.now)?;
+        throttle.count_call(context.client(), context.now)?;
     }
     let headers = request.headers_mut();
     // A tunnel has no response to read.
@@ -78,7 +78,7 @@ impl Captured {
             (Capture::Login, _) => {
                 // A wrong password, or a guessed one.
                 if forwarded.response.status().is_client_error() {
-                    broker.throttle.failed(context.client(), context.now);
+                    broker.throttle.count_failure(context.client(), context.now);
                 }
                 login(forwarded, broker, limits, context).await
             }
@@ -105,7 +105,7 @@ async fn login(
     let object = JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(rejected)?;
     // The body is read to its end: the upstream connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
-        lease.give_back();
+        lease.release();
     }
     let issued = broker.issue_begun(login, limits.revocation_sequence, event).await;
     let pair = issued.map_err(|reject| match reject.reason {

@@ -1,6 +1,6 @@
 //! Streams end with their token: within a second of its expiry, of its revocation, or of the revocation of its key.
 //!
-//! A stream is a WebSocket, or a request that is still in flight after [`crate::protocols::http::body::MOMENT`]: its response,
+//! A stream is a WebSocket, or a request that is still in flight after [`crate::protocols::http::body::LONG_RUNNING_AFTER`]: its response,
 //! its upload, or the wait for its response. Shorter requests are never registered here and pay nothing.
 //!
 //! [`Streams`] holds the open streams of one worker and ends them. How a stream ends in its own protocol is up to its owner:

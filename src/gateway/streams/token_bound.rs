@@ -83,7 +83,7 @@ impl Termination {
     /// `is_whole`: no message is in flight. Returns `None` if the protocol has no way to end here and the body may go on.
     fn ending(&self, ended: CloseReason, is_whole: bool) -> Option<BodyEnd> {
         match (self, ended) {
-            (Termination::EventStream { .. }, _) => Some(BodyEnd::Quiet),
+            (Termination::EventStream { .. }, _) => Some(BodyEnd::EndOfStream),
             (Termination::Grpc(_), _) if is_whole => Some(BodyEnd::Trailers(Box::new(grpc::trailers(ended)))),
             (Termination::GrpcWeb(_), _) if is_whole => Some(BodyEnd::Data(messages::in_body(&grpc::trailers(ended)))),
             (_, CloseReason::Token(reason)) => Some(BodyEnd::Abort(reason)),

@@ -26,7 +26,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio_rustls::TlsConnector;
 
 use crate::protocols::tls;
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 
 /// The `User-Agent` of requests to other servers.
 pub const USER_AGENT: &str = concat!("bearward/", env!("CARGO_PKG_VERSION"));
@@ -93,7 +93,7 @@ impl Error for ClientError {
 /// Sends a request to `url` on a new connection. For `https://`, the certificate of the server must come from a CA in
 /// `ca_file`, or from one of the system's if that is `None`.
 pub async fn send_to(
-    url: &KeyUrl,
+    url: &SecureUrl,
     ca_file: Option<&Path>,
     request: Request<Full<Bytes>>,
     limits: &Limits,

@@ -14,7 +14,7 @@ use http_body_util::Full;
 
 use super::settings::Webhook;
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::audit_event::Recorded;
 
 /// The time is from the first packet to the response header. The response body is not read.
@@ -25,8 +25,8 @@ const LIMITS: Limits = Limits { time: Duration::from_secs(10), body_size: 0, rea
 pub(super) enum WebhookError {
     AuthorizationFile { file: PathBuf, source: io::Error },
     AuthorizationValue { file: PathBuf },
-    NoResponse { url: KeyUrl, source: ClientError },
-    Status { url: KeyUrl, status: StatusCode },
+    NoResponse { url: SecureUrl, source: ClientError },
+    Status { url: SecureUrl, status: StatusCode },
 }
 
 impl fmt::Display for WebhookError {

@@ -11,7 +11,7 @@ use crate::types::reject::with_causes;
 const LIMIT: Duration = Duration::from_millis(300);
 
 /// Sends these bytes on each connection, with a pause after each piece. Then it closes the connection or goes silent.
-async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> KeyUrl {
+async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> SecureUrl {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -33,7 +33,7 @@ async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> KeyUrl {
             });
         }
     });
-    KeyUrl::parse(&format!("http://{address}/keys"), false).expect("a good URL")
+    SecureUrl::parse(&format!("http://{address}/keys"), false).expect("a good URL")
 }
 
 async fn response_to(text: impl AsRef<[u8]>) -> Result<FetchOutcome, String> {
@@ -41,7 +41,7 @@ async fn response_to(text: impl AsRef<[u8]>) -> Result<FetchOutcome, String> {
     fetch(&url, None).await
 }
 
-async fn fetch(url: &KeyUrl, etag: Option<&HeaderValue>) -> Result<FetchOutcome, String> {
+async fn fetch(url: &SecureUrl, etag: Option<&HeaderValue>) -> Result<FetchOutcome, String> {
     get(url, None, etag, LIMIT).await.map_err(|error| with_causes(&error))
 }
 
@@ -150,7 +150,7 @@ async fn a_closed_port_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
-    let url = KeyUrl::parse(&format!("http://{address}/"), false).expect("a good URL");
+    let url = SecureUrl::parse(&format!("http://{address}/"), false).expect("a good URL");
     let error = fetch(&url, None).await.err().expect("the port is closed");
     assert!(error.contains("cannot connect: "), "{error}");
 }

@@ -18,7 +18,7 @@ fn told(begin: usize, server: std::net::SocketAddr) -> (usize, usize) {
         let name = format!("server=\"{server}\"");
         traced.lines().filter(|line| line.contains(&name) && line.contains(words)).count()
     };
-    (of_it("left out"), of_it("takes requests again"))
+    (of_it("ejected for"), of_it("gets requests again"))
 }
 
 async fn kill_one_of_three(protocol: &str, start: fn() -> Upstream, again: fn(std::net::SocketAddr) -> Upstream) {

@@ -52,7 +52,7 @@ async fn a_name_that_leads_elsewhere_is_followed_and_one_that_is_not_found_leads
     assert_eq!(server["addresses"], serde_json::json!([new.address.to_string()]), "{listed}");
 
     names.is_not_found();
-    served.program.stderr_with("the name is not found; what was known stays");
+    served.program.stderr_with("DNS lookup failed, keeping the last addresses");
     reach(&served, &new).await;
 
     names.leads_to(OLD);

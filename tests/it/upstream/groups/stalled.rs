@@ -170,7 +170,7 @@ async fn who_is_still_ill_is_out_for_longer() {
         let traced = secrets::traced_since(begin);
         let lines = traced.lines().filter(|line| line.contains(&server));
         lines
-            .filter_map(|line| line.split_once("left out for ")?.1.split_once("ms").map(|(time, _)| time.to_owned()))
+            .filter_map(|line| line.split_once("ejected for ")?.1.split_once("ms").map(|(time, _)| time.to_owned()))
             .collect()
     };
     let mut told: Vec<String> = Vec::new();
