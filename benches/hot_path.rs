@@ -1,5 +1,8 @@
-//! A request through the whole pipeline without a socket, and each of its steps by itself.
+//! A request through the whole pipeline without a socket, and each step of the pipeline on its own.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,28 +13,30 @@ use bearward::auth::revocations::Revocations;
 use bearward::gateway::authorize::authorize;
 use bearward::gateway::route_table::Action;
 use bearward::limits::concurrency::ConcurrencyLimit;
-use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, Rates, Settings};
+use bearward::limits::rate_limit::{Client, Per, RateLimitHeaders, RateLimits, Settings};
 use bearward::protocols::http::framing::{Consumed, Framing, Limits};
 use bearward::protocols::http::headers::set_origin;
 use bearward::protocols::http::path::CanonicalPath;
-use bearward::protocols::http::respond::{self, Form};
+use bearward::protocols::http::respond::{self, RejectFormat};
 use bearward::protocols::http::target;
 use bearward::telemetry::access_log::{self, AccessLog, Format, Record, Target};
 use bearward::telemetry::metrics::Metrics;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::{Clock, SystemClock};
-use bearward::types::ids::{RequestIds, TokenId};
+use bearward::types::close_reason::CloseReason;
+use bearward::types::ids::{RequestId, RequestIds, TokenId};
 use bearward::types::reject::{Reason, Reject};
 use criterion::{BatchSize, Criterion, SamplingMode, criterion_group, criterion_main};
 use http::{HeaderValue, Method, Request};
+use serde::Serialize;
 
 use setup::Mint;
-use setup::steps::{Sent, Steps};
+use setup::steps::{SampleRequest, Steps};
 
 mod setup;
 
-/// Requests are consumed, so each iteration needs a fresh one. Few at a time: hyper hands over a request that is still in
-/// the processor's cache.
+/// Each iteration consumes a request. Batches are small so that a request is still in the processor's cache, as it is
+/// when hyper delivers it.
 const FEW: BatchSize = BatchSize::NumIterations(8);
 
 fn pipeline(c: &mut Criterion) {
@@ -40,16 +45,18 @@ fn pipeline(c: &mut Criterion) {
     let steps = Steps::new(&mint);
     let count = if setup::in_brief() { 100 } else { 10_000 };
     let tokens: Vec<String> = setup::shuffled(count).into_iter().map(|number| mint.token(number)).collect();
-    for (name, send) in [("plain", Sent::plain as fn(&str) -> Sent), ("browser", Sent::browser)] {
+    for (name, send) in
+        [("plain", SampleRequest::plain as fn(&str) -> SampleRequest), ("browser", SampleRequest::browser)]
+    {
         for (known, tokens) in [("one token", &tokens[..1]), ("10,000 tokens", &tokens[..])] {
             let requests: Vec<_> = tokens.iter().map(|token| send(token)).collect();
             for sent in &requests {
-                assert!(steps.run(&mut sent.arrives()).is_ok(), "it is let through");
+                assert!(steps.run(&mut sent.to_request()).is_ok(), "the request is accepted");
             }
             let mut next = requests.iter().cycle();
             group.bench_function(format!("{name} request, {known}"), |b| {
                 b.iter_batched(
-                    || next.next().expect("endless").arrives(),
+                    || next.next().expect("endless").to_request(),
                     |mut request| (steps.run(&mut request), request),
                     FEW,
                 );
@@ -62,23 +69,23 @@ fn each_step(c: &mut Criterion) {
     let mut group = c.benchmark_group("step");
     let mint = Mint::new(Algorithm::ES256);
     let steps = Steps::new(&mint);
-    let (plain, browser) = (Sent::plain(&mint.token(0)), Sent::browser(&mint.token(0)));
-    let request = browser.arrives();
+    let (plain, browser) = (SampleRequest::plain(&mint.token(0)), SampleRequest::browser(&mint.token(0)));
+    let request = browser.to_request();
     let (headers, method, uri) = (request.headers(), request.method(), request.uri());
     let host = target::host(&request, 8 << 10).expect("a host");
-    let path = CanonicalPath::parse(uri.path()).expect("one reading");
+    let path = CanonicalPath::parse(uri.path()).expect("a canonical path");
     let Ok(Action::Forward(route)) = steps.decider.routes.find("gateway.example", method, &path) else {
         panic!("a route")
     };
     let mut record = Record::default();
-    let permit = steps.permit(&request, &mut record).expect("it is let through");
+    let permit = steps.permit(&request, &mut record).expect("the request is accepted");
 
-    let sent = written(&request);
+    let sent = to_http1(&request);
     let limits = Limits { request_header_size: 16 << 10, request_header_count: 100 };
-    assert_eq!(Framing::new(limits).pass(&sent), Consumed { len: sent.len(), fault: None });
-    group.bench_function("framing", |b| b.iter(|| Framing::new(limits).pass(&sent)));
+    assert_eq!(Framing::new(limits).consume(&sent), Consumed { len: sent.len(), error: None });
+    group.bench_function("framing", |b| b.iter(|| Framing::new(limits).consume(&sent)));
     group.bench_function("clock", |b| b.iter(|| (SystemClock.now(), Instant::now())));
-    group.bench_function("does it want a problem", |b| b.iter(|| respond::wants_problem(headers)));
+    group.bench_function("is problem+json wanted", |b| b.iter(|| respond::wants_problem(headers)));
     group.bench_function("host", |b| b.iter(|| target::host(&request, 8 << 10)));
     group.bench_function("path", |b| b.iter(|| CanonicalPath::parse(uri.path())));
     group.bench_function("route", |b| b.iter(|| steps.decider.routes.find("gateway.example", &Method::GET, &path)));
@@ -95,32 +102,35 @@ fn each_step(c: &mut Criterion) {
     });
     for (name, sent) in [("plain", &plain), ("browser", &browser)] {
         group.bench_function(format!("clean the headers, {name} request"), |b| {
-            b.iter_batched_ref(|| sent.arrives(), |request| steps.hygiene.clean_request(request.headers_mut()), FEW);
+            b.iter_batched_ref(|| sent.to_request(), |request| steps.hygiene.clean_request(request.headers_mut()), FEW);
         });
         group.bench_function(format!("all headers, {name} request"), |b| {
-            b.iter_batched_ref(|| sent.arrives(), |request| steps.prepare(request, &permit, &record), FEW);
+            b.iter_batched_ref(|| sent.to_request(), |request| steps.prepare(request, &permit, &record), FEW);
         });
     }
     group.bench_function("origin headers", |b| {
         let set = |request: &mut Request<()>| set_origin(request.headers_mut(), &steps.origin, Some(&host));
-        b.iter_batched_ref(|| plain.arrives(), set, FEW);
+        b.iter_batched_ref(|| plain.to_request(), set, FEW);
     });
-    group.bench_function("count", |b| b.iter(|| steps.worker.0.metrics.request_over(200, Duration::from_micros(300))));
+    group.bench_function("count", |b| {
+        b.iter(|| steps.worker.0.metrics.request_finished(200, Duration::from_micros(300)))
+    });
 }
 
-/// What each limit asks of a request, and the revocation of a token that was known before: both outcomes of the epoch.
+/// The cost of each limit per request, and of the revocation check of a known token: with an unchanged epoch and with a
+/// changed one.
 fn limits(c: &mut Criterion) {
     let mut group = c.benchmark_group("limit");
-    let (address, under_way) = (IpAddr::from([192, 0, 2, 7]), 17);
-    let share = ConcurrencyLimit::of(20_000, 25, 2);
-    group.bench_function("requests under way", |b| b.iter(|| share.acquire(under_way, address, || false).is_ok()));
-    let none = Rates::default();
+    let (address, in_flight) = (IpAddr::from([192, 0, 2, 7]), 17);
+    let share = ConcurrencyLimit::new(20_000, 25, 2);
+    group.bench_function("requests in flight", |b| b.iter(|| share.acquire(in_flight, address, || false).is_ok()));
+    let none = RateLimits::default();
     group.bench_function("rates, none configured", |b| b.iter(|| none.is_empty()));
     for (name, per) in [("address", Per::Address), ("subject", Per::Subject)] {
         let (requests, window) = (u32::MAX, Duration::from_secs(1));
         let settings =
             Settings { number: 0, route: String::new(), name: name.into(), per, requests, window, burst: requests };
-        let rates = Rates::new(iter::once(settings), 1);
+        let rates = RateLimits::new(iter::once(settings), 1);
         let client = Client { address, subject: Some(("https://gateway.example", "user-000001@example.com")) };
         group.bench_function(format!("a rate for each {name}"), |b| {
             b.iter(|| {
@@ -141,13 +151,13 @@ fn limits(c: &mut Criterion) {
     }
     let fresh = Revocations::new();
     group.bench_function("revocation, looked up again, twice", |b| {
-        // Each of the two has another epoch, so the token is looked up each time.
+        // The two sets have different epochs, so each call looks the token up.
         b.iter(|| (known.check_revocation(revocations).is_ok(), known.check_revocation(&fresh).is_ok()));
     });
 }
 
-/// Its head, as it comes over HTTP/1.
-fn written<B>(request: &Request<B>) -> Vec<u8> {
+/// The head of the request in HTTP/1.1.
+fn to_http1<B>(request: &Request<B>) -> Vec<u8> {
     let mut head = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri()).into_bytes();
     for (name, value) in request.headers() {
         head.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
@@ -155,45 +165,47 @@ fn written<B>(request: &Request<B>) -> Vec<u8> {
     [head.as_slice(), b"\r\n"].concat()
 }
 
-fn names(c: &mut Criterion) {
-    let mut group = c.benchmark_group("name");
+fn ids(c: &mut Criterion) {
+    let mut group = c.benchmark_group("id");
     let (ids, token_id) = (RequestIds::new(), setup::family(1));
     let text = token_id.to_string();
-    group.bench_function("request id as hex", |b| b.iter(|| HeaderValue::from_bytes(&ids.next().as_hex())));
-    group.bench_function("token id written", |b| b.iter(|| token_id.to_string()));
-    group.bench_function("token id read", |b| b.iter(|| TokenId::parse(&text)));
+    group.bench_function("request id to hex", |b| b.iter(|| HeaderValue::from_bytes(&ids.next().as_hex())));
+    group.bench_function("token id to text", |b| b.iter(|| token_id.to_string()));
+    group.bench_function("token id from text", |b| b.iter(|| TokenId::parse(&text)));
     let body = [0xa7; 41];
-    let written = bearward::types::ids::to_base62(&body, 56);
-    group.bench_function("refresh token's body written", |b| b.iter(|| bearward::types::ids::to_base62(&body, 56)));
-    group.bench_function("refresh token's body read", |b| b.iter(|| bearward::types::ids::from_base62::<41>(&written)));
+    let text = bearward::types::ids::to_base62(&body, 56);
+    group.bench_function("refresh token's body to text", |b| b.iter(|| bearward::types::ids::to_base62(&body, 56)));
+    group.bench_function("refresh token's body from text", |b| {
+        b.iter(|| bearward::types::ids::from_base62::<41>(&text))
+    });
 }
 
-fn refusals(c: &mut Criterion) {
-    let mut group = c.benchmark_group("refusal");
+fn rejections(c: &mut Criterion) {
+    let mut group = c.benchmark_group("rejection");
     let id = RequestIds::new().next();
-    for (name, refusal) in [
+    for (name, reject) in [
         ("no token", Reject::from(Reason::NoToken)),
         ("expired", Reject::from(Reason::Expired)),
         ("scope missing", Reject::from(Reason::InsufficientScope).needs_scope("orders:read orders:write")),
     ] {
-        group.bench_function(name, |b| b.iter(|| respond::reject(&refusal, &respond::REALM, id, Form::Json)));
+        group.bench_function(name, |b| b.iter(|| respond::reject(&reject, &respond::REALM, id, RejectFormat::Json)));
         group.bench_function(format!("{name}, as a problem"), |b| {
-            b.iter(|| respond::reject(&refusal, &respond::REALM, id, Form::Problem))
+            b.iter(|| respond::reject(&reject, &respond::REALM, id, RejectFormat::Problem))
         });
     }
 }
 
-/// Lines that are left on a page before the writer comes for it, 20 ms after the first: those of 25,000 requests a second.
+/// Lines on a page when the writer takes it, 20 ms after the first line, at 25,000 requests per second.
 const PAGE: u32 = 500;
 
-/// What the worker pays for its line, and what the writer's thread pays to write it.
+/// The cost of a log line for the worker, and for the writer thread that writes it to the file.
 fn access_log(c: &mut Criterion) {
     let mut group = c.benchmark_group("access_log");
     group.sample_size(20).warm_up_time(Duration::from_millis(10)).measurement_time(Duration::from_millis(100));
     group.sampling_mode(SamplingMode::Flat);
     let mint = Mint::new(Algorithm::ES256);
     let steps = Steps::new(&mint);
-    let sent = Sent::browser(&mint.token(0));
+    let sent = SampleRequest::browser(&mint.token(0));
     for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
         let metrics = Metrics::new(1).worker(0);
         let settings = access_log::Settings { target: Target::File("/dev/null".into()), format };
@@ -201,29 +213,107 @@ fn access_log(c: &mut Criterion) {
         let log = AccessLog::open(&settings, slice::from_ref(&metrics)).expect("opens").expect("is on");
         let (buffer, writer) = (log.buffer(0), Writer::find_beside(&before));
         let push = |count: u64| {
-            let record = || *steps.run(&mut sent.arrives()).expect("it is let through");
+            let record = || *steps.run(&mut sent.to_request()).expect("the request is accepted");
             let records: Vec<_> = (0..PAGE).map(|_| record()).collect();
             let before = writer.time();
             let start = Instant::now();
             records.iter().for_each(|record| buffer.push(record));
             let pushing = start.elapsed();
             let writing = writer.time_when_idle() - before;
-            // However many are asked for.
+            // Criterion chooses `count`; the time of a page is scaled to it.
             let scaled = |time: Duration| time.mul_f64(count as f64 / f64::from(PAGE));
             (scaled(pushing), scaled(writing))
         };
         group.bench_function(format!("{name}/write a line"), |b| b.iter_custom(|count| push(count).0));
         group.bench_function(format!("{name}/write it out"), |b| b.iter_custom(|count| push(count).1));
-        assert_eq!(metrics.access_log_dropped.get(), 0, "nothing was lost");
+        assert_eq!(metrics.access_log_dropped.get(), 0, "no line was dropped");
     }
+    let mut page = Vec::new();
+    group.bench_function("json by serde/write a line", |b| {
+        b.iter_custom(|count| {
+            let record = || *steps.run(&mut sent.to_request()).expect("the request is accepted");
+            let records: Vec<_> = (0..PAGE).map(|_| record()).collect();
+            page.clear();
+            let start = Instant::now();
+            records.iter().for_each(|record| write_by_serde(record, &mut page));
+            start.elapsed().mul_f64(count as f64 / f64::from(PAGE))
+        });
+    });
 }
 
-/// The log's thread, as the kernel shows it.
+/// The line of a record as serde would write it: what the gateway's own writer is measured against.
+#[derive(Serialize)]
+struct SerdeLine<'r> {
+    time: &'r str,
+    request_id: RequestId,
+    client: Option<IpAddr>,
+    method: &'r str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'r str>,
+    path: &'r str,
+    protocol: &'r str,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_id: Option<TokenId>,
+    duration_us: u64,
+    sent: u64,
+    complete: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_agent: Option<Cow<'r, str>>,
+}
+
+/// The text of the time is cached, as in the gateway. The path is not searched for tokens, which the gateway does.
+fn write_by_serde(record: &Record, page: &mut Vec<u8>) {
+    let caller = record.caller.as_deref();
+    let line = SerdeLine {
+        time: "2026-11-20T23:05:21.042Z",
+        request_id: record.request_id,
+        client: record.client.map(|client| client.to_canonical()),
+        method: record.method.as_str(),
+        host: record.host.as_ref().and_then(|host| host.to_str().ok()),
+        path: record.uri.path(),
+        protocol: "HTTP/1.1",
+        status: record.status,
+        reason: record.refused.as_ref().map(|reject| reject.reason.code()),
+        observed: record.observed.as_ref().map(|reject| reject.reason.code()),
+        detail: record.refused.as_ref().map(|reject| &*reject.detail),
+        route: record.route.as_deref(),
+        upstream: record.upstream.as_deref(),
+        issuer: caller.map(|caller| &*caller.issuer),
+        subject: caller.map(|caller| &*caller.subject),
+        token_id: record.token_id.or(caller.and_then(|caller| caller.family)),
+        duration_us: u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX),
+        sent: record.sent,
+        complete: record.complete,
+        ended: record.ended.map(CloseReason::code),
+        user_agent: record.user_agent.as_ref().map(|agent| String::from_utf8_lossy(agent.as_bytes())),
+    };
+    serde_json::to_writer(&mut *page, &line).expect("writing to memory does not fail");
+    page.push(b'\n');
+}
+
+/// The log's writer thread in /proc.
 struct Writer(PathBuf);
 
 impl Writer {
-    /// A thread names itself, so it may take a moment until it can be found. Nor is one gone at once when its log is
-    /// dropped: those that were there `before` are of other logs.
+    /// Finds the thread by its name. The name appears shortly after the start, so this repeats the search. Threads in
+    /// `before` belong to other logs: a writer thread outlives its dropped log for a moment.
     fn find_beside(before: &[PathBuf]) -> Writer {
         let is_writer =
             |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "access-log");
@@ -235,13 +325,13 @@ impl Writer {
         fs::read_dir("/proc/self/task").expect("Linux").flatten().map(|task| task.path())
     }
 
-    /// Its CPU time so far.
+    /// CPU time of the thread so far.
     fn time(&self) -> Duration {
         let schedstat = fs::read_to_string(self.0.join("schedstat")).expect("the kernel keeps statistics");
         Duration::from_nanos(schedstat.split(' ').next().expect("three numbers").parse().expect("a number"))
     }
 
-    /// The same, once nothing is left to write. It begins 20 ms after the first record.
+    /// CPU time after the last line is written. The writer starts 20 ms after the first record.
     fn time_when_idle(&self) -> Duration {
         thread::sleep(Duration::from_millis(30));
         let mut before = self.time();
@@ -256,5 +346,5 @@ impl Writer {
     }
 }
 
-criterion_group!(benches, pipeline, each_step, limits, names, refusals, access_log);
+criterion_group!(benches, pipeline, each_step, limits, ids, rejections, access_log);
 criterion_main!(benches);

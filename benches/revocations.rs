@@ -1,7 +1,8 @@
-//! The revocation set: a look-up that finds something and one that does not, small, with a million entries, and while other
-//! threads look too, or insert; what an entry costs to add, and to keep.
+//! The revocation set: hits and misses, with 1,000 and with 1,000,000 entries, alone and beside threads that read or
+//! insert; the cost of an insert, and the memory of an entry.
 
-#![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+#![allow(clippy::print_stdout, reason = "a bench prints its result")]
 
 use std::fs;
 use std::hint::black_box;
@@ -19,9 +20,10 @@ use setup::{Mint, NOW};
 
 mod setup;
 
-const LOOKED_FOR: u32 = 1_000;
+/// Number of tokens that are looked up.
+const LOOKUPS: u32 = 1_000;
 
-/// The names of tokens of the families 0 to 999.
+/// The revocation keys of tokens of the families 0 to 999.
 fn keys() -> Vec<RevocationKeys> {
     let mint = Mint::new(Algorithm::HS256);
     let issuers = [mint.trusted()];
@@ -29,28 +31,28 @@ fn keys() -> Vec<RevocationKeys> {
         let token = verify(&mint.token(number), &issuers, NOW, Validity::Live, Trace::OFF).expect("a good token");
         RevocationKeys::of(&token)
     };
-    (0..LOOKED_FOR).map(keys).collect()
+    (0..LOOKUPS).map(keys).collect()
 }
 
-/// Revoked families from `first` on.
+/// Revokes `count` families, starting with `first`.
 fn revoke(revocations: &Revocations, first: u32, count: u32) {
     for number in first..first + count {
         revocations.enforce(&setup::revocation(number), NOW);
     }
 }
 
-fn look_up(c: &mut Criterion) {
+fn lookup(c: &mut Criterion) {
     let mut group = c.benchmark_group("revocations");
     group.throughput(Throughput::Elements(1));
     let keys = keys();
     let million = if setup::in_brief() { 2_000 } else { 1_000_000 };
     for (name, count) in [("1,000 entries", 1_000), ("1,000,000 entries", million)] {
-        // The families that are looked for are among them, or none is.
-        for (outcome, first) in [("hit", 0), ("miss", LOOKED_FOR)] {
+        // Either all families that are looked up are revoked, or none.
+        for (outcome, first) in [("hit", 0), ("miss", LOOKUPS)] {
             let before = resident_bytes();
             let revocations = Revocations::new();
             revoke(&revocations, first, count);
-            revocations.tidy();
+            revocations.remove_expired();
             assert_eq!(revocations.len(), u64::from(count));
             if outcome == "hit" {
                 let grown = resident_bytes().saturating_sub(before);
@@ -68,7 +70,7 @@ fn look_up(c: &mut Criterion) {
     }
 }
 
-/// The time until each of four threads has looked up `count` tokens.
+/// How long four threads need to look up `count` tokens each.
 fn on_four_threads(revocations: &Revocations, keys: &[RevocationKeys], count: u64) -> Duration {
     let start = Instant::now();
     thread::scope(|scope| {
@@ -84,7 +86,7 @@ fn on_four_threads(revocations: &Revocations, keys: &[RevocationKeys], count: u6
     start.elapsed()
 }
 
-/// Into an empty set each time, so that the set does not grow with the length of the measurement.
+/// Inserts into an empty set each time, so that a longer measurement does not use a larger set.
 fn insert(c: &mut Criterion) {
     let mut group = c.benchmark_group("revocations");
     group.sample_size(20).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(2));
@@ -98,16 +100,16 @@ fn insert(c: &mut Criterion) {
     });
 }
 
-/// What look-ups among a million entries notice of a thread that does nothing but insert: in turns with nothing inserted, as
-/// the longest wait is mostly the machine's.
+/// Latency of look-ups among a million entries beside a thread that only inserts. Turns with and without inserts
+/// alternate, because the machine causes most of the longest waits.
 fn beside_inserts(_: &mut Criterion) {
     let (million, turn) = match setup::in_brief() {
         true => (2_000, Duration::from_millis(50)),
         false => (1_000_000, Duration::from_secs(3)),
     };
     let (keys, revocations) = (keys(), Revocations::new());
-    revoke(&revocations, LOOKED_FOR, million);
-    let mut next = LOOKED_FOR + million;
+    revoke(&revocations, LOOKUPS, million);
+    let mut next = LOOKUPS + million;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     for _ in 0..2 {
         alone.extend(waits(&revocations, &keys, turn));
@@ -126,12 +128,12 @@ fn beside_inserts(_: &mut Criterion) {
             next += inserting.join().expect("no panic");
         });
     }
-    let inserted = next - LOOKED_FOR - million;
+    let inserted = next - LOOKUPS - million;
     println!("revocations/1,000,000 entries, look-ups alone: {}", show(alone));
     println!("revocations/1,000,000 entries, look-ups beside {inserted} inserts: {}", show(beside));
 }
 
-/// How long each look-up took.
+/// Looks tokens up for the time `turn`. Returns how long each look-up took.
 fn waits(revocations: &Revocations, keys: &[RevocationKeys], turn: Duration) -> Vec<Duration> {
     let (start, mut waits) = (Instant::now(), Vec::new());
     for keys in keys.iter().cycle() {
@@ -151,13 +153,13 @@ fn show(mut waits: Vec<Duration>) -> String {
     format!("p50 {:?}, p99 {:?}, p99.99 {:?}, longest {:?}", at(0.5), at(0.99), at(0.9999), at(1.0))
 }
 
-/// What the process holds in memory (proc_pid_statm(5): the second number, in pages).
+/// Resident memory of this process (proc_pid_statm(5): the second number, in pages).
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: u64 = statm.split(' ').nth(1).expect("seven numbers").parse().expect("a number");
-    // The page size of x86-64; elsewhere the figure is off by the factor between the two.
+    // The page size of x86-64. With another page size, the figure is wrong by the factor between the two.
     pages * 4096
 }
 
-criterion_group!(benches, look_up, insert, beside_inserts);
+criterion_group!(benches, lookup, insert, beside_inserts);
 criterion_main!(benches);

@@ -1,8 +1,10 @@
-//! What workers cost each other: a request through the pipeline on one core, and on two at once that share nothing, the
-//! gateway, or the gateway and the token.
+//! The cost of sharing between workers: a request through the pipeline on one core, and on two cores that share
+//! nothing, the gateway, or the gateway and the token.
 //!
-//! What two of them take longer for sharing is the part of a request that more cores do not make faster. Both run at full
-//! speed, with nothing of HTTP between two requests: in the gateway that runs they meet a fifteenth as often.
+//! The additional time with sharing is the part of a request that more cores do not make faster. Both workers run
+//! without any HTTP work between requests. In a running gateway they contend a fifteenth as often.
+
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,14 +15,14 @@ use bearward::tokens::jwt::Algorithm;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 use setup::Mint;
-use setup::steps::{Sent, Steps};
+use setup::steps::{SampleRequest, Steps};
 
 mod setup;
 
-/// What a request holds of all workers outside of these steps, each counted by how many hold it: the gateway itself, the name
-/// of the upstream, and its server.
+/// The reference-counted values that all workers share and that a request holds outside of these steps: the gateway,
+/// the name of the upstream, and the server.
 #[derive(Clone)]
-struct TokenBound {
+struct SharedRefs {
     _gateway: Arc<u8>,
     _upstream: Arc<str>,
     _server: Arc<u8>,
@@ -28,13 +30,13 @@ struct TokenBound {
 
 struct Worker {
     steps: Steps,
-    shared: Arc<TokenBound>,
-    requests: Vec<Sent>,
+    shared: Arc<SharedRefs>,
+    requests: Vec<SampleRequest>,
 }
 
 impl Worker {
     fn new(mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
-        let held = TokenBound { _gateway: Arc::new(1), _upstream: "orders".into(), _server: Arc::new(2) };
+        let held = SharedRefs { _gateway: Arc::new(1), _upstream: "orders".into(), _server: Arc::new(2) };
         Worker::with(Steps::new(mint), Arc::new(held), mint, tokens)
     }
 
@@ -42,26 +44,26 @@ impl Worker {
         Worker::with(self.steps.beside(), self.shared.clone(), mint, tokens)
     }
 
-    fn with(steps: Steps, shared: Arc<TokenBound>, mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
-        let requests: Vec<_> = tokens.map(|number| Sent::plain(&mint.token(number))).collect();
+    fn with(steps: Steps, shared: Arc<SharedRefs>, mint: &Mint, tokens: std::ops::Range<u32>) -> Worker {
+        let requests: Vec<_> = tokens.map(|number| SampleRequest::plain(&mint.token(number))).collect();
         for sent in &requests {
-            assert!(steps.run(&mut sent.arrives()).is_ok(), "it is let through");
+            assert!(steps.run(&mut sent.to_request()).is_ok(), "the request is accepted");
         }
         Worker { steps, shared, requests }
     }
 
-    /// So many requests, one after the other.
+    /// Processes `count` requests, one after another.
     fn work(&self, count: u64) {
         for (sent, _) in self.requests.iter().cycle().zip(0..count) {
-            let held = TokenBound::clone(&self.shared);
-            let mut request = sent.arrives();
+            let held = SharedRefs::clone(&self.shared);
+            let mut request = sent.to_request();
             black_box((self.steps.run(&mut request).is_ok(), held));
         }
     }
 }
 
-/// The time until each of them has done so many.
-fn together(workers: &[Worker], count: u64) -> Duration {
+/// How long the workers need to process `count` requests each, in parallel.
+fn in_parallel(workers: &[Worker], count: u64) -> Duration {
     let start = Instant::now();
     thread::scope(|scope| {
         for worker in workers {
@@ -75,7 +77,7 @@ fn scaling(c: &mut Criterion) {
     let mut group = c.benchmark_group("scaling");
     group.throughput(Throughput::Elements(1));
     let mint = Mint::new(Algorithm::ES256);
-    // Few enough for the processor's own cache, so that only sharing makes a difference.
+    // 100 tokens fit in the processor's cache, so that only sharing makes a difference.
     let alone = || Worker::new(&mint, 0..100);
     let gateway = alone();
     let sharing_gateway = [gateway.beside(&mint, 100..200), gateway.beside(&mint, 200..300)];
@@ -87,11 +89,11 @@ fn scaling(c: &mut Criterion) {
         ("2 workers, one gateway, route and token", &sharing_token),
     ];
     for (name, workers) in cases {
-        group.bench_function(name, |b| b.iter_custom(|count| together(workers, count)));
+        group.bench_function(name, |b| b.iter_custom(|count| in_parallel(workers, count)));
     }
 }
 
-/// One count that two cores write to in turn: a reference taken and given back.
+/// One reference count that two cores write to: a reference taken and given back.
 fn one_count(c: &mut Criterion) {
     let mut group = c.benchmark_group("count");
     let one: Arc<u8> = Arc::new(1);

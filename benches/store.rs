@@ -1,10 +1,11 @@
-//! What the embedded store does in a second, beside what its disk does.
+//! Throughput of the embedded store, compared with that of its disk.
 //!
-//! `flush` is one 4 KiB write and one fsync: the most that single durable writes could reach. One caller cannot be
-//! faster than that; sixty-four show what group commit makes of it. Then, printed at the end: the two beside each other with
-//! the latency of a refresh, and what sixty-four callers notice of a sweep of a million families.
+//! `flush` is one write of 4 KiB and one fsync. It is the upper bound for one caller. The run with 64 callers shows the
+//! gain of group commit. At the end the bench prints both with the latency of a refresh, and the effect of a sweep of a
+//! million families on 64 callers.
 
-#![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+#![allow(clippy::print_stdout, reason = "a bench prints its result")]
 
 use std::fs::File;
 use std::io::Write;
@@ -50,12 +51,12 @@ fn store(c: &mut Criterion) {
     for callers in [1, 64] {
         let clients: Vec<_> = (0..callers).map(|_| Client::log_in(&runtime, store.clone(), roots.clone())).collect();
         group.bench_function(format!("rotate/{callers} callers"), |b| {
-            b.iter_custom(|count| runtime.block_on(refresh_together(&clients, count)));
+            b.iter_custom(|count| runtime.block_on(refresh_in_parallel(&clients, count)));
         });
     }
 }
 
-/// Below target/, as /tmp may lie in memory, where a flush costs nothing.
+/// Below target/: /tmp may be in memory, where an fsync costs nothing.
 fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
 }
@@ -70,29 +71,29 @@ fn open(folder: &Path) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(folder.join("bearward.db"), settings, Arc::new(|_| {})).expect("the store opens"))
 }
 
-/// 64 callers beside a caller with a commit for each refresh, and beside bare fsyncs: in turns, as a disk is not equally fast
-/// all the time.
+/// Compares 64 callers with one caller, which commits once for each refresh, and with bare fsyncs. They take turns,
+/// because the speed of a disk changes.
 fn group_commit(_: &mut Criterion) {
     let folder = folder();
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let store = open(folder.path());
-    let (one, crowd) = (PerAddressLimit::of(1, &runtime, store.clone()), PerAddressLimit::of(64, &runtime, store));
+    let (one, many) = (Callers::new(1, &runtime, store.clone()), Callers::new(64, &runtime, store));
     let (mut flushes, mut alone, mut refreshes) = (Vec::new(), Figures::default(), Figures::default());
     for _ in 0..3 {
         let count = if setup::in_brief() { 5 } else { 300 };
         flushes.push(count as f64 / flush(folder.path(), count).as_secs_f64());
         alone.add(runtime.block_on(one.refresh_for(turn())));
-        refreshes.add(runtime.block_on(crowd.refresh_for(turn())));
+        refreshes.add(runtime.block_on(many.refresh_for(turn())));
     }
     let flushes = flushes.iter().sum::<f64>() / flushes.len() as f64;
     println!("store/group commit: {flushes:.0} bare fsyncs/s");
-    println!("store/group commit: a commit each: {}", alone.show());
+    println!("store/group commit: one commit per refresh: {}", alone.show());
     println!("store/group commit: 64 callers: {}", refreshes.show());
     let (commits, bare) = (refreshes.per_second() / alone.per_second(), refreshes.per_second() / flushes);
-    println!("store/group commit: {commits:.1} times a commit each, {bare:.1} times the bare fsyncs");
+    println!("store/group commit: {commits:.1} times one commit per refresh, {bare:.1} times the bare fsyncs");
 }
 
-/// Families that ended long ago are swept while 64 callers refresh, in turns with nothing being swept.
+/// Sweeps expired families while 64 callers refresh. Turns with and without a sweep alternate.
 fn sweeping(_: &mut Criterion) {
     let folder = folder();
     let million: u32 = if setup::in_brief() { 1_000 } else { 1_000_000 };
@@ -101,15 +102,15 @@ fn sweeping(_: &mut Criterion) {
     fill(&database(), million);
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let store = open(folder.path());
-    let crowd = PerAddressLimit::of(64, &runtime, store.clone());
+    let callers = Callers::new(64, &runtime, store.clone());
     let (mut alone, mut beside) = (Figures::default(), Figures::default());
-    // Not always the sweep after the calm: what slows down by and by must not be charged to either.
+    // Both orders, because a database slows down as it grows.
     for sweeps in [false, true, true, false, false, true, true, false] {
         let sweeping = sweeps.then(|| {
             let store = store.clone();
             runtime.spawn(async move { sweep(&*store, &SystemClock).await })
         });
-        let figures = runtime.block_on(crowd.refresh_for(turn()));
+        let figures = runtime.block_on(callers.refresh_for(turn()));
         match sweeping {
             None => alone.add(figures),
             Some(sweeping) => {
@@ -122,29 +123,29 @@ fn sweeping(_: &mut Criterion) {
     let swept = million + 64 - left;
     assert!(swept > 0, "nothing was swept");
     println!("store/sweep of {million} families: 64 callers alone: {}", alone.show());
-    println!("store/sweep of {million} families: beside it: {}; {swept} swept meanwhile", beside.show());
+    println!("store/sweep of {million} families: beside it: {}; {swept} swept", beside.show());
     let slower = 100.0 * (1.0 - beside.per_second() / alone.per_second());
-    println!("store/sweep of {million} families: {slower:.1} % fewer refreshes a second");
+    println!("store/sweep of {million} families: {slower:.1} % fewer refreshes per second");
 }
 
 fn turn() -> Duration {
     if setup::in_brief() { Duration::from_millis(50) } else { Duration::from_secs(5) }
 }
 
-/// Families that expired in 1970, with ids and subjects spread as real ones are.
+/// Inserts families that expired in 1970. Ids and subjects are spread like real ones.
 fn fill(database: &Connection, count: u32) {
     database
         .execute_batch("pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -1000000")
         .expect("sets");
     let sql = "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?1)
-        insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at,
-                confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
+        insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
+                rotated_at, confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
             select hex(randomblob(11)), hex(randomblob(11)), 'orders:read orders:write', '[]', 'app', '{}', 'a phone',
                 randomblob(32), 1, 1, 0, 0, n, 0, 1, n from number";
     database.execute(sql, [count]).expect("writes");
 }
 
-/// What callers had of the store for some time.
+/// Latencies of all refreshes, and the time that they took together.
 #[derive(Default)]
 struct Figures {
     latencies: Vec<Duration>,
@@ -173,15 +174,15 @@ impl Figures {
     }
 }
 
-/// Callers that refresh at once, each its own login.
-struct PerAddressLimit {
+/// Callers that refresh in parallel, each its own family.
+struct Callers {
     clients: Vec<Client>,
 }
 
-impl PerAddressLimit {
-    fn of(count: usize, runtime: &Runtime, store: Arc<dyn Store>) -> Self {
+impl Callers {
+    fn new(count: usize, runtime: &Runtime, store: Arc<dyn Store>) -> Self {
         let roots = Arc::new(Roots::new((1, Secret::random(32)), vec![]));
-        PerAddressLimit { clients: (0..count).map(|_| Client::log_in(runtime, store.clone(), roots.clone())).collect() }
+        Callers { clients: (0..count).map(|_| Client::log_in(runtime, store.clone(), roots.clone())).collect() }
     }
 
     async fn refresh_for(&self, span: Duration) -> Figures {
@@ -205,8 +206,8 @@ fn flush(folder: &Path, count: u64) -> Duration {
     start.elapsed()
 }
 
-/// Refreshes `count` times in all.
-async fn refresh_together(clients: &[Client], count: u64) -> Duration {
+/// Refreshes `count` times in total.
+async fn refresh_in_parallel(clients: &[Client], count: u64) -> Duration {
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for (place, client) in (0..).zip(clients) {
@@ -219,7 +220,7 @@ async fn refresh_together(clients: &[Client], count: u64) -> Duration {
     start.elapsed()
 }
 
-/// Somebody who logged in and refreshes again and again.
+/// A client with one family.
 #[derive(Clone)]
 struct Client {
     store: Arc<dyn Store>,
@@ -242,7 +243,7 @@ impl Client {
         }
     }
 
-    /// How long each refresh took.
+    /// Refreshes until `end`. Returns how long each refresh took.
     async fn refresh_until(self, end: Instant) -> Vec<Duration> {
         let mut family = self.family().await;
         let mut latencies = Vec::new();

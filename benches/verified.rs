@@ -1,4 +1,6 @@
-//! A known token: what each request pays for authentication; and the cache beside the one it was chosen over.
+//! A known token: the cost of authentication per request, and the cache compared with the alternative, moka.
+
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,16 +20,15 @@ use setup::{BenchWorker, Mint};
 
 mod setup;
 
-/// Requests that wait to be authenticated. Few, so that their headers are still in the processor's cache, as they are when
-/// they were just read.
+/// Batches are small so that headers are still in the processor's cache, as they are in a request that was just read.
 const FEW: BatchSize = BatchSize::NumIterations(8);
 
-/// More tokens than the processor's own caches hold.
+/// More tokens than the processor's caches hold.
 fn many() -> u32 {
     if setup::in_brief() { 100 } else { 10_000 }
 }
 
-/// An authenticator that knows `count` tokens, and these in shuffled order.
+/// An authenticator with `count` known tokens, and these tokens in shuffled order.
 fn known_tokens(count: u32) -> (Authenticator, BenchWorker, Vec<String>) {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
@@ -46,10 +47,10 @@ fn authenticate(c: &mut Criterion) {
         let (authenticator, worker, tokens) = known_tokens(count);
         let mut next = tokens.iter().cycle();
         group.bench_function(name, |b| {
-            let arrives = || setup::bearer(next.next().expect("endless"));
-            b.iter_batched_ref(arrives, |headers| worker.authenticate(&authenticator, headers).is_ok(), FEW);
+            let headers = || setup::bearer(next.next().expect("endless"));
+            b.iter_batched_ref(headers, |headers| worker.authenticate(&authenticator, headers).is_ok(), FEW);
         });
-        assert_eq!(worker.0.metrics.token_cache_misses.get(), u64::from(count), "only the first time");
+        assert_eq!(worker.0.metrics.token_cache_misses.get(), u64::from(count), "one miss per token");
     }
 
     let mint = Mint::new(Algorithm::ES256);
@@ -57,22 +58,22 @@ fn authenticate(c: &mut Criterion) {
     let worker = BenchWorker::new();
     let forged = setup::bearer(&mint.forged());
     group.bench_function("a bad signature, known", |b| {
-        b.iter(|| worker.authenticate(&authenticator, &forged).err().map(|refusal| refusal.reason));
+        b.iter(|| worker.authenticate(&authenticator, &forged).err().map(|reject| reject.reason));
     });
-    let refusal = worker.authenticate(&authenticator, &forged).err().expect("a refusal");
-    assert_eq!((refusal.reason, &*refusal.detail), (Reason::BadSignature, "the same token again"));
+    let reject = worker.authenticate(&authenticator, &forged).err().expect("a rejection");
+    assert_eq!((reject.reason, &*reject.detail), (Reason::BadSignature, "the same token again"));
     group.bench_function("no token", |b| {
         let none = HeaderMap::new();
-        b.iter(|| worker.authenticate(&authenticator, &none).err().map(|refusal| refusal.reason));
+        b.iter(|| worker.authenticate(&authenticator, &none).err().map(|reject| reject.reason));
     });
 }
 
-/// Two caches that could hold known tokens, each behind the same question.
-trait Finds: Sync {
+/// A cache that finds the token of a request.
+trait TokenLookup: Sync {
     fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>>;
 }
 
-impl Finds for TokenCache {
+impl TokenLookup for TokenCache {
     fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>> {
         TokenCache::find(self, bearer::find(headers, usize::MAX).ok()?, 1, |_| false)
     }
@@ -80,14 +81,14 @@ impl Finds for TokenCache {
 
 struct Moka(moka::sync::Cache<Arc<[u8]>, Arc<CachedToken>, RandomState>);
 
-impl Finds for Moka {
+impl TokenLookup for Moka {
     fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>> {
         self.0.get(bearer::find(headers, usize::MAX).ok()?.as_bytes())
     }
 }
 
 impl Moka {
-    /// The same entries, bounded by bytes as ours are.
+    /// The same entries with the same limit in bytes.
     fn of(verified: &TokenCache, requests: &[HeaderMap]) -> Moka {
         let cache = moka::sync::Cache::builder()
             .max_capacity(64 << 20)
@@ -103,17 +104,17 @@ impl Moka {
     }
 }
 
-/// No cache: what the rest of the question costs.
-struct Neither(Arc<CachedToken>);
+/// No cache: shows the cost of the rest of the look-up.
+struct NoCache(Arc<CachedToken>);
 
-impl Finds for Neither {
+impl TokenLookup for NoCache {
     fn find(&self, headers: &HeaderMap) -> Option<Arc<CachedToken>> {
         bearer::find(headers, usize::MAX).ok().map(|_| self.0.clone())
     }
 }
 
-/// A token's way from the headers to its entry: 10,000 tokens in shuffled order; and one token that two threads ask for, each
-/// from headers of its own.
+/// From the headers of a request to the entry of its token: 10,000 tokens in shuffled order, and one token that two
+/// threads look up, each with its own headers.
 fn caches(c: &mut Criterion) {
     let mut group = c.benchmark_group("cache");
     group.throughput(Throughput::Elements(1));
@@ -121,13 +122,13 @@ fn caches(c: &mut Criterion) {
     let requests: Vec<HeaderMap> = tokens.iter().map(|token| setup::bearer(token)).collect();
     let quick = &*authenticator.token_cache;
     let moka = Moka::of(quick, &requests);
-    let neither = Neither(Finds::find(quick, &requests[0]).expect("is known"));
-    let caches: [(&str, &dyn Finds); 3] = [("neither", &neither), ("quick_cache", quick), ("moka", &moka)];
+    let neither = NoCache(TokenLookup::find(quick, &requests[0]).expect("is known"));
+    let caches: [(&str, &dyn TokenLookup); 3] = [("neither", &neither), ("quick_cache", quick), ("moka", &moka)];
     for (name, cache) in caches {
         let mut next = tokens.iter().cycle();
         group.bench_function(format!("{name}/10,000 tokens"), |b| {
-            let arrives = || setup::bearer(next.next().expect("endless"));
-            b.iter_batched_ref(arrives, |headers| cache.find(headers).is_some(), FEW);
+            let headers = || setup::bearer(next.next().expect("endless"));
+            b.iter_batched_ref(headers, |headers| cache.find(headers).is_some(), FEW);
         });
         group.bench_function(format!("{name}/one token, 2 threads"), |b| {
             b.iter_custom(|count| on_two_threads(cache, &tokens[0], count));
@@ -135,8 +136,8 @@ fn caches(c: &mut Criterion) {
     }
 }
 
-/// The time until each of two threads has looked the token up `count` times.
-fn on_two_threads(cache: &dyn Finds, token: &str, count: u64) -> Duration {
+/// How long two threads need to look the token up `count` times each.
+fn on_two_threads(cache: &dyn TokenLookup, token: &str, count: u64) -> Duration {
     let start = Instant::now();
     thread::scope(|scope| {
         for _ in 0..2 {

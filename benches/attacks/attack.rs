@@ -1,4 +1,4 @@
-//! The attacks: each is what a connection says first, and what it goes on saying.
+//! The attacks. Each is defined by what its connections send first and what they send after that.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -40,11 +40,12 @@ pub struct Attack {
     address: SocketAddr,
     connections: usize,
     opening: Vec<u8>,
-    then: Then,
+    behavior: Behavior,
 }
 
-/// In tables of their own, what some of the attacks are over. The honest client is over none of it. What an address may ask a second
-/// times what a body may have is what it may upload: with 1 MiB that were 400 MiB/s, and the machine would be measured.
+/// Limits that some of the attacks exceed and the honest client does not. The upload rate of an address is its
+/// `[[rate]]` times this body size. With bodies of 1 MiB that would be 400 MiB/s, and the bench would measure the
+/// machine.
 pub const LIMITS: &str = "body_size = \"64KiB\"";
 pub const ROUTES: &str = "\
 [[route]]
@@ -56,69 +57,73 @@ requests = 1
 window = \"1h\"
 ";
 
-enum Then {
-    /// This every 100 ms, each connection at a time of its own.
+/// What a connection does after its opening.
+enum Behavior {
+    /// Sends this every 100 ms. The connections are spread over these 100 ms.
     Drip(&'static [u8]),
-    /// Nothing, and the connection stays.
+    /// Sends nothing and stays open.
     Stay,
-    /// This, by its number, as fast as it is taken.
+    /// Sends these pieces as fast as the gateway takes them. The argument is the number of the piece.
     Flood(Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>),
-    /// As `Flood`, and nothing of the answers is read.
-    Deaf(Vec<u8>),
-    /// Nothing: the next connection is opened instead.
-    Leave,
+    /// Sends this piece repeatedly like `Flood`, but reads no responses.
+    FloodUnread(Vec<u8>),
+    /// Closes the connection and opens the next.
+    Disconnect,
 }
 
 const GET: &str = "GET /public/ HTTP/1.1\r\nHost: localhost\r\n";
 
 impl Attack {
-    pub fn named(name: &str, gateway: &Gateway, token: &str) -> Outcome<Attack> {
+    pub fn by_name(name: &str, gateway: &Gateway, token: &str) -> Outcome<Attack> {
         let address = gateway.target(false).address;
-        let attack = |connections, opening: &[u8], then| Attack { address, connections, opening: opening.into(), then };
-        let again = |piece: Vec<u8>| Then::Flood(Box::new(move |_| piece.clone()));
-        let flood = |frame: Vec<u8>| again(frame.repeat(100));
+        let attack =
+            |connections, opening: &[u8], behavior| Attack { address, connections, opening: opening.into(), behavior };
+        let repeat = |piece: Vec<u8>| Behavior::Flood(Box::new(move |_| piece.clone()));
+        let flood = |frame: Vec<u8>| repeat(frame.repeat(100));
         let of_stream = |say: fn(u32) -> Vec<u8>| {
-            Then::Flood(Box::new(move |turn| (0..50).flat_map(|one| say(2 * (50 * turn + one) + 1)).collect()))
+            Behavior::Flood(Box::new(move |turn| (0..50).flat_map(|one| say(2 * (50 * turn + one) + 1)).collect()))
         };
         let hello = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, &[])].concat();
         let after_hello = |more: Vec<u8>| [hello.clone(), more].concat();
         let block = header_block();
         Ok(match name {
-            "slow-heads" => attack(300, format!("{GET}X: ").as_bytes(), Then::Drip(b"x")),
+            "slow-heads" => attack(300, format!("{GET}X: ").as_bytes(), Behavior::Drip(b"x")),
             "slow-bodies" => {
                 let post = "POST /public/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
-                attack(300, post.as_bytes(), Then::Drip(b"x"))
+                attack(300, post.as_bytes(), Behavior::Drip(b"x"))
             }
-            "no-reading" => attack(100, &[], Then::Deaf(format!("{GET}\r\n").repeat(100).into_bytes())),
-            "connections" => attack(1, &[], Then::Leave),
-            "idle" => attack(900, format!("{GET}\r\n").as_bytes(), Then::Stay),
-            // What is said before there was an answer waits, and asks again when the one before it was refused.
-            "in-flight" => attack(300, &[], Then::Drip(b"GET /public/never HTTP/1.1\r\nHost: localhost\r\n\r\n")),
+            "no-reading" => attack(100, &[], Behavior::FloodUnread(format!("{GET}\r\n").repeat(100).into_bytes())),
+            "connections" => attack(1, &[], Behavior::Disconnect),
+            "idle" => attack(900, format!("{GET}\r\n").as_bytes(), Behavior::Stay),
+            // Requests sent before the first response wait at the gateway. When it rejects one, the next takes its
+            // place.
+            "in-flight" => attack(300, &[], Behavior::Drip(b"GET /public/never HTTP/1.1\r\nHost: localhost\r\n\r\n")),
             "handshakes" => {
                 let target = gateway.target(true);
                 let config = target.tls.ok_or("no TLS")?;
                 let mut client = ClientConnection::new(config, ServerName::try_from("localhost")?)?;
                 let mut hello = Vec::new();
                 client.write_tls(&mut hello)?;
-                Attack { address: target.address, ..attack(1, &hello, Then::Leave) }
+                Attack { address: target.address, ..attack(1, &hello, Behavior::Disconnect) }
             }
             "large-heads" => {
                 let head = format!("{GET}X: {}\r\n\r\n", "x".repeat(15_000)).into_bytes();
-                attack(4, &[], again(head))
+                attack(4, &[], repeat(head))
             }
-            "endless-heads" => attack(4, format!("{GET}X: ").as_bytes(), again([b'x'; 4096].to_vec())),
-            "many-headers" => attack(4, &[], again(format!("{GET}{}\r\n", "X: 1\r\n".repeat(150)).into_bytes())),
+            "endless-heads" => attack(4, format!("{GET}X: ").as_bytes(), repeat([b'x'; 4096].to_vec())),
+            "many-headers" => attack(4, &[], repeat(format!("{GET}{}\r\n", "X: 1\r\n".repeat(150)).into_bytes())),
             "long-uris" => {
                 let path = "x".repeat(9_000);
-                attack(4, &[], again(format!("GET /public/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()))
+                attack(4, &[], repeat(format!("GET /public/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()))
             }
             "large-bodies" => {
                 let post = "POST /public/never HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
-                attack(4, post.as_bytes(), again(format!("4000\r\n{}\r\n", "x".repeat(0x4000)).into_bytes()))
+                attack(4, post.as_bytes(), repeat(format!("4000\r\n{}\r\n", "x".repeat(0x4000)).into_bytes()))
             }
             "over-rate" => {
-                let ask = format!("GET /orders/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
-                attack(4, &[], again(ask.into_bytes()))
+                let request =
+                    format!("GET /orders/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+                attack(4, &[], repeat(request.into_bytes()))
             }
             "forged" => {
                 let unsigned = token.rsplit_once('.').ok_or("no token")?.0.to_owned();
@@ -126,7 +131,7 @@ impl Attack {
                     let signature = format!("{turn:08}").repeat(11)[..86].to_owned();
                     format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {unsigned}.{signature}\r\n\r\n")
                 };
-                attack(4, &[], Then::Flood(Box::new(move |turn| request(turn).into_bytes())))
+                attack(4, &[], Behavior::Flood(Box::new(move |turn| request(turn).into_bytes())))
             }
             "ping" => attack(4, &hello, flood(frame(6, 0, 0, &[7; 8]))),
             "settings" => attack(4, &hello, flood(frame(4, 0, 0, &[]))),
@@ -139,25 +144,25 @@ impl Attack {
             "continuation" => attack(4, &after_hello(frame(1, 1, 1, &block)), flood(frame(9, 0, 1, &[]))),
             "empty-data" => attack(4, &after_hello(frame(1, 4, 1, &block)), flood(frame(0, 0, 1, &[]))),
             "streams" => attack(4, &hello, of_stream(|stream| frame(1, 5, stream, &header_block()))),
-            other => return Err(format!("there is no attack `{other}`").into()),
+            other => return Err(format!("unknown attack `{other}`").into()),
         })
     }
 
-    /// Until it is over. Counts pieces that were sent, and connections where they are all there is.
-    pub fn run(&self, from: IpAddr, over: &AtomicBool) -> u64 {
+    /// Attacks until `done`. Returns the number of pieces sent; for `connections`, of connections.
+    pub fn run(&self, from: IpAddr, done: &AtomicBool) -> u64 {
         let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::at(from)).collect();
         let mut attacks = 0;
-        while !over.load(Ordering::Relaxed) {
-            if matches!(self.then, Then::Drip(_) | Then::Stay) {
+        while !done.load(Ordering::Relaxed) {
+            if matches!(self.behavior, Behavior::Drip(_) | Behavior::Stay) {
                 for some in attackers.chunks_mut(self.connections.div_ceil(100)) {
-                    attacks += said(some, self);
+                    attacks += send_pieces(some, self);
                     thread::sleep(Duration::from_millis(1));
                 }
                 continue;
             }
-            let said = said(&mut attackers, self);
-            attacks += said;
-            if said == 0 {
+            let sent = send_pieces(&mut attackers, self);
+            attacks += sent;
+            if sent == 0 {
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -165,13 +170,14 @@ impl Attack {
     }
 }
 
-fn said(attackers: &mut [Attacker], attack: &Attack) -> u64 {
+/// Gives each attacker a turn. Returns the number of pieces sent.
+fn send_pieces(attackers: &mut [Attacker], attack: &Attack) -> u64 {
     attackers.iter_mut().map(|attacker| attacker.turn(attack)).sum()
 }
 
 struct Attacker {
     from: IpAddr,
-    /// `None` before the first turn, and after the gateway has closed.
+    /// `None` before the first turn, and after the gateway has closed the connection.
     stream: Option<TcpStream>,
     unsent: Vec<u8>,
     turn: u32,
@@ -182,24 +188,24 @@ impl Attacker {
         Attacker { from, stream: None, unsent: Vec::new(), turn: 0 }
     }
 
-    /// Says what is due, and answers how many pieces that were.
+    /// Sends what is due. Returns 1 if a piece was sent completely, otherwise 0.
     fn turn(&mut self, attack: &Attack) -> u64 {
         let Some(stream) = &mut self.stream else {
             self.stream = connect(self.from, attack.address);
             (self.unsent, self.turn) = (attack.opening.clone(), 0);
             return 0;
         };
-        if !matches!(attack.then, Then::Deaf(_)) && !listen(stream) {
+        if !matches!(attack.behavior, Behavior::FloodUnread(_)) && !discard_input(stream) {
             self.stream = None;
             return 0;
         }
         if self.unsent.is_empty() {
-            match &attack.then {
-                Then::Drip(piece) => self.unsent = piece.to_vec(),
-                Then::Stay => return 0,
-                Then::Flood(piece) => self.unsent = piece(self.turn),
-                Then::Deaf(piece) => self.unsent = piece.clone(),
-                Then::Leave => {}
+            match &attack.behavior {
+                Behavior::Drip(piece) => self.unsent = piece.to_vec(),
+                Behavior::Stay => return 0,
+                Behavior::Flood(piece) => self.unsent = piece(self.turn),
+                Behavior::FloodUnread(piece) => self.unsent = piece.clone(),
+                Behavior::Disconnect => {}
             }
             self.turn += 1;
         }
@@ -210,7 +216,7 @@ impl Attacker {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
             Err(_) => self.stream = None,
         }
-        if matches!(attack.then, Then::Leave) {
+        if matches!(attack.behavior, Behavior::Disconnect) {
             self.stream = None;
         }
         u64::from(self.unsent.is_empty())
@@ -223,8 +229,8 @@ fn connect(from: IpAddr, address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Throws away what comes. `false` once the other side has closed.
-fn listen(stream: &mut TcpStream) -> bool {
+/// Discards received bytes. Returns false if the gateway has closed the connection.
+fn discard_input(stream: &mut TcpStream) -> bool {
     let mut space = [0; 16 * 1024];
     match stream.read(&mut space) {
         Ok(read) => read > 0,
@@ -232,7 +238,7 @@ fn listen(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// RFC 9113 section 4.1
+/// An HTTP/2 frame (RFC 9113 section 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, length @ ..] = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
     [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()

@@ -1,18 +1,18 @@
-//! What the system says of a process and of the machine (proc(5)).
+//! Figures of a process and of the machine, from proc(5).
 
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use crate::Outcome;
 
-/// MiB of a process in memory (proc(5): VmRSS, in kB).
+/// Resident memory of a process in MiB (proc(5): VmRSS, in kB).
 pub fn resident(pid: u32) -> Outcome<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.split_whitespace().next().ok_or("no VmRSS")?.parse::<u64>()? / 1024)
 }
 
-/// User and system time of a process, all of its threads (proc(5): utime and stime, in ticks of 10 ms).
+/// User and system time of all threads of a process (proc(5): utime and stime, in ticks of 10 ms).
 pub fn cpu_time(pid: u32) -> Outcome<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = stat.rsplit_once(')').ok_or("no stat")?.1;
@@ -20,11 +20,11 @@ pub fn cpu_time(pid: u32) -> Outcome<Duration> {
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// Time of all processors (proc(5): the first line of stat, in ticks of 10 ms).
+/// Total time of all processors (proc(5): the first line of stat, in ticks of 10 ms).
 pub struct Machine {
     pub at: Instant,
     all: u64,
-    /// In which somebody else on the host ran.
+    /// Time in which the host ran another virtual machine.
     pub stolen: u64,
 }
 
@@ -32,12 +32,12 @@ impl Machine {
     pub fn now() -> io::Result<Machine> {
         let stat = fs::read_to_string("/proc/stat")?;
         let line = stat.lines().next().unwrap_or_default();
-        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice.
+        // user, nice, system, idle, iowait, irq, softirq, steal. User and nice include guest time.
         let times: Vec<u64> = line.split_whitespace().skip(1).take(8).map_while(|time| time.parse().ok()).collect();
         Ok(Machine { at: Instant::now(), all: times.iter().sum(), stolen: times.get(7).copied().unwrap_or_default() })
     }
 
-    /// In percent.
+    /// Stolen time since `before`, in percent of all time.
     pub fn stolen_since(&self, before: &Machine) -> f64 {
         100.0 * (self.stolen - before.stolen) as f64 / (self.all - before.all).max(1) as f64
     }

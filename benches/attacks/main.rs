@@ -1,28 +1,31 @@
-//! What an honest client feels while somebody attacks: its latency with and without each attack, in one table.
+//! Latency of an honest client with and without each attack, in one table.
 //!
-//! Starts the gateway as `load` does, as a child in front of a small origin. An honest client asks it over TLS on a fixed
-//! schedule, with latency counted from when each request was due; in turns alone and beside one attacker with many
-//! connections, who comes from another address each time, as one that has flooded is not let in again for a while. The ratio
-//! of the medians of the 99th percentiles is the result: the aim is at most twice. What was asked while the host had taken a
-//! processor away counts for neither.
+//! Starts the gateway as `load` does, as a child process in front of a small origin. An honest client sends requests
+//! over TLS on a fixed schedule, alternately alone and beside one attacker with many connections. Latency counts from
+//! the time a request was due. The attacker has a new address in each round, because the gateway pauses an address that
+//! has flooded. The result is the ratio of the medians of the 99th percentiles; the goal is at most 2. Requests that
+//! were in flight while the host had taken a processor away are not counted.
 //!
-//! The gateway runs as an operator would have it who expects this: with a `[[rate]]` for each address, of which the honest client
-//! needs half. The attackers come from other addresses.
+//! The gateway has a `[[rate]]` for each address, as an operator who expects attacks would configure. The honest client
+//! needs half of it. The attackers have other addresses.
 //!
-//! Attacker, client, origin and gateway share this machine. The attacker runs only where nobody else wants to (SCHED_IDLE), and
-//! `--gateway-cpus` gives the gateway cores of its own.
+//! Attacker, client, origin and gateway share this machine. The attacker runs in the scheduling class SCHED_IDLE, and
+//! `--gateway-cpus` reserves cores for the gateway.
 
-#![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
-#![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+#![allow(clippy::print_stdout, reason = "a bench prints its result")]
+#![allow(unreachable_pub, reason = "`pub` means visible to the other files of this bench")]
 
 mod attack;
-#[allow(dead_code, reason = "the other half is for `load`")]
+#[allow(dead_code, reason = "`load` uses the rest")]
 #[path = "../load/client.rs"]
 mod client;
-#[allow(dead_code, reason = "the other half is for `load`")]
+#[allow(dead_code, reason = "`load` uses the rest")]
 #[path = "../load/gateway.rs"]
 mod gateway;
-#[allow(dead_code, reason = "the other half is for `load`")]
+#[path = "../load/idle_priority.rs"]
+mod idle_priority;
+#[allow(dead_code, reason = "`load` uses the rest")]
 #[path = "../load/keys.rs"]
 mod keys;
 mod machine;
@@ -30,10 +33,8 @@ mod machine;
 mod origin;
 #[path = "../load/revoked.rs"]
 mod revoked;
-#[path = "../load/stand_back.rs"]
-mod stand_back;
-mod stolen;
-#[allow(dead_code, reason = "the other half is for `load`")]
+mod steal;
+#[allow(dead_code, reason = "`load` uses the rest")]
 #[path = "../load/tls.rs"]
 mod tls;
 
@@ -52,46 +53,46 @@ use attack::Attack;
 use bearward::tokens::jwt::Algorithm;
 use client::{Connection, Target};
 use gateway::{Gateway, Setup};
+use idle_priority::idle_priority;
 use keys::Keys;
 use machine::{Machine, cpu_time, resident};
-use stand_back::stand_back;
-use stolen::Lookout;
+use steal::StealMonitor;
 
-/// What may go wrong in a bench is told to a person and ends it.
+/// Any error is printed and ends the bench.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// All of `127.0.0.0/8` is this machine.
+/// On Linux, all of `127.0.0.0/8` belongs to this machine.
 const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-fn attacker(round: u8) -> IpAddr {
+fn attacker_address(round: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 0, 1, round))
 }
 
 /// An honest client's latency with and without an attacker.
 #[derive(Parser)]
 struct Flags {
-    /// Length of each run
+    /// Length of each run, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Runs alone, and beside each attack, of which the median counts
+    /// Rounds for each attack; the result is their median
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
-    /// Requests a second of the honest client
+    /// Requests per second of the honest client
     #[arg(long, default_value_t = 200)]
     rate: u64,
-    /// Run this one only; may be repeated
+    /// Run only this attack; may be repeated
     #[arg(long, value_parser = attack::NAMES)]
     attack: Vec<String>,
-    /// Attack this program instead of the one just built
+    /// Attack this executable instead of the one just built
     #[arg(long, value_name = "PATH", default_value = env!("CARGO_BIN_EXE_bearward"), hide_default_value = true)]
     gateway: PathBuf,
-    /// Pin the gateway to these cores with taskset, as in "1" or "2-3"
+    /// Pin the gateway to these cores with taskset, for example "1" or "2-3"
     #[arg(long, value_name = "LIST")]
     gateway_cpus: Option<String>,
-    /// A moment of each, to see that everything still works; its figures mean nothing
+    /// Run each attack briefly to check that it works; the figures mean nothing
     #[arg(long)]
     test: bool,
-    /// What `cargo bench` passes
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -112,21 +113,21 @@ fn main() -> ExitCode {
 
 fn run(flags: &Flags) -> Outcome<()> {
     println!(
-        "an honest client over TLS, {} requests a second, {} s a run, median of {}; microseconds",
+        "an honest client over TLS, {} requests per second, {} s per run, median of {}; microseconds",
         flags.rate, flags.seconds, flags.rounds
     );
     println!(
-        "[[rate]] of the gateway: {} requests a second for each address, {} at once",
+        "[[rate]] of the gateway: {} requests per second for each address, burst {}",
         flags.quota(),
         flags.burst()
     );
     println!(
-        "{:14}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}{:>14}{:>8}{:>10}{:>10}{:>8}",
+        "{:14}{:>10}{:>10}{:>12}{:>12}{:>8}{:>8}{:>14}{:>8}{:>10}{:>10}{:>8}",
         "attack",
         "p50",
         "p99",
-        "p50 then",
-        "p99 then",
+        "p50 during",
+        "p99 during",
         "ratio",
         "failed",
         "attacks/s",
@@ -139,7 +140,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     for name in
         attack::NAMES.iter().filter(|name| flags.attack.is_empty() || flags.attack.iter().any(|one| one == *name))
     {
-        // Each has a gateway of its own: nothing of one attack is left for the next.
+        // Each attack has its own gateway, so that no state of one attack affects the next.
         let more = format!(
             "{}[[rate]]\nper = \"address\"\nrequests = {}\nwindow = \"1s\"\nburst = {}\n",
             attack::ROUTES,
@@ -150,46 +151,48 @@ fn run(flags: &Flags) -> Outcome<()> {
         let cpus = flags.gateway_cpus.as_deref();
         let gateway =
             Gateway::start(&Setup { cpus, connections: 1_000, limits: attack::LIMITS, more: &more, ..shipped })?;
-        let [token, of_attacker] = keys.tokens(Algorithm::ES256, 2)?.try_into().map_err(|_| "there are two tokens")?;
-        let honest = Honest { target: Target { from: Some(HONEST), ..gateway.target(true) }, token: &token, flags };
-        let attack = Attack::named(name, &gateway, &of_attacker)?;
+        let [token, attacker_token] =
+            keys.tokens(Algorithm::ES256, 2)?.try_into().map_err(|_| "expected two tokens")?;
+        let honest =
+            HonestClient { target: Target { from: Some(HONEST), ..gateway.target(true) }, token: &token, flags };
+        let attack = Attack::by_name(name, &gateway, &attacker_token)?;
         let mut rounds = Vec::new();
         let before = Machine::now()?;
         for round in 1..=flags.rounds {
-            // What is left of the attack before is no part of being alone.
-            honest.asks(Duration::from_millis(500))?;
-            let alone = honest.asks(flags.length())?;
-            rounds.push((alone, beside(&attack, attacker(round), &honest, &gateway)?));
+            // The effects of the previous attack end before the client is measured alone.
+            honest.run(Duration::from_millis(500))?;
+            let alone = honest.run(flags.length())?;
+            rounds.push((alone, beside(&attack, attacker_address(round), &honest, &gateway)?));
         }
         print_row(name, &rounds, Machine::now()?.stolen_since(&before), flags);
     }
     Ok(())
 }
 
-fn beside(attack: &Attack, from: IpAddr, honest: &Honest<'_>, gateway: &Gateway) -> Outcome<Attacked> {
-    let over = AtomicBool::new(false);
+fn beside(attack: &Attack, from: IpAddr, honest: &HonestClient<'_>, gateway: &Gateway) -> Outcome<AttackResult> {
+    let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let attacking = scope.spawn(|| {
-            stand_back()?;
-            Outcome::Ok(attack.run(from, &over))
+            idle_priority()?;
+            Outcome::Ok(attack.run(from, &done))
         });
         let cpu_before = cpu_time(gateway.pid());
-        let felt = honest.asks(honest.flags.length());
+        let result = honest.run(honest.flags.length());
         let (cpu_after, memory) = (cpu_time(gateway.pid()), resident(gateway.pid()));
-        over.store(true, Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
         let attacks = attacking.join().map_err(|_| "the attacker panicked")??;
         let cpu = cpu_after?.saturating_sub(cpu_before?);
-        Ok(Attacked { felt: felt?, cpu, memory: memory?, attacks })
+        Ok(AttackResult { honest: result?, cpu, memory: memory?, attacks })
     })
 }
 
 impl Flags {
-    /// Requests a second that an address may make.
+    /// Requests per second that one address may send.
     fn quota(&self) -> u64 {
         2 * self.rate
     }
 
-    /// Of these, at once.
+    /// Maximum number of these at once.
     fn burst(&self) -> u64 {
         (self.rate / 4).max(1)
     }
@@ -199,44 +202,46 @@ impl Flags {
     }
 }
 
-/// What the honest client felt, and what the gateway was made to spend.
-struct Attacked {
-    felt: Felt,
+/// The result of the honest client beside an attack, and what the gateway spent.
+struct AttackResult {
+    honest: ClientResult,
     cpu: Duration,
     /// MiB
     memory: u64,
     attacks: u64,
 }
 
-struct Honest<'r> {
+struct HonestClient<'r> {
     target: Target,
     token: &'r str,
     flags: &'r Flags,
 }
 
-struct Felt {
-    /// Microseconds from when a request was due to its answer, of those in whose time no processor was stolen.
+struct ClientResult {
+    /// Microseconds from the time a request was due to its response. Requests during stolen processor time are left
+    /// out.
     latency: Histogram<u64>,
-    /// All that were asked.
-    asked: u64,
-    /// Requests without a good answer.
+    /// All requests.
+    sent: u64,
+    /// Requests without a response of status 200.
     failed: u64,
 }
 
-impl Felt {
-    /// Of a hundred requests, so many count.
+impl ClientResult {
+    /// Percentage of requests that count.
     fn kept(&self) -> u64 {
-        100 * self.latency.len() / self.asked.max(1)
+        100 * self.latency.len() / self.sent.max(1)
     }
 }
 
-impl Honest<'_> {
-    fn asks(&self, length: Duration) -> Outcome<Felt> {
+impl HonestClient<'_> {
+    /// Sends requests on the schedule for this time.
+    fn run(&self, length: Duration) -> Outcome<ClientResult> {
         let request =
             format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", self.token).into_bytes();
         let mut connection = Connection::open(&self.target)?;
-        let (mut answered, mut failed) = (Vec::new(), 0);
-        let lookout = Lookout::begin();
+        let (mut responses, mut failed) = (Vec::new(), 0);
+        let monitor = StealMonitor::start();
         let start = Instant::now();
         for turn in 0.. {
             let due = start + Duration::from_secs_f64(turn as f64 / self.flags.rate as f64);
@@ -244,38 +249,43 @@ impl Honest<'_> {
                 break;
             }
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            // After a failure, the next request opens a connection.
+            // After a failure, the next request opens a new connection.
             match connection.exchange(&request) {
                 Ok(response) if response.status == 200 => {}
                 _ => failed += 1,
             }
-            answered.push((due, Instant::now()));
+            responses.push((due, Instant::now()));
         }
-        let (stolen, mut latency) = (lookout.end()?, Histogram::new_with_bounds(1, 60_000_000, 3)?);
-        for (due, at) in answered.iter().filter(|(due, at)| !stolen.touches(*due, *at)) {
+        let (stolen, mut latency) = (monitor.stop()?, Histogram::new_with_bounds(1, 60_000_000, 3)?);
+        for (due, at) in responses.iter().filter(|(due, at)| !stolen.overlaps(*due, *at)) {
             latency.saturating_record(u64::try_from((*at - *due).as_micros())?);
         }
-        Ok(Felt { latency, asked: answered.len() as u64, failed })
+        Ok(ClientResult { latency, sent: responses.len() as u64, failed })
     }
 }
 
-fn print_row(name: &str, rounds: &[(Felt, Attacked)], stolen: f64, flags: &Flags) {
+fn print_row(name: &str, rounds: &[(ClientResult, AttackResult)], stolen: f64, flags: &Flags) {
     let alone = |quantile| median(rounds.iter().map(|(alone, _)| alone.latency.value_at_quantile(quantile)));
-    let beside = |quantile| median(rounds.iter().map(|(_, beside)| beside.felt.latency.value_at_quantile(quantile)));
+    let beside = |quantile| median(rounds.iter().map(|(_, beside)| beside.honest.latency.value_at_quantile(quantile)));
     println!(
-        "{name:14}{:>10}{:>10}{:>10}{:>10}{:>8.1}{:>8}{:>14}{:>8}{:>10}{stolen:>10.1}{:>8}",
+        "{name:14}{:>10}{:>10}{:>12}{:>12}{:>8.1}{:>8}{:>14}{:>8}{:>10}{stolen:>10.1}{:>8}",
         alone(0.5),
         alone(0.99),
         beside(0.5),
         beside(0.99),
         beside(0.99) as f64 / alone(0.99).max(1) as f64,
-        rounds.iter().map(|(_, beside)| beside.felt.failed).sum::<u64>(),
+        rounds.iter().map(|(_, beside)| beside.honest.failed).sum::<u64>(),
         median(rounds.iter().map(|(_, beside)| beside.attacks / flags.seconds)),
         median(
             rounds.iter().map(|(_, beside)| (100.0 * beside.cpu.as_secs_f64() / flags.length().as_secs_f64()) as u64)
         ),
         rounds.iter().map(|(_, beside)| beside.memory).max().unwrap_or_default(),
-        rounds.iter().flat_map(|(alone, beside)| [alone, &beside.felt]).map(Felt::kept).min().unwrap_or_default(),
+        rounds
+            .iter()
+            .flat_map(|(alone, beside)| [alone, &beside.honest])
+            .map(ClientResult::kept)
+            .min()
+            .unwrap_or_default(),
     );
 }
 

@@ -1,99 +1,100 @@
-//! What every measurement starts from: flags, keys, the origin, and the requests of each scenario.
+//! What each measurement uses: flags, keys, the origin, and the requests of each scenario.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::client::Target;
-use crate::drive::{Load, Measured, Pace, drive};
+use crate::drive::{Load, Measured, Pace, Reconnect, drive};
 use crate::gateway::{Gateway, Setup};
 use crate::keys::Keys;
-use crate::scenario::{Over, Scenario, Stock, Tokens};
+use crate::peer_setup::PeerSetup;
+use crate::scenario::{RequestPool, Scenario, Tokens, Transport};
 use crate::{Flags, Outcome, h2, peers, tls};
 
 pub struct Bench<'b> {
     pub flags: &'b Flags,
     pub keys: &'b Keys,
     pub origin: SocketAddr,
-    pub stock: Stock<'b>,
+    pub requests: RequestPool<'b>,
 }
 
-/// Who answers, and whose CPU time counts.
+/// The process under test. The bench measures the CPU time of `pid`.
 #[derive(Clone, Copy)]
-pub struct Answers {
+pub struct UnderTest {
     pub pid: u32,
     pub address: SocketAddr,
 }
 
-impl Answers {
-    pub fn gateway(gateway: &Gateway, scenario: &Scenario) -> Answers {
-        Answers { pid: gateway.pid(), address: gateway.target(scenario.over != Over::Plain).address }
+impl UnderTest {
+    pub fn gateway(gateway: &Gateway, scenario: &Scenario) -> UnderTest {
+        UnderTest { pid: gateway.pid(), address: gateway.target(scenario.transport != Transport::Plain).address }
     }
 
-    pub fn peer(peer: &peers::Peer, scenario: &Scenario) -> Answers {
-        Answers { pid: peer.pid(), address: peer.address(scenario) }
+    pub fn peer(peer: &peers::Peer, scenario: &Scenario) -> UnderTest {
+        UnderTest { pid: peer.pid(), address: peer.address(scenario) }
     }
 }
 
-/// One token after the other, until a cache that was full of others holds them all.
+/// How often all tokens are sent in the warm-up. After that, a cache that held other tokens holds all of these.
 const PASSES: usize = 3;
 
 impl Bench<'_> {
-    /// As shipped, where `--gateway-cpus` says.
+    /// The gateway with its defaults, on the cores of `--gateway-cpus`.
     pub fn gateway(&self) -> Setup<'_> {
         let cpus = self.flags.gateway_cpus.as_deref();
         Setup { cpus, ..Setup::shipped(&self.flags.gateway, self.keys, self.origin) }
     }
 
-    pub fn peer(&self) -> peers::Setup<'_> {
+    pub fn peer(&self) -> PeerSetup<'_> {
         let (keys, origin) = (self.keys, self.origin);
-        peers::Setup { keys, cpus: self.flags.gateway_cpus.as_deref(), origin, connections: self.flags.idle }
+        PeerSetup { keys, cpus: self.flags.gateway_cpus.as_deref(), origin, connections: self.flags.idle }
     }
 
-    /// Caches fill and pools open.
-    pub fn warm_up(&self, scenario: &Scenario, who: Answers) -> Outcome<()> {
+    /// Fills the caches and opens the connection pools.
+    pub fn warm_up(&self, scenario: &Scenario, process: UnderTest) -> Outcome<()> {
         let length = self.flags.warm_up();
         if let Tokens::Many(_) = scenario.tokens {
             for _ in 0..PASSES {
-                let load = self.load(scenario, who.address, Pace::AsFastAsItAnswers, length)?;
-                drive(&Load { once: true, ..load }, Pace::AsFastAsItAnswers, Duration::from_secs(30), who.pid)?;
+                let load = self.load(scenario, process.address, Pace::ClosedLoop, length)?;
+                drive(&Load { once: true, ..load }, Pace::ClosedLoop, Duration::from_secs(30), process.pid)?;
             }
             return Ok(());
         }
-        self.run(scenario, who, Pace::AsFastAsItAnswers, length).map(|_| ())
+        self.run(scenario, process, Pace::ClosedLoop, length).map(|_| ())
     }
 
-    pub fn run(&self, scenario: &Scenario, who: Answers, pace: Pace, length: Duration) -> Outcome<Measured> {
-        let load = self.load(scenario, who.address, pace, length)?;
-        let measured = match (scenario.over, pace) {
-            (Over::H2, Pace::PerSecond(_)) => return Err("HTTP/2 has no open loop here".into()),
-            (Over::H2, Pace::AsFastAsItAnswers) => h2::drive(&load, length, who.pid)?,
-            _ => drive(&load, pace, length, who.pid)?,
+    pub fn run(&self, scenario: &Scenario, process: UnderTest, pace: Pace, length: Duration) -> Outcome<Measured> {
+        let load = self.load(scenario, process.address, pace, length)?;
+        let measured = match (scenario.transport, pace) {
+            (Transport::H2, Pace::OpenLoop(_)) => return Err("there is no open loop over HTTP/2".into()),
+            (Transport::H2, Pace::ClosedLoop) => h2::drive(&load, length, process.pid)?,
+            _ => drive(&load, pace, length, process.pid)?,
         };
-        let Measured { answered, resumed, .. } = measured;
-        // The first two handshakes of each connection are full ones.
-        if scenario.anew == Some(true) && resumed + 2 * (load.connections as u64) < answered * 9 / 10 {
-            return Err(format!("only {resumed} of {answered} handshakes resumed a session").into());
+        let Measured { responses, resumed, .. } = measured;
+        // The first two handshakes of each connection are full handshakes.
+        if scenario.reconnect == Reconnect::Resumed && resumed + 2 * (load.connections as u64) < responses * 9 / 10 {
+            return Err(format!("only {resumed} of {responses} handshakes resumed a session").into());
         }
         Ok(measured)
     }
 
     pub fn load(&self, scenario: &Scenario, address: SocketAddr, pace: Pace, length: Duration) -> Outcome<Load> {
         let roots = &self.keys.roots;
-        let tls = match scenario.over {
-            Over::Plain => None,
-            Over::Tls => Some(tls::pinned(roots, b"http/1.1")?),
-            Over::H2 => Some(tls::pinned(roots, b"h2")?),
+        let tls = match scenario.transport {
+            Transport::Plain => None,
+            Transport::Tls => Some(tls::pinned(roots, b"http/1.1")?),
+            Transport::H2 => Some(tls::pinned(roots, b"h2")?),
         };
         let connections = self.flags.connections;
         Ok(Load {
             target: Target { address, tls, from: None },
-            requests: self.stock.requests(scenario, pace, length)?,
+            requests: self.requests.get(scenario, pace, length)?,
             once: scenario.is_once(),
             expected_status: scenario.expected_status,
-            // A MiB fills a connection.
+            // A body of 1 MiB fills a connection, so 8 connections are enough.
             connections: if scenario.path == "/public/1m" { connections.min(8) } else { connections },
-            anew: scenario.anew,
-            from_everywhere: scenario.from_everywhere,
+            reconnect: scenario.reconnect,
+            address_per_connection: scenario.address_per_connection,
         })
     }
 }

@@ -1,7 +1,7 @@
-//! One keep-alive HTTP/1.1 connection, as little client as can be: it costs the machine less than the gateway does.
+//! A minimal client with one keep-alive HTTP/1.1 connection. It costs less CPU time than the gateway.
 //!
-//! It blocks, and has a thread to itself. A timer of the operating system then wakes it to the microsecond for a request that
-//! is due; an asynchronous runtime counts in milliseconds.
+//! It blocks and runs in its own thread. A timer of the operating system wakes it to the microsecond when a request is
+//! due. The timers of an asynchronous runtime count in milliseconds.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ use crate::Outcome;
 pub struct Target {
     pub address: SocketAddr,
     pub tls: Option<Arc<ClientConfig>>,
-    /// Where connections come from; `None`: wherever the kernel says.
+    /// Source address of connections; `None`: the kernel chooses.
     pub from: Option<IpAddr>,
 }
 
@@ -35,10 +35,10 @@ pub struct Response {
 
 pub struct Connection {
     target: Target,
-    /// `None` after the server has said that it closes.
+    /// `None` after a response with `Connection: close`.
     stream: Option<Stream>,
     read: Vec<u8>,
-    /// TLS handshakes that resumed a session.
+    /// Number of TLS handshakes that resumed a session.
     pub resumed: u64,
 }
 
@@ -53,12 +53,12 @@ impl Connection {
         Ok(Connection { target, stream, read: Vec::with_capacity(16 * 1024), resumed: 0 })
     }
 
-    /// The next request opens another.
+    /// Closes the connection. The next request opens a new one.
     pub fn close(&mut self) {
         self.stream = None;
     }
 
-    /// Sends one request as it is and reads its answer, which must have a Content-Length.
+    /// Sends one request unchanged and reads the response, which must have a Content-Length.
     pub fn exchange(&mut self, request: &[u8]) -> Outcome<Response> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -87,12 +87,12 @@ impl Connection {
     }
 }
 
-/// From an address of this machine, or from whichever the kernel says.
+/// Connects from this source address, or from one that the kernel chooses.
 pub fn connect_from(from: Option<IpAddr>, address: SocketAddr) -> io::Result<TcpStream> {
     let Some(from) = from else { return TcpStream::connect(address) };
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(from, 0).into())?;
-    // Somebody who does not accept must end the bench, not hang it.
+    // A peer that does not accept ends the bench with an error instead of blocking it.
     socket.connect_timeout(&address.into(), Duration::from_secs(10))?;
     Ok(socket.into())
 }
@@ -100,7 +100,7 @@ pub fn connect_from(from: Option<IpAddr>, address: SocketAddr) -> io::Result<Tcp
 fn connect(target: &Target) -> Outcome<Stream> {
     let tcp = connect_from(target.from, target.address)?;
     tcp.set_nodelay(true)?;
-    // A gateway that never answers must end the bench, not hang it.
+    // A gateway that does not respond ends the bench with an error instead of blocking it.
     tcp.set_read_timeout(Some(Duration::from_secs(30)))?;
     let Some(config) = &target.tls else { return Ok(Stream::Plain(tcp)) };
     let connection = ClientConnection::new(Arc::clone(config), ServerName::try_from("localhost")?)?;
@@ -135,7 +135,7 @@ impl Stream {
 fn read_more(stream: &mut Stream, read: &mut Vec<u8>) -> Outcome<()> {
     let mut buffer = [0; 16 * 1024];
     match stream.read(&mut buffer)? {
-        0 => Err("the gateway closed a connection in the middle of an answer".into()),
+        0 => Err("the connection was closed in the middle of a response".into()),
         length => {
             read.extend_from_slice(&buffer[..length]);
             Ok(())
@@ -152,7 +152,7 @@ struct Head {
 impl Head {
     fn parse(bytes: &[u8]) -> Outcome<Head> {
         let text = std::str::from_utf8(bytes)?;
-        let unexpected = || format!("an answer that this client cannot read:\n{text}");
+        let unexpected = || format!("cannot parse the response:\n{text}");
         let status = text.get(9..12).and_then(|digits| digits.parse().ok()).ok_or_else(unexpected)?;
         let field = |name: &str| {
             let mut fields = text.lines().filter_map(|line| line.split_once(':'));

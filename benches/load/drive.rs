@@ -1,4 +1,4 @@
-//! Drives one scenario's requests over many connections, and measures.
+//! Sends the requests of one scenario over many connections and measures.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,66 +14,76 @@ use crate::tls;
 
 pub struct Load {
     pub target: Target,
-    /// Sent in turn.
+    /// Sent one after another, again from the start after the last.
     pub requests: Arc<Vec<Vec<u8>>>,
-    /// Each is sent once: the run ends with the last.
+    /// If true, each request is sent once, and the run ends with the last.
     pub once: bool,
-    /// Any of these.
+    /// A response with any other status ends the bench.
     pub expected_status: &'static [u16],
     pub connections: usize,
-    /// Every request over a connection of its own; `Some(true)`: which resumes the session of the last.
-    pub anew: Option<bool>,
-    /// Every connection comes from an address of its own.
-    pub from_everywhere: bool,
+    pub reconnect: Reconnect,
+    /// If true, each connection has its own source address.
+    pub address_per_connection: bool,
 }
 
 #[derive(Clone, Copy)]
 pub enum Pace {
-    /// Closed loop.
-    AsFastAsItAnswers,
-    /// Open loop, over all connections together.
-    PerSecond(u64),
+    /// Each connection sends its next request when it has received a response.
+    ClosedLoop,
+    /// Requests per second, over all connections together.
+    OpenLoop(u64),
+}
+
+/// Whether each request opens a new connection.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Reconnect {
+    Never,
+    /// With a full TLS handshake.
+    Full,
+    /// With a TLS handshake that resumes the last session.
+    Resumed,
 }
 
 pub struct Measured {
-    pub answered: u64,
-    /// Handshakes of them that resumed a session.
+    pub responses: u64,
+    /// Number of TLS handshakes that resumed a session.
     pub resumed: u64,
     pub elapsed: Duration,
     pub cpu: Duration,
-    /// Nanoseconds. Of an open loop: from when each request was due to the last byte of its answer.
+    /// Nanoseconds to the last byte of the response. In the open loop they count from the time the request was due.
     pub latency: Histogram<u64>,
-    /// Nanoseconds from when a request was due to when it was sent, where its connection was free: the generator's doing.
+    /// Nanoseconds from the time a request was due to the time it was sent, if its connection was free. This is the
+    /// delay that the load generator itself adds.
     pub lateness: Histogram<u64>,
 }
 
 impl Measured {
     pub fn per_second(&self) -> f64 {
-        self.answered as f64 / self.elapsed.as_secs_f64()
+        self.responses as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// From when a request was due to the last byte of its answer.
+    /// See [`Measured::latency`].
     pub fn latency_micros(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1e3
     }
 
     pub fn cpu_micros_per_request(&self) -> f64 {
-        self.cpu.as_secs_f64() * 1e6 / self.answered.max(1) as f64
+        self.cpu.as_secs_f64() * 1e6 / self.responses.max(1) as f64
     }
 }
 
-/// What one connection saw.
+/// The results of one connection.
 struct Tally {
-    answered: u64,
+    responses: u64,
     resumed: u64,
     latency: Histogram<u64>,
     lateness: Histogram<u64>,
 }
 
-/// Runs the load for `length` and charges the process `pid` for it. Fails on the first answer that is not the expected one: a
-/// figure over wrong answers is no figure.
+/// Runs the load for `length` and measures the CPU time of the process `pid`. Fails on the first unexpected response,
+/// because figures that include errors mean nothing.
 pub fn drive(load: &Load, pace: Pace, length: Duration, pid: u32) -> Outcome<Measured> {
-    // All connections are open and all threads wait before the clock starts, so that neither is charged to requests.
+    // All connections are open and all threads run before the clock starts, so that requests do not pay for either.
     let opened: Vec<_> =
         (0..load.connections).map(|number| Connection::open(&load.target_of(number))).collect::<Outcome<_>>()?;
     let start = Instant::now() + Duration::from_millis(100);
@@ -92,8 +102,8 @@ pub fn drive(load: &Load, pace: Pace, length: Duration, pid: u32) -> Outcome<Mea
             sum.add(&thread.join().map_err(|_| "a thread of the load generator panicked")??)?;
         }
         let (elapsed, cpu) = (start.elapsed(), cpu_time(pid)?.saturating_sub(cpu_before));
-        let Tally { answered, resumed, latency, lateness } = sum;
-        Ok(Measured { answered, resumed, elapsed, cpu, latency, lateness })
+        let Tally { responses, resumed, latency, lateness } = sum;
+        Ok(Measured { responses, resumed, elapsed, cpu, latency, lateness })
     })
 }
 
@@ -107,13 +117,13 @@ fn one_connection(
 ) -> Outcome<Tally> {
     let mut tally = Tally::new()?;
     let end = start + length;
-    // Connections take turns in the schedule and in the list of requests.
+    // Connection k sends the requests k, k + connections, k + 2 connections, and so on.
     for turn in (number..).step_by(load.connections) {
         let due = match pace {
-            Pace::AsFastAsItAnswers => Instant::now().max(start),
-            Pace::PerSecond(rate) => start + Duration::from_secs_f64(turn as f64 / rate as f64),
+            Pace::ClosedLoop => Instant::now().max(start),
+            Pace::OpenLoop(rate) => start + Duration::from_secs_f64(turn as f64 / rate as f64),
         };
-        // A gateway that has fallen behind its whole schedule is not waited for.
+        // A run that is more than a second behind its schedule ends.
         let is_late = due >= end || Instant::now() >= end + Duration::from_secs(1);
         if is_late || (load.once && turn >= load.requests.len()) {
             break;
@@ -122,7 +132,7 @@ fn one_connection(
             thread::sleep(early);
             tally.lateness.saturating_record(nanos(due.elapsed()));
         }
-        if load.anew.is_some() {
+        if load.reconnect != Reconnect::Never {
             connection.close();
         }
         let response = connection.exchange(&load.requests[turn % load.requests.len()])?;
@@ -130,7 +140,7 @@ fn one_connection(
             let body = String::from_utf8_lossy(&response.body).into_owned();
             return Err(format!("expected {:?}, got {}: {body}", load.expected_status, response.status).into());
         }
-        tally.answered += 1;
+        tally.responses += 1;
         tally.latency.saturating_record(nanos(due.elapsed()));
     }
     tally.resumed = connection.resumed;
@@ -140,11 +150,11 @@ fn one_connection(
 impl Load {
     fn target_of(&self, connection: usize) -> Target {
         let mut target = self.target.clone();
-        if self.anew == Some(true) {
+        if self.reconnect == Reconnect::Resumed {
             target.tls = target.tls.map(|config| tls::resuming(&config));
         }
-        if self.from_everywhere {
-            // All of 127.0.0.0/8 is this machine, on Linux.
+        if self.address_per_connection {
+            // On Linux, all of 127.0.0.0/8 belongs to this machine.
             let [high, low] = u16::try_from(connection + 256).unwrap_or_default().to_be_bytes();
             target.from = Some(IpAddr::V4(Ipv4Addr::new(127, 1, high, low)));
         }
@@ -152,18 +162,18 @@ impl Load {
     }
 }
 
-/// Up to a minute, to three digits.
+/// A histogram of nanoseconds, up to one minute, with three significant digits.
 pub fn histogram() -> Outcome<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }
 
 impl Tally {
     fn new() -> Outcome<Tally> {
-        Ok(Tally { answered: 0, resumed: 0, latency: histogram()?, lateness: histogram()? })
+        Ok(Tally { responses: 0, resumed: 0, latency: histogram()?, lateness: histogram()? })
     }
 
     fn add(&mut self, other: &Tally) -> Outcome<()> {
-        self.answered += other.answered;
+        self.responses += other.responses;
         self.resumed += other.resumed;
         self.latency.add(&other.latency)?;
         self.lateness.add(&other.lateness)?;
@@ -175,19 +185,19 @@ pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// User and system time of a process so far, all its threads together (proc(5): fields 14 and 15, in ticks of 1/100 s).
+/// User and system time that all threads of a process have used (proc(5): fields 14 and 15, in ticks of 1/100 s).
 pub fn cpu_time(pid: u32) -> Outcome<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in field 2 may hold spaces and parentheses; what follows its last `)` starts at field 3.
+    // The name in field 2 may contain spaces and parentheses. Field 3 follows its last `)`.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: Vec<u64> =
         after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
-    let [user, system] = ticks[..] else { return Err(format!("/proc/{pid}/stat is not as expected: {stat}").into()) };
+    let [user, system] = ticks[..] else { return Err(format!("cannot parse /proc/{pid}/stat: {stat}").into()) };
     Ok(Duration::from_millis((user + system) * 10))
 }
 
-/// Asks the kernel to wake this process's threads at the time they asked for, and not up to 50 microseconds later. Where it
-/// will not, the column "woke late" shows what the latencies owe to that.
+/// Sets the kernel's timer slack to 1 ns. The default of 50 us would add that much to latencies. Failure is ignored:
+/// the column "woke late" shows the effect.
 pub fn sharpen_timers() {
     let _ = fs::write("/proc/self/timerslack_ns", "1");
 }

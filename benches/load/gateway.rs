@@ -1,4 +1,4 @@
-//! The gateway under test: its files in a folder of their own, its process, and what it tells.
+//! The gateway under test: its folder, its process, its metrics.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,14 +20,14 @@ use crate::revoked;
 use crate::tls;
 use bearward::tokens::jwt::Algorithm;
 
-/// Killed and its files removed when dropped.
+/// A running gateway. Dropping it kills the process and removes its files.
 pub struct Gateway {
     folder: TempDir,
     process: Child,
     plain: SocketAddr,
     encrypted: SocketAddr,
     admin: SocketAddr,
-    trusts_us: Arc<ClientConfig>,
+    client_tls: Arc<ClientConfig>,
 }
 
 /// How the gateway is started.
@@ -35,33 +35,34 @@ pub struct Gateway {
 pub struct Setup<'f> {
     pub program: &'f Path,
     pub keys: &'f Keys,
-    /// `None`: on any.
+    /// Cores to run on; `None`: all.
     pub cpus: Option<&'f str>,
     pub origin: SocketAddr,
-    /// 0: one on each core.
+    /// 0: one worker per core.
     pub workers: usize,
-    /// `limits.connections_per_address`: every client here has the same.
+    /// `limits.connections_per_address`. All clients of this bench have the same address.
     pub connections: usize,
     /// `limits.bad_signatures`
     pub bad_signatures: usize,
-    /// Is `[throttle]` as shipped?
+    /// If true, `[throttle]` has its defaults. If false, it is off.
     pub throttled: bool,
-    /// Live ones, which its store holds when it starts.
+    /// Number of live revocations in the store when the gateway starts.
     pub revocations: u32,
-    /// More of `[limits]`.
+    /// Further keys of `[limits]`.
     pub limits: &'f str,
-    /// More tables of its configuration.
+    /// Further tables of the configuration.
     pub more: &'f str,
 }
 
-/// One login, as `POST /admin/v1/tokens` answers it.
-pub struct Pair {
+/// The tokens of one session, from `POST /admin/v1/tokens` or `POST /user/refresh`.
+pub struct TokenPair {
     pub access: String,
     pub refresh: String,
 }
 
 impl<'f> Setup<'f> {
-    /// With the limits as shipped, but for connections: all of them come from one address here.
+    /// The default limits, except that one address may open any number of connections: all clients here have one
+    /// address.
     pub fn shipped(program: &'f Path, keys: &'f Keys, origin: SocketAddr) -> Setup<'f> {
         Setup {
             program,
@@ -80,17 +81,17 @@ impl<'f> Setup<'f> {
 }
 
 impl Gateway {
-    /// Starts it in front of the origin and waits until it says that it is ready.
+    /// Starts the gateway and waits until `/readyz` returns 200.
     pub fn start(setup: &Setup<'_>) -> Outcome<Gateway> {
-        // Below target/, as /tmp may lie in memory, where a durable write costs nothing.
+        // Below target/: /tmp may be in memory, where an fsync costs nothing.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?;
         let [plain, encrypted, admin] = free_addresses()?;
         fs::write(folder.path().join("gateway.toml"), configuration(setup, plain, encrypted, admin))?;
-        let (process, trusts_us) = (spawn(setup, folder.path())?, tls::usual(&setup.keys.roots));
-        let mut gateway = Gateway { folder, process, plain, encrypted, admin, trusts_us };
+        let (process, client_tls) = (spawn(setup, folder.path())?, tls::default_client(&setup.keys.roots));
+        let mut gateway = Gateway { folder, process, plain, encrypted, admin, client_tls };
         gateway.wait_until_ready()?;
         if setup.revocations > 0 {
-            // The first start has made the store and its secret.
+            // The first start has created the store and its secret.
             gateway.process.kill()?;
             gateway.process.wait()?;
             revoked::fill(&gateway.folder.path().join("bearward.db"), setup.revocations)?;
@@ -99,7 +100,7 @@ impl Gateway {
         }
         let enforced = gateway.metric("bearward_revocation_sequence")?;
         if enforced != f64::from(setup.revocations) {
-            return Err(format!("{} revocations were to be in force, not {enforced}", setup.revocations).into());
+            return Err(format!("expected {} revocations in force, got {enforced}", setup.revocations).into());
         }
         Ok(gateway)
     }
@@ -110,19 +111,19 @@ impl Gateway {
 
     pub fn target(&self, tls: bool) -> Target {
         let (address, tls) = match tls {
-            true => (self.encrypted, Some(Arc::clone(&self.trusts_us))),
+            true => (self.encrypted, Some(Arc::clone(&self.client_tls))),
             false => (self.plain, None),
         };
         Target { address, tls, from: None }
     }
 
-    /// Where its store writes.
+    /// The folder of the store.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Logins of as many subjects, got as a trusted backend gets them.
-    pub fn log_in(&self, number: usize) -> Outcome<Vec<Pair>> {
+    /// Starts one session for each of `number` subjects, through the admin API.
+    pub fn log_in(&self, number: usize) -> Outcome<Vec<TokenPair>> {
         let secret = fs::read_to_string(self.folder.path().join("admin.token"))?;
         let mut connection = Connection::open(&Target::plain(self.admin))?;
         (1..=number)
@@ -135,7 +136,7 @@ impl Gateway {
                     body.len()
                 );
                 match connection.exchange(request.as_bytes())? {
-                    Response { status: 200 | 201, body } => Pair::read(&body),
+                    Response { status: 200 | 201, body } => TokenPair::read(&body),
                     Response { status, body } => {
                         Err(format!("POST /admin/v1/tokens: {status} {}", String::from_utf8_lossy(&body)).into())
                     }
@@ -144,11 +145,11 @@ impl Gateway {
             .collect()
     }
 
-    /// One without labels.
+    /// The value of a metric without labels.
     pub fn metric(&self, name: &str) -> Outcome<f64> {
         let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let answer = Connection::open(&Target::plain(self.admin))?.exchange(request)?;
-        let text = String::from_utf8(answer.body)?;
+        let response = Connection::open(&Target::plain(self.admin))?.exchange(request)?;
+        let text = String::from_utf8(response.body)?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(line.ok_or_else(|| format!("no metric {name}"))?.parse()?)
     }
@@ -159,10 +160,10 @@ impl Gateway {
         let request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
         while Instant::now() < deadline {
             if let Some(status) = self.process.try_wait()? {
-                return Err(format!("the gateway ended at once ({status}):\n{}", self.output()).into());
+                return Err(format!("the gateway exited at once ({status}):\n{}", self.output()).into());
             }
-            let answer = Connection::open(&target).and_then(|mut connection| connection.exchange(request));
-            if answer.is_ok_and(|response| response.status == 200) {
+            let response = Connection::open(&target).and_then(|mut connection| connection.exchange(request));
+            if response.is_ok_and(|response| response.status == 200) {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(20));
@@ -177,7 +178,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Nothing is left to do if it has ended already.
+        // Ignored: the process may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -192,7 +193,7 @@ fn spawn(setup: &Setup<'_>, folder: &Path) -> Outcome<Child> {
     Ok(command.spawn().map_err(failed)?)
 }
 
-/// The program on these cores. taskset becomes the program: the process id stays.
+/// Runs the program on these cores. taskset replaces itself with the program, so the process id stays the same.
 pub fn on_cores(program: &Path, cpus: Option<&str>) -> Command {
     let Some(list) = cpus else { return Command::new(program) };
     let mut taskset = Command::new("taskset");
@@ -274,7 +275,7 @@ upstream = "origin"
     )
 }
 
-/// Ports that were free a moment ago, each a different one.
+/// N different free ports. All listeners stay open until the last port is chosen.
 pub fn free_addresses<const N: usize>() -> io::Result<[SocketAddr; N]> {
     let mut held = Vec::new();
     let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
@@ -286,12 +287,12 @@ pub fn free_addresses<const N: usize>() -> io::Result<[SocketAddr; N]> {
     Ok(addresses)
 }
 
-impl Pair {
-    pub fn read(json: &[u8]) -> Outcome<Pair> {
-        let answer: Value = serde_json::from_slice(json)?;
-        match (answer["accessToken"].as_str(), answer["refreshToken"].as_str()) {
-            (Some(access), Some(refresh)) => Ok(Pair { access: access.to_owned(), refresh: refresh.to_owned() }),
-            _ => Err("the gateway's answer is no pair of tokens".into()),
+impl TokenPair {
+    pub fn read(json: &[u8]) -> Outcome<TokenPair> {
+        let response: Value = serde_json::from_slice(json)?;
+        match (response["accessToken"].as_str(), response["refreshToken"].as_str()) {
+            (Some(access), Some(refresh)) => Ok(TokenPair { access: access.to_owned(), refresh: refresh.to_owned() }),
+            _ => Err("the gateway's response contains no pair of tokens".into()),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The closed loop over HTTP/2: some connections with some requests at once on each.
+//! The closed loop over HTTP/2: several connections with several concurrent requests on each.
 //!
-//! A request costs the client about as much as it does the gateway, which does not matter: what counts is the CPU time of
-//! the process that answers.
+//! A request costs this client about as much CPU time as it costs the gateway. That does not change the result, which
+//! is the CPU time of the process under test.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,48 +21,48 @@ use crate::Outcome;
 use crate::client::Target;
 use crate::drive::{Load, Measured, cpu_time, histogram, nanos};
 
-/// Requests at once on each connection.
-const AT_ONCE: usize = 10;
+/// Concurrent requests on each connection.
+const CONCURRENT: usize = 10;
 
-/// Runs the load for `length` and charges the process `pid` for it. A tenth of the connections, each with ten requests at once,
-/// is as many requests under way as the same load has over HTTP/1.1.
+/// Runs the load for `length` and measures the CPU time of the process `pid`. A tenth of the connections with ten
+/// concurrent requests each has as many requests in flight as the same load over HTTP/1.1.
 pub fn drive(load: &Load, length: Duration, pid: u32) -> Outcome<Measured> {
-    let request = Arc::new(read(load.requests.first().ok_or("no request")?)?);
+    let request = Arc::new(to_http2(load.requests.first().ok_or("no request")?)?);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut connections = Vec::new();
-        for _ in 0..load.connections.div_ceil(AT_ONCE) {
+        for _ in 0..load.connections.div_ceil(CONCURRENT) {
             connections.push(connect(&load.target).await?);
         }
         let (start, cpu_before) = (Instant::now(), cpu_time(pid)?);
         let mut tasks = JoinSet::new();
-        for sender in connections.iter().flat_map(|sender| std::iter::repeat_n(sender, AT_ONCE)) {
-            tasks.spawn(ask(sender.clone(), request.clone(), load.expected_status, start + length));
+        for sender in connections.iter().flat_map(|sender| std::iter::repeat_n(sender, CONCURRENT)) {
+            tasks.spawn(send_until(sender.clone(), request.clone(), load.expected_status, start + length));
         }
         let mut latency = histogram()?;
         for latencies in tasks.join_all().await {
             latencies?.into_iter().for_each(|taken| latency.saturating_record(nanos(taken)));
         }
         let (elapsed, cpu) = (start.elapsed(), cpu_time(pid)?.saturating_sub(cpu_before));
-        Ok(Measured { answered: latency.len(), resumed: 0, elapsed, cpu, latency, lateness: histogram()? })
+        Ok(Measured { responses: latency.len(), resumed: 0, elapsed, cpu, latency, lateness: histogram()? })
     })
 }
 
 async fn connect(target: &Target) -> Outcome<SendRequest<Empty<Bytes>>> {
     let tcp = TcpStream::connect(target.address).await?;
     tcp.set_nodelay(true)?;
-    let config = target.tls.clone().ok_or("HTTP/2 is spoken over TLS here")?;
+    let config = target.tls.clone().ok_or("HTTP/2 needs TLS in this bench")?;
     let stream = TlsConnector::from(config).connect(ServerName::try_from("localhost")?, tcp).await?;
     if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-        return Err("it does not speak HTTP/2".into());
+        return Err("the server did not negotiate HTTP/2".into());
     }
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     Ok(sender)
 }
 
-/// One request after the other, until then; and how long each took.
-async fn ask(
+/// Sends one request after another until `end`. Returns how long each took.
+async fn send_until(
     mut sender: SendRequest<Empty<Bytes>>,
     request: Arc<Request<Empty<Bytes>>>,
     expected: &'static [u16],
@@ -72,9 +72,9 @@ async fn ask(
     while Instant::now() < end {
         let begun = Instant::now();
         sender.ready().await?;
-        let answer = sender.send_request((*request).clone()).await?;
-        let status = answer.status().as_u16();
-        answer.into_body().collect().await?;
+        let response = sender.send_request((*request).clone()).await?;
+        let status = response.status().as_u16();
+        response.into_body().collect().await?;
         if !expected.contains(&status) {
             return Err(format!("expected {expected:?}, got {status} over HTTP/2").into());
         }
@@ -83,8 +83,8 @@ async fn ask(
     Ok(taken)
 }
 
-/// The same request as over HTTP/1.1, in the words of HTTP/2.
-fn read(request: &[u8]) -> Outcome<Request<Empty<Bytes>>> {
+/// Converts an HTTP/1.1 request to HTTP/2.
+fn to_http2(request: &[u8]) -> Outcome<Request<Empty<Bytes>>> {
     let text = std::str::from_utf8(request)?;
     let path = text.split(' ').nth(1).ok_or("no path")?;
     let mut builder = Request::get(format!("https://localhost{path}"));

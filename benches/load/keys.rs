@@ -1,6 +1,6 @@
-//! The certificate and the keys that the gateway and its peers share, and tokens that are signed with them.
+//! The certificate and the keys that the gateway and its peers share, and tokens signed with them.
 //!
-//! They are signed here, in threads and before any clock starts, so that nobody who is measured pays for it.
+//! The bench signs the tokens itself, in threads and before a clock starts, so that no measured process pays for it.
 
 use std::cell::Cell;
 use std::fs;
@@ -21,15 +21,15 @@ use tempfile::TempDir;
 use crate::Outcome;
 
 pub const AUDIENCE: &str = "https://api.example";
-/// Its own text is read by HAProxy as well, so it has no character that a quoted string would need to escape.
+/// HAProxy reads this text in a quoted string, so it has no character that needs an escape.
 pub const SHARED_SECRET: &str = "not-a-secret-at-all-but-long-enough-for-one";
 
-/// Removed when dropped.
+/// Dropping it removes the folder.
 pub struct Keys {
     folder: TempDir,
     pub roots: RootCertStore,
     signers: Vec<Signer>,
-    /// Of the next token: no two are alike.
+    /// Number of the next token. Each token has its own.
     next: Cell<u128>,
 }
 
@@ -50,24 +50,26 @@ impl Keys {
         fs::write(folder.path().join("hs256.secret"), SHARED_SECRET)?;
         let key = EncodingKey::from_secret(SHARED_SECRET.as_bytes());
         signers.push(Signer { algorithm: Algorithm::HS256, key, kid: Value::Null });
-        // Of the second half, as the numbers of logins begin at 1.
+        // Starts at 2^64, because the numbers of sessions start at 1.
         Ok(Keys { folder, roots, signers, next: Cell::new(1 << 64) })
     }
 
-    /// `certificate.pem`, `key.pem` and `both.pem`; `es256.pem` and so on, private; `es256.json` and so on, as JWKS.
+    /// Contains `certificate.pem`, `key.pem` and `both.pem`; private keys as `es256.pem` and so on; JWKS as
+    /// `es256.json` and so on.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// So many, each of another login of another user.
+    /// `count` tokens, each of a different session of a different user.
     pub fn tokens(&self, algorithm: Algorithm, count: usize) -> Outcome<Vec<String>> {
-        let signer = self.signers.iter().find(|signer| signer.algorithm == algorithm).ok_or("no key for it")?;
+        let signer =
+            self.signers.iter().find(|signer| signer.algorithm == algorithm).ok_or("no key for this algorithm")?;
         let first = self.next.get();
         self.next.set(first + count as u128);
         in_threads(count, |number| signer.sign(first + number as u128))
     }
 
-    /// So many whose signature is nobody's: well formed, so that it takes a whole check to find out.
+    /// `count` tokens with random signatures. They are well formed, so that the gateway must check each signature.
     pub fn forgeries(&self, count: usize) -> Outcome<Vec<String>> {
         let good = self.tokens(Algorithm::ES256, 1)?.remove(0);
         let message = good.rsplit_once('.').ok_or("a token without a signature")?.0;
@@ -94,7 +96,7 @@ impl Signer {
         Ok(Signer { algorithm, key: key?, kid: jwk["kid"].clone() })
     }
 
-    /// The claims that the gateway gives its own tokens, and two that a login brought.
+    /// Signs the claims of a token from the gateway, and two more claims that a login adds.
     fn sign(&self, number: u128) -> Outcome<String> {
         let now = SystemClock.now().as_secs();
         let mut header = json!({ "typ": "at+jwt", "alg": algorithm_name(self.algorithm) });
@@ -122,7 +124,7 @@ impl Signer {
     }
 }
 
-/// Each algorithm has an issuer; that of ES256 is the gateway itself.
+/// The issuer of each algorithm. That of ES256 is the gateway itself.
 pub fn issuer(algorithm: Algorithm) -> String {
     match algorithm {
         Algorithm::ES256 => "https://gateway.example".into(),
@@ -130,7 +132,7 @@ pub fn issuer(algorithm: Algorithm) -> String {
     }
 }
 
-/// The answers for the numbers below `count`, in their order.
+/// Calls `one` with each number below `count`, in several threads. Returns the results in order.
 fn in_threads(count: usize, one: impl Fn(usize) -> Outcome<String> + Sync) -> Outcome<Vec<String>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(count.max(1));
     let (one, share) = (&one, count.div_ceil(threads).max(1));
@@ -146,13 +148,13 @@ fn in_threads(count: usize, one: impl Fn(usize) -> Outcome<String> + Sync) -> Ou
     })
 }
 
-/// A certificate for `localhost`, and who trusts it.
+/// Writes a certificate for `localhost`. Returns the root store that trusts it.
 fn write_certificate(folder: &Path) -> Outcome<RootCertStore> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     fs::write(folder.join("certificate.pem"), &certificate)?;
     fs::write(folder.join("key.pem"), &key)?;
-    // As HAProxy reads them.
+    // HAProxy reads both from one file.
     fs::write(folder.join("both.pem"), certificate + &key)?;
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone())?;

@@ -1,33 +1,36 @@
 //! The whole gateway over loopback: requests per second, CPU time per request, latency percentiles.
 //!
-//! Starts a small origin in this process and the gateway as a child of its own, then runs each scenario twice:
+//! Starts a small origin in this process and the gateway as a child process, then runs each scenario twice:
 //!
-//! - **closed loop**: every connection sends its next request when it has the answer to the last. It shows how much the
-//!   gateway can do, and the CPU time that a request costs it. Latency is not shown: it would be the length of a queue.
-//! - **open loop**: requests are due on a fixed schedule, and latency counts from the moment a request was due, not from
-//!   when it could at last be sent. A gateway that stalls for 100 ms is charged for each request that came due meanwhile
-//!   (the correction for coordinated omission).
+//! - **closed loop**: each connection sends its next request when it has received the response to the previous one.
+//!   This measures throughput and CPU time per request. It measures no latency, which would only be the length of a
+//!   queue.
+//! - **open loop**: requests are due on a fixed schedule. Latency counts from the time at which a request was due, not
+//!   from the time at which it was sent. A gateway that stalls for 100 ms is charged for each request that was due in
+//!   these 100 ms (correction for coordinated omission).
 //!
-//! CPU time is user and system time of the gateway's whole process, its log writer and store thread included, from
-//! `/proc/<pid>/stat`: the kernel counts it in ticks of 10 ms, so a run of a second is good to about 1 %.
+//! CPU time is the user and system time of the whole gateway process, including its log writer and its store thread,
+//! from `/proc/<pid>/stat`. The kernel counts in ticks of 10 ms, so a run of one second is accurate to about 1 %.
 //!
 //! `benches/README.md` says how to run it and how to pin it to cores.
 
-#![allow(clippy::print_stdout, reason = "what a bench prints is its result")]
-#![allow(unreachable_pub, reason = "`pub` means `for the other files of this bench` here")]
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+#![allow(clippy::print_stdout, reason = "a bench prints its result")]
+#![allow(unreachable_pub, reason = "`pub` means visible to the other files of this bench")]
 
 mod bench;
 mod client;
 mod drive;
 mod gateway;
 mod h2;
+mod idle_priority;
 mod keys;
 mod origin;
 mod peer_files;
+mod peer_setup;
 mod peers;
 mod revoked;
 mod scenario;
-mod stand_back;
 mod streams;
 mod table;
 mod tls;
@@ -40,59 +43,59 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use bench::{Answers, Bench};
+use bench::{Bench, UnderTest};
 use drive::{Measured, Pace};
 use gateway::{Gateway, Setup};
 use keys::Keys;
 use peers::Kind;
-use scenario::{Over, SCENARIOS, Scenario, Stock};
+use scenario::{RequestPool, SCENARIOS, Scenario, Transport};
 
-/// What may go wrong in a bench is told to a person and ends it.
+/// Any error is printed and ends the bench.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Load test of the whole gateway over loopback.
 #[derive(Parser)]
 struct Flags {
-    /// The table of the goals, instead of the scenarios by themselves
+    /// Measure the table of goals instead of the scenarios
     #[arg(long)]
     table: bool,
-    /// Of the table, this row only; may be repeated
+    /// Measure only this row of the table; may be repeated
     #[arg(long, value_parser = table::names(), requires = "table")]
     row: Vec<String>,
-    /// Beside the gateway, this proxy only, as an operator gets it from Debian; may be repeated
+    /// Compare the gateway only with this proxy, from its Debian package; may be repeated
     #[arg(long = "peer", value_enum, requires = "table")]
     peers: Vec<Kind>,
-    /// Rounds of the table, of which the median counts
+    /// Number of rounds of the table; the result is their median
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Length of each run
+    /// Length of each run, in seconds
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Requests a second of the open loop
+    /// Requests per second of the open loop
     #[arg(long, default_value_t = 4_000)]
     rate: u64,
-    /// Keep-alive connections, each with a thread of its own
+    /// Keep-alive connections; each has its own thread
     #[arg(long, default_value_t = 50)]
     connections: usize,
     /// Idle TLS connections of the row `idle`
     #[arg(long, default_value_t = 2_000)]
     idle: usize,
-    /// WebSockets that are open in the scenario `streams`
+    /// WebSockets open in the scenario `streams`
     #[arg(long, default_value_t = 10_000)]
     streams: usize,
-    /// Run this one only; may be repeated
+    /// Run only this scenario; may be repeated
     #[arg(long, value_parser = scenario::names(), conflicts_with = "table")]
     scenario: Vec<String>,
-    /// Measure this program instead of the one just built
+    /// Measure this executable instead of the one just built
     #[arg(long, value_name = "PATH", default_value = env!("CARGO_BIN_EXE_bearward"))]
     gateway: PathBuf,
-    /// Pin the gateway to these cores with taskset, as in "1" or "2-3"
+    /// Pin the gateway to these cores with taskset, for example "1" or "2-3"
     #[arg(long, value_name = "LIST")]
     gateway_cpus: Option<String>,
-    /// A moment of each, to see that everything still works; its figures mean nothing
+    /// Run each measurement briefly to check that it works; the figures mean nothing
     #[arg(long)]
     test: bool,
-    /// What `cargo bench` passes
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -115,9 +118,9 @@ fn main() -> ExitCode {
 fn run(flags: &Flags) -> Outcome<()> {
     drive::sharpen_timers();
     let keys = Keys::make()?;
-    let bench = Bench { flags, keys: &keys, origin: origin::start()?, stock: Stock::new(&keys, flags.test) };
+    let bench = Bench { flags, keys: &keys, origin: origin::start()?, requests: RequestPool::new(&keys, flags.test) };
     print_head(flags);
-    // In brief, both.
+    // With --test, run both.
     if flags.table || flags.test {
         table::measure(&bench)?;
     }
@@ -125,19 +128,19 @@ fn run(flags: &Flags) -> Outcome<()> {
         return Ok(());
     }
     let gateway = Gateway::start(&bench.gateway())?;
-    let tireless = Gateway::start(&Setup { bad_signatures: 10_000, ..bench.gateway() })?;
+    let unlimited = Gateway::start(&Setup { bad_signatures: 10_000, ..bench.gateway() })?;
     print_columns();
     for scenario in SCENARIOS.iter().filter(|one| is_wanted(&flags.scenario, one.name)) {
-        let gateway = if scenario.is_beyond_limits() { &tireless } else { &gateway };
+        let gateway = if scenario.needs_unlimited() { &unlimited } else { &gateway };
         let _open = open_streams(flags, scenario, gateway)?;
         let rate = scenario.rate(flags.rate);
-        let (closed, open) = measure(&bench, scenario, Answers::gateway(gateway, scenario), rate)?;
+        let (closed, open) = measure(&bench, scenario, UnderTest::gateway(gateway, scenario), rate)?;
         print_row(scenario.name, rate as f64 * flags.length().as_secs_f64(), &closed, open.as_ref());
     }
     Ok(())
 }
 
-/// Streams of a hundred logins, to be held open beside the requests.
+/// Opens the streams of a hundred sessions. They stay open while the scenario runs.
 fn open_streams(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcome<Option<streams::Open>> {
     if !scenario.streams {
         return Ok(None);
@@ -147,7 +150,7 @@ fn open_streams(flags: &Flags, scenario: &Scenario, gateway: &Gateway) -> Outcom
     streams::open(gateway.target(false).address, &tokens, flags.streams).map(Some)
 }
 
-/// Were none named, or this one?
+/// Returns true if `named` is empty or contains `name`.
 fn is_wanted(named: &[String], name: &str) -> bool {
     named.is_empty() || named.iter().any(|one| one == name)
 }
@@ -157,12 +160,12 @@ impl Flags {
         if self.test { Duration::from_millis(150) } else { Duration::from_secs(self.seconds) }
     }
 
-    /// Caches fill and pools open.
+    /// How long the warm-up takes: caches fill and connection pools open.
     fn warm_up(&self) -> Duration {
         Duration::from_millis(if self.test { 30 } else { 500 })
     }
 
-    /// Of the table.
+    /// Returns true if this row of the table is measured.
     fn wants(&self, row: &str) -> bool {
         is_wanted(&self.row, row)
     }
@@ -172,14 +175,19 @@ impl Flags {
     }
 }
 
-/// The closed loop of one scenario, and the open one where there is one.
-fn measure(bench: &Bench<'_>, scenario: &Scenario, who: Answers, rate: u64) -> Outcome<(Measured, Option<Measured>)> {
+/// Runs the closed loop of one scenario, and the open loop unless the scenario uses HTTP/2.
+fn measure(
+    bench: &Bench<'_>,
+    scenario: &Scenario,
+    process: UnderTest,
+    rate: u64,
+) -> Outcome<(Measured, Option<Measured>)> {
     let length = bench.flags.length();
-    bench.warm_up(scenario, who)?;
-    let closed = bench.run(scenario, who, Pace::AsFastAsItAnswers, length)?;
-    let open = match scenario.over {
-        Over::H2 => None,
-        _ => Some(bench.run(scenario, who, Pace::PerSecond(rate), length)?),
+    bench.warm_up(scenario, process)?;
+    let closed = bench.run(scenario, process, Pace::ClosedLoop, length)?;
+    let open = match scenario.transport {
+        Transport::H2 => None,
+        _ => Some(bench.run(scenario, process, Pace::OpenLoop(rate), length)?),
     };
     Ok((closed, open))
 }
@@ -187,9 +195,9 @@ fn measure(bench: &Bench<'_>, scenario: &Scenario, who: Answers, rate: u64) -> O
 fn print_head(flags: &Flags) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let pinned = flags.gateway_cpus.as_ref().map_or("not pinned".to_owned(), |list| format!("pinned to {list}"));
-    println!("gateway: {} ({pinned}); cores lent to this bench: {cores}", flags.gateway.display());
-    println!("{} connections, {:?} a run, 1 KiB answers", flags.connections, flags.length());
-    println!("latencies in microseconds from when a request was due, at {} requests a second\n", flags.rate);
+    println!("gateway: {} ({pinned}); cores available to this bench: {cores}", flags.gateway.display());
+    println!("{} connections, {:?} per run, 1 KiB responses", flags.connections, flags.length());
+    println!("latencies in microseconds from the time a request was due, at {} requests per second\n", flags.rate);
 }
 
 fn print_columns() {
@@ -211,10 +219,10 @@ fn print_row(name: &str, due: f64, closed: &Measured, open: Option<&Measured>) {
         percentile(0.99),
         percentile(0.999),
         open.cpu_micros_per_request(),
-        // The load generator's own share: the 99th percentile of how late it woke for a request that nothing held up.
+        // The load generator's own share: the 99th percentile of how late it woke when its connection was free.
         open.lateness.value_at_quantile(0.99) as f64 / 1e3,
     );
-    if (open.answered as f64) < due.floor() {
-        println!("{:18}{} of {due} due requests were answered: these are latencies of an overload", "", open.answered);
+    if (open.responses as f64) < due.floor() {
+        println!("{:18}overloaded: {} of {due} requests got a response", "", open.responses);
     }
 }

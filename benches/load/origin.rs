@@ -1,4 +1,4 @@
-//! The backend of the load test: answers every request with the same 1 KiB, or 1 MiB, or never, and does nothing else.
+//! The backend of the load test. Depending on the path, it responds with 1 KiB, with 1 MiB, or never.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::runtime;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// Starts it in a thread that lives as long as the process.
+/// Starts the origin in a thread that runs until the process exits.
 pub fn start() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
@@ -23,15 +23,15 @@ async fn accept(listener: TcpListener) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
         let (connection, _) = listener.accept().await?;
-        tokio::spawn(answer(connection));
+        tokio::spawn(serve(connection));
     }
 }
 
-/// An answer comes when the request has, with its body if it has a Content-Length.
-async fn answer(mut connection: TcpStream) -> io::Result<()> {
+/// Reads each request, including a body with Content-Length, and responds.
+async fn serve(mut connection: TcpStream) -> io::Result<()> {
     connection.set_nodelay(true)?;
     let response = response(1024);
-    // Made when it is first asked for: most connections never are.
+    // Allocated on first use: most connections never need it.
     let mut large = Vec::new();
     let mut read = Vec::with_capacity(4096);
     loop {
@@ -40,9 +40,9 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
         }
         while let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             if read.starts_with(b"GET /public/never ") || read.starts_with(b"POST /public/never ") {
-                return swallow(connection).await;
+                return read_forever(connection).await;
             }
-            let switched = read.starts_with(b"GET /stream ").then(|| switched(&read[..end + 2]));
+            let switched = read.starts_with(b"GET /stream ").then(|| switching_protocols(&read[..end + 2]));
             let is_large = read.starts_with(b"GET /public/1m ");
             let is_post = read.starts_with(b"POST ");
             let length =
@@ -70,8 +70,8 @@ async fn answer(mut connection: TcpStream) -> io::Result<()> {
     }
 }
 
-/// What opens a WebSocket. Nobody says a word on it.
-fn switched(head: &[u8]) -> String {
+/// The response that opens a WebSocket. No message follows.
+fn switching_protocols(head: &[u8]) -> String {
     let accept = derive_accept_key(field(head, "sec-websocket-key").as_bytes());
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -79,7 +79,7 @@ fn switched(head: &[u8]) -> String {
     )
 }
 
-/// As the gateway and its peers write it, with one space. Empty if it is not there.
+/// The value of a field, or an empty string. The gateway and its peers write one space after the colon.
 fn field(head: &[u8], name: &str) -> String {
     let text = String::from_utf8_lossy(head);
     let fields = text.lines().filter_map(|line| line.split_once(": "));
@@ -87,8 +87,8 @@ fn field(head: &[u8], name: &str) -> String {
     value.map(|(_, value)| value.to_owned()).unwrap_or_default()
 }
 
-/// Takes whatever comes and says nothing.
-async fn swallow(mut connection: TcpStream) -> io::Result<()> {
+/// Reads and discards everything. Never responds.
+async fn read_forever(mut connection: TcpStream) -> io::Result<()> {
     let mut space = vec![0; 16 * 1024];
     while connection.read(&mut space).await? > 0 {}
     Ok(())

@@ -9,15 +9,15 @@ use bearward::tokens::jwt::{Algorithm, algorithm_name};
 
 use crate::Outcome;
 use crate::keys::{AUDIENCE, SHARED_SECRET, issuer};
-use crate::peers::{Ports, Setup};
+use crate::peer_setup::{PeerSetup, Ports};
 
-pub fn haproxy(folder: &Path, ports: &Ports, setup: &Setup<'_>) -> Outcome<String> {
+pub fn haproxy(folder: &Path, ports: &Ports, setup: &PeerSetup<'_>) -> Outcome<String> {
     let keys = setup.keys.folder();
     for name in ["es256", "rs256"] {
-        // The public half of a signing key, as HAProxy reads keys.
+        // HAProxy reads the public key as PEM.
         let mut openssl = Command::new("openssl");
         openssl.args(["pkey", "-pubout", "-in"]).arg(keys.join(name).with_extension("pem"));
-        let output = openssl.output().map_err(|error| format!("openssl, which reads its keys: {error}"))?;
+        let output = openssl.output().map_err(|error| format!("cannot run openssl to extract public keys: {error}"))?;
         fs::write(folder.join(name).with_extension("pub"), output.stdout)?;
     }
     let public = |name: &str| folder.join(name).with_extension("pub").display().to_string();
@@ -50,7 +50,7 @@ defaults
     ))
 }
 
-/// Where tokens of this algorithm arrive.
+/// The frontend that receives tokens of this algorithm.
 fn frontend(algorithm: Algorithm, address: SocketAddr, key: &str) -> String {
     let (name, issuer) = (algorithm_name(algorithm), issuer(algorithm));
     format!(
@@ -73,7 +73,7 @@ fn frontend(algorithm: Algorithm, address: SocketAddr, key: &str) -> String {
     )
 }
 
-pub fn nginx(folder: &Path, ports: &Ports, setup: &Setup<'_>) -> String {
+pub fn nginx(folder: &Path, ports: &Ports, setup: &PeerSetup<'_>) -> String {
     let Ports { plain, encrypted, .. } = ports;
     let (folder, keys) = (folder.display(), setup.keys.folder().display());
     let (connections, origin) = (setup.connections + 1_000, setup.origin);

@@ -1,4 +1,4 @@
-//! What is asked in each scenario.
+//! The scenarios and their requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,26 +8,25 @@ use std::time::Duration;
 use bearward::tokens::jwt::Algorithm;
 
 use crate::Outcome;
-use crate::drive::Pace;
+use crate::drive::{Pace, Reconnect};
 use crate::keys::Keys;
 
 pub struct Scenario {
     pub name: &'static str,
-    pub over: Over,
-    /// Any of these.
+    pub transport: Transport,
+    /// A response with any other status ends the bench.
     pub expected_status: &'static [u16],
-    /// Every request over a connection of its own; `Some(true)`: which resumes the session of the last.
-    pub anew: Option<bool>,
-    /// Beside open WebSockets (`--streams`).
+    pub reconnect: Reconnect,
+    /// If true, WebSockets (`--streams`) are open while the scenario runs.
     pub streams: bool,
-    /// Every connection comes from an address of its own.
-    pub from_everywhere: bool,
+    /// If true, each connection has its own source address.
+    pub address_per_connection: bool,
     pub path: &'static str,
     pub tokens: Tokens,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Over {
+pub enum Transport {
     Plain,
     Tls,
     /// HTTP/2 over TLS
@@ -38,17 +37,17 @@ pub enum Over {
 pub enum Tokens {
     None,
     One(Algorithm),
-    /// So many in turn.
+    /// This number of tokens, one after another.
     Many(usize),
-    /// Each one once.
+    /// Each token is sent once.
     New,
-    /// One, with a bad signature.
+    /// One token with a bad signature.
     Forged,
-    /// Many, each once, each with a bad signature.
-    ForgedAnew,
+    /// Tokens with bad signatures, each sent once.
+    ForgedNew,
 }
 
-/// `plain` is `es256` where nobody looks at the token; the others differ from one of these two in one thing each.
+/// `plain` is `es256` on a public route. Each other scenario differs from one of these two in one point.
 pub const SCENARIOS: [Scenario; 18] = [
     Scenario { path: "/public/1k", ..ES256.named("plain") },
     ES256,
@@ -59,35 +58,40 @@ pub const SCENARIOS: [Scenario; 18] = [
     Scenario { tokens: Tokens::Many(10_000), ..ES256.named("es256-10k") },
     Scenario { streams: true, ..ES256.named("streams") },
     Scenario { expected_status: &[401], tokens: Tokens::Forged, ..ES256.named("bad") },
-    Scenario { expected_status: &[401], tokens: Tokens::ForgedAnew, from_everywhere: true, ..ES256.named("bad-each") },
-    Scenario { expected_status: &[401, 429], tokens: Tokens::ForgedAnew, ..ES256.named("bad-flood") },
-    Scenario { over: Over::Tls, path: "/public/1k", ..ES256.named("tls-plain") },
-    Scenario { over: Over::Tls, ..ES256.named("tls-es256") },
-    Scenario { over: Over::H2, ..ES256.named("h2-es256") },
-    Scenario { anew: Some(false), ..TLS_PLAIN.named("handshake") },
-    Scenario { anew: Some(true), ..TLS_PLAIN.named("handshake-resumed") },
+    Scenario {
+        expected_status: &[401],
+        tokens: Tokens::ForgedNew,
+        address_per_connection: true,
+        ..ES256.named("bad-each")
+    },
+    Scenario { expected_status: &[401, 429], tokens: Tokens::ForgedNew, ..ES256.named("bad-flood") },
+    Scenario { transport: Transport::Tls, path: "/public/1k", ..ES256.named("tls-plain") },
+    Scenario { transport: Transport::Tls, ..ES256.named("tls-es256") },
+    Scenario { transport: Transport::H2, ..ES256.named("h2-es256") },
+    Scenario { reconnect: Reconnect::Full, ..TLS_PLAIN.named("handshake") },
+    Scenario { reconnect: Reconnect::Resumed, ..TLS_PLAIN.named("handshake-resumed") },
     Scenario { path: "/public/1m", ..TLS_PLAIN.named("big-tls") },
-    // Last: it fills caches with what is never asked for again.
+    // Last, because it fills the caches with tokens that no other scenario uses.
     Scenario { tokens: Tokens::New, ..ES256.named("es256-new") },
 ];
 
 const ES256: Scenario = Scenario {
     name: "es256",
-    over: Over::Plain,
+    transport: Transport::Plain,
     expected_status: &[200],
-    anew: None,
+    reconnect: Reconnect::Never,
     streams: false,
-    from_everywhere: false,
+    address_per_connection: false,
     path: "/1k",
     tokens: Tokens::One(Algorithm::ES256),
 };
 
-const TLS_PLAIN: Scenario = Scenario { over: Over::Tls, path: "/public/1k", tokens: Tokens::None, ..ES256 };
+const TLS_PLAIN: Scenario = Scenario { transport: Transport::Tls, path: "/public/1k", tokens: Tokens::None, ..ES256 };
 
-/// The most that anybody could answer in a second of tokens that are each looked at for the first time.
-const MOST_NEW: f64 = 30_000.0;
+/// Upper bound of the new tokens that one server can verify per second.
+const MAX_NEW_PER_SECOND: f64 = 30_000.0;
 
-/// For the command line.
+/// The names for the command line.
 pub fn names() -> Vec<&'static str> {
     SCENARIOS.iter().map(|scenario| scenario.name).collect()
 }
@@ -97,57 +101,59 @@ impl Scenario {
         Scenario { name, ..self }
     }
 
-    pub fn called(name: &str) -> Outcome<&'static Scenario> {
+    pub fn by_name(name: &str) -> Outcome<&'static Scenario> {
         let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
-        Ok(found.ok_or_else(|| format!("there is no scenario {name}"))?)
+        Ok(found.ok_or_else(|| format!("unknown scenario `{name}`"))?)
     }
 
-    /// Requests a second of the open loop. A handshake costs about ten requests, a MiB twenty.
+    /// Requests per second of the open loop. A handshake costs about as much as 10 requests, a body of 1 MiB as much as
+    /// 20.
     pub fn rate(&self, rate: u64) -> u64 {
         match self.path {
             "/public/1m" => rate / 20,
-            _ if self.anew.is_some() => rate / 10,
+            _ if self.reconnect != Reconnect::Never => rate / 10,
             _ => rate,
         }
     }
 
-    /// Does anybody look at its tokens?
+    /// Returns true if the route requires a token.
     pub fn is_checked(&self) -> bool {
         !self.path.starts_with("/public/")
     }
 
-    /// Does it ask for something that bad signatures are counted for, and has it all of them checked?
-    pub fn is_beyond_limits(&self) -> bool {
-        self.from_everywhere
+    /// Returns true if the gateway must check each bad signature, with `limits.bad_signatures` at its maximum.
+    pub fn needs_unlimited(&self) -> bool {
+        self.address_per_connection
     }
 
+    /// Returns true if each request is sent once.
     pub fn is_once(&self) -> bool {
-        matches!(self.tokens, Tokens::New | Tokens::ForgedAnew)
+        matches!(self.tokens, Tokens::New | Tokens::ForgedNew)
     }
 }
 
-/// Requests that are ready to be sent. Those that may come again are made once.
-pub struct Stock<'k> {
+/// Prepared requests. Requests that may be sent again are built once.
+pub struct RequestPool<'k> {
     keys: &'k Keys,
-    /// Fewer tokens where there are many.
+    /// If true (`--test`), a pool has fewer tokens.
     brief: bool,
     made: RefCell<HashMap<&'static str, Arc<Vec<Vec<u8>>>>>,
 }
 
-impl<'k> Stock<'k> {
-    pub fn new(keys: &'k Keys, brief: bool) -> Stock<'k> {
-        Stock { keys, brief, made: RefCell::default() }
+impl<'k> RequestPool<'k> {
+    pub fn new(keys: &'k Keys, brief: bool) -> RequestPool<'k> {
+        RequestPool { keys, brief, made: RefCell::default() }
     }
 
-    /// Enough for so long at this pace.
-    pub fn requests(&self, scenario: &Scenario, pace: Pace, length: Duration) -> Outcome<Arc<Vec<Vec<u8>>>> {
+    /// Enough requests for this pace and length.
+    pub fn get(&self, scenario: &Scenario, pace: Pace, length: Duration) -> Outcome<Arc<Vec<Vec<u8>>>> {
         if let Some(made) = self.made.borrow().get(scenario.name) {
             return Ok(made.clone());
         }
         let per_second = match pace {
-            Pace::PerSecond(rate) => rate as f64,
-            Pace::AsFastAsItAnswers if self.brief => MOST_NEW / 10.0,
-            Pace::AsFastAsItAnswers => MOST_NEW,
+            Pace::OpenLoop(rate) => rate as f64,
+            Pace::ClosedLoop if self.brief => MAX_NEW_PER_SECOND / 10.0,
+            Pace::ClosedLoop => MAX_NEW_PER_SECOND,
         };
         let enough = (per_second * length.as_secs_f64()) as usize + 1;
         let tokens = match scenario.tokens {
@@ -156,7 +162,7 @@ impl<'k> Stock<'k> {
             Tokens::Many(count) => self.keys.tokens(Algorithm::ES256, if self.brief { 50 } else { count })?,
             Tokens::New => self.keys.tokens(Algorithm::ES256, enough)?,
             Tokens::Forged => self.keys.forgeries(1)?,
-            Tokens::ForgedAnew => self.keys.forgeries(enough)?,
+            Tokens::ForgedNew => self.keys.forgeries(enough)?,
         };
         let with = |token: &String| request(scenario.path, &format!("Authorization: Bearer {token}\r\n"));
         let requests = match tokens.as_slice() {

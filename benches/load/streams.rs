@@ -1,7 +1,8 @@
-//! WebSockets that are open and silent beside the requests of a scenario: what they cost others.
+//! Open WebSockets without messages, beside the requests of a scenario. They show what open streams cost other
+//! requests.
 //!
-//! Over HTTP/2 (RFC 8441), as browsers have them: so they take one open file each at the origin and one in the gateway, and
-//! ten thousand fit where twenty thousand files may be open.
+//! The client opens them over HTTP/2 (RFC 8441), as browsers do. Each takes one open file at the origin and one in the
+//! gateway, so 10,000 of them need a limit of 20,000 open files.
 
 use std::net::SocketAddr;
 
@@ -19,14 +20,14 @@ use crate::Outcome;
 
 type Sender = SendRequest<Empty<Bytes>>;
 
-/// What keeps them open, until it is dropped. Nobody has anything to say on them, so the runtime rests.
+/// Keeps the streams open until it is dropped. No stream carries data, so the runtime does not need to run.
 pub struct Open {
     _runtime: Runtime,
     _connections: Vec<Sender>,
     _streams: Vec<Upgraded>,
 }
 
-/// Opens so many, in turn for each of these tokens, whose streams have a connection together.
+/// Opens `count` WebSockets, distributed over the tokens. All streams of one token share a connection.
 pub fn open(address: SocketAddr, tokens: &[String], count: usize) -> Outcome<Open> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let (connections, streams) = runtime.block_on(async {
@@ -47,7 +48,7 @@ async fn connect(address: SocketAddr) -> Outcome<Sender> {
     let tcp = TcpStream::connect(address).await?;
     let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(tcp)).await?;
     tokio::spawn(connection);
-    // An answer comes after the gateway's SETTINGS, without which no client may ask for a WebSocket.
+    // The first response follows the gateway's SETTINGS, which a client needs before it opens a WebSocket (RFC 8441).
     sender.send_request(Request::get("http://localhost/public/").body(Empty::new())?).await?;
     Ok(sender)
 }
@@ -61,9 +62,9 @@ async fn open_one(mut sender: Sender, token: &str) -> Outcome<Upgraded> {
         .body(Empty::new())?;
     request.extensions_mut().insert(Protocol::from_static("websocket"));
     sender.ready().await?;
-    let answer = sender.send_request(request).await?;
-    if answer.status() != 200 {
-        return Err(format!("no WebSocket was opened: {}; see also `ulimit -n`", answer.status()).into());
+    let response = sender.send_request(request).await?;
+    if response.status() != 200 {
+        return Err(format!("cannot open a WebSocket: got {} (check `ulimit -n`)", response.status()).into());
     }
-    Ok(hyper::upgrade::on(answer).await?)
+    Ok(hyper::upgrade::on(response).await?)
 }

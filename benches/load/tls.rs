@@ -1,4 +1,4 @@
-//! The client's side of TLS.
+//! TLS settings of the clients.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use rustls::{ClientConfig, RootCertStore, version};
 
 use crate::Outcome;
 
-/// As a client comes that has chosen nothing: HTTP/1.1, every handshake a full one.
-pub fn usual(roots: &RootCertStore) -> Arc<ClientConfig> {
+/// A client with the library's defaults: HTTP/1.1, and each handshake is a full handshake.
+pub fn default_client(roots: &RootCertStore) -> Arc<ClientConfig> {
     let mut config = ClientConfig::builder().with_root_certificates(roots.clone()).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.resumption = Resumption::disabled();
     Arc::new(config)
 }
 
-/// TLS 1.3 with one key exchange and one cipher, so that everybody who is compared does the same work: left to themselves, the
-/// gateway would do a post-quantum key exchange and older peers none.
+/// TLS 1.3 with one key exchange and one cipher, so that all compared servers do the same work. By default, the gateway
+/// would use a post-quantum key exchange and older peers would not.
 pub fn pinned(roots: &RootCertStore, alpn: &[u8]) -> Outcome<Arc<ClientConfig>> {
     let mut provider = default_provider();
     provider.kx_groups = vec![kx_group::X25519];
@@ -30,7 +30,7 @@ pub fn pinned(roots: &RootCertStore, alpn: &[u8]) -> Outcome<Arc<ClientConfig>> 
     Ok(Arc::new(config))
 }
 
-/// The same, with a memory for tickets of its own.
+/// The same settings with a separate session cache.
 pub fn resuming(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut config = config.clone();
     config.resumption = Resumption::in_memory_sessions(4);

@@ -1,8 +1,8 @@
-//! What the benches start from: issuers and their tokens, and the gateway's steps as they are wired when it runs. Nothing in
-//! here is timed.
+//! Shared set-up of the benches: issuers and their tokens, and the gateway's steps, connected as in a running gateway.
+//! No bench times this code.
 
-#![allow(dead_code, reason = "each bench takes what it needs")]
-#![allow(unreachable_pub, reason = "`pub` means `for the benches` here; nothing is exported")]
+#![allow(dead_code, reason = "each bench uses a part")]
+#![allow(unreachable_pub, reason = "`pub` means visible to the benches; nothing is exported")]
 
 pub mod steps;
 
@@ -17,7 +17,7 @@ use bearward::auth::authenticate::{Authenticator, Caller};
 use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
-use bearward::auth::keyring::{Keyring, Keys, Own};
+use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -44,12 +44,12 @@ pub const NOW: UnixTime = UnixTime::from_secs(1_800_000_000);
 const ISSUER: &str = "https://gateway.example";
 const AUDIENCE: &str = "https://api.example";
 
-/// Was each bench asked for once only, to see that it works (`cargo bench -- --test`)? Large sets are small then.
+/// Returns true if each bench runs once, to check that it works (`cargo bench -- --test`). Large sets are then small.
 pub fn in_brief() -> bool {
     std::env::args().any(|argument| argument == "--test")
 }
 
-/// One issuer that signs with one algorithm: tokens like the gateway's own, by any algorithm that it verifies.
+/// An issuer that signs with one algorithm. Its tokens have the claims of the gateway's own tokens.
 pub struct Mint {
     algorithm: Algorithm,
     key: EncodingKey,
@@ -64,7 +64,7 @@ impl Mint {
             let jwk = json!({ "kty": "oct", "kid": "shared", "alg": "HS256", "k": URL_SAFE_NO_PAD.encode(secret) });
             return Mint { algorithm, key: EncodingKey::from_secret(secret), jwk };
         }
-        // The same RSA keys sign RS256 and PS256; only what the key is said to be for differs.
+        // The same RSA key signs RS256 and PS256. Only `alg` of its JWK differs.
         let kind = if algorithm == PS256 { RS256 } else { algorithm };
         let pem = generate_pem(kind).expect("a key");
         let mut jwk = SigningKey::from_pem(pem.expose(), kind).expect("reads its own key").public_jwk();
@@ -93,7 +93,7 @@ impl Mint {
         TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }
     }
 
-    /// A good token of user `number`.
+    /// A valid token of user `number`.
     pub fn token(&self, number: u32) -> String {
         self.sign(&claims(number))
     }
@@ -105,7 +105,7 @@ impl Mint {
         self.sign(&claims)
     }
 
-    /// A token whose signature is another token's: well formed, and wrong.
+    /// A well-formed token with the signature of another token.
     pub fn forged(&self) -> String {
         let (good, other) = (self.token(0), self.token(1));
         let (message, signature) = (good.rsplit_once('.'), other.rsplit_once('.'));
@@ -121,7 +121,7 @@ impl Mint {
     }
 }
 
-/// The claims that the gateway gives its own tokens, and two that a login brought.
+/// The claims of a token from the gateway, and two more claims that a login adds.
 fn claims(number: u32) -> Value {
     let issued = NOW.as_secs() - 60;
     json!({
@@ -140,18 +140,18 @@ fn claims(number: u32) -> Value {
     })
 }
 
-/// The family of user `number`: spread over all bits, as real ones are.
+/// The family of user `number`. Ids are spread over all bits, like real ones.
 pub fn family(number: u32) -> TokenId {
     TokenId::from_bytes((u128::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes())
 }
 
-/// Ends that family, for as long as any access token of it may live.
+/// The revocation of that family. It lasts as long as an access token of it can live.
 pub fn revocation(number: u32) -> Revocation {
     let until = NOW + Duration::from_secs(930);
     Revocation { sequence: u64::from(number), what: Revoked::Family(family(number)), at: NOW, until }
 }
 
-/// Step 1 as it is when the gateway runs with its default limits, and the hygiene that goes with it.
+/// The authenticator with the gateway's default limits, and the header rules that belong to it.
 pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     let pem = generate_pem(Algorithm::ES256).expect("a key");
     let signing = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("reads its own key");
@@ -165,7 +165,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
     };
     let hygiene = Arc::new(Hygiene::new(identity.names()));
     let authenticator = Authenticator {
-        keyring: Arc::new(Keyring::new(Keys::new(Own::alone(mint.trusted(), signing)))),
+        keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(mint.trusted(), signing)))),
         revocations: Arc::new(Revocations::new()),
         token_cache: Arc::new(TokenCache::new(64 << 20)),
         seen_generations: Arc::default(),
@@ -181,15 +181,18 @@ pub struct BenchWorker(pub Worker);
 
 impl BenchWorker {
     pub fn new() -> BenchWorker {
-        // Rejects forged tokens for their signature, and never for their number.
-        let rate = Rate { burst: u32::MAX, every: Duration::ZERO };
+        // No limit, so that each forged token is rejected for its signature.
+        let rate = Rate { burst: u32::MAX, interval: Duration::ZERO };
         let metrics = Metrics::new(1).worker(0);
         let pem = generate_pem(Algorithm::ES256).expect("a key");
         let signing = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("reads its own key");
         let checks = TokenChecks {
             clock: Arc::new(SystemClock),
             revocations: Arc::default(),
-            keyring: Arc::new(Keyring::new(Keys::new(Own::alone(Mint::new(Algorithm::ES256).trusted(), signing)))),
+            keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(
+                Mint::new(Algorithm::ES256).trusted(),
+                signing,
+            )))),
             renewals: Arc::default(),
         };
         BenchWorker(Worker {
@@ -200,7 +203,7 @@ impl BenchWorker {
             bad_signatures: Arc::new(Limiter::new(rate)),
             signature_queue: SignatureQueue::new(),
             log: None,
-            concurrency: ConcurrencyLimit::of(0, 0, 1),
+            concurrency: ConcurrencyLimit::new(0, 0, 1),
         })
     }
 
@@ -215,15 +218,15 @@ impl BenchWorker {
         }
     }
 
-    /// Step 1. Nothing else runs, so the signature queue is always free.
+    /// Authenticates a request. This never waits, because the signature queue is always free.
     pub fn authenticate(&self, authenticator: &Authenticator, headers: &HeaderMap) -> Result<Caller, Reject> {
         let bearer = bearer::find(headers, authenticator.token_size)?;
-        settled(authenticator.authenticate(bearer, &self.context(NOW)))
+        run_ready(authenticator.authenticate(bearer, &self.context(NOW)))
     }
 }
 
-/// What a future comes to that waits for nobody.
-pub fn settled<T>(future: impl Future<Output = T>) -> T {
+/// Runs a future that never waits for another task.
+pub fn run_ready<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -233,7 +236,7 @@ pub fn settled<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Headers with this token and nothing else.
+/// Headers with this token only.
 pub fn bearer(token: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let value = HeaderValue::from_str(&format!("Bearer {token}")).expect("a token is ASCII");
@@ -241,10 +244,10 @@ pub fn bearer(token: &str) -> HeaderMap {
     headers
 }
 
-/// The numbers below `count` in an order without a pattern that a prefetcher could follow, the same each time.
+/// The numbers below `count` in an order that a prefetcher cannot predict. The order is the same in each run.
 pub fn shuffled(count: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..count).collect();
-    // By a hash of the number: Knuth's multiplier is odd, so that no two numbers share a place.
+    // Sorted by a hash of the number. Knuth's multiplier is odd, so no two numbers have the same hash.
     numbers.sort_by_key(|number| number.wrapping_mul(2_654_435_761));
     numbers
 }

@@ -1,7 +1,7 @@
-//! What `Gateway::handle` and `Gateway::answer` do with a request short of the upstream, in their order.
+//! The steps of `Gateway::handle` up to the upstream, in the same order.
 //!
-//! A request's body type exists only on a connection, so neither can be called without a socket. These are the same public
-//! functions they call, one line a step; what they do in between (the request's own fields for the record) is done alike.
+//! The body type of a request exists only on a connection, so a bench cannot call `Gateway::handle` without a socket.
+//! This file calls the same public functions, one line per step, and fills the record in the same way.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,8 @@ use bearward::gateway::decide::{Decider, Decision};
 use bearward::gateway::route::{Access, Route, TokenForwarding};
 use bearward::gateway::route_table::RouteTable;
 use bearward::gateway::rules::Rules;
-use bearward::protocols::http::headers::{Hygiene, Origin, set_origin};
+use bearward::protocols::http::forwarded::Origin;
+use bearward::protocols::http::headers::{Hygiene, set_origin};
 use bearward::protocols::http::{respond, target};
 use bearward::telemetry::access_log::Record;
 use bearward::types::clock::{Clock, SystemClock};
@@ -22,10 +23,10 @@ use bearward::types::trace::Trace;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 
-use super::{BenchWorker, Mint, NOW, authenticator, settled};
+use super::{BenchWorker, Mint, NOW, authenticator, run_ready};
 
 pub struct Steps {
-    /// What all workers share.
+    /// Shared by all workers.
     pub decider: Arc<Decider>,
     pub hygiene: Arc<Hygiene>,
     pub origin: Origin,
@@ -52,7 +53,7 @@ impl Steps {
         }
     }
 
-    /// Of another worker, which has its own state and shares the rest.
+    /// The steps of another worker with its own state. The workers share the rest.
     pub fn beside(&self) -> Steps {
         Steps {
             decider: self.decider.clone(),
@@ -64,9 +65,9 @@ impl Steps {
         }
     }
 
-    /// From the request as hyper hands it over to the request that the upstream would get, and its record.
+    /// Turns the request from hyper into the request for the upstream. Returns its record.
     pub fn run(&self, request: &mut Request<()>) -> Result<Box<Record>, Reject> {
-        // The clock is read as the gateway reads it; the tokens' time stands still.
+        // The clock is read as the gateway reads it. Tokens are checked at the fixed time NOW.
         let time = SystemClock.now();
         let started = Instant::now();
         let wants_problem = respond::wants_problem(request.headers());
@@ -85,11 +86,11 @@ impl Steps {
         record.status = if wants_problem { 201 } else { 200 };
         record.complete = true;
         record.duration = started.elapsed();
-        self.worker.0.metrics.request_over(record.status, record.duration);
+        self.worker.0.metrics.request_finished(record.status, record.duration);
         Ok(record)
     }
 
-    /// Is the request let through?
+    /// Decides whether the request is accepted.
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
         let mut context = RequestContext {
             now: NOW,
@@ -101,15 +102,15 @@ impl Steps {
             rate_limit_headers: &mut None,
             trace: Trace::OFF,
         };
-        let decision = settled(self.decider.decide(request, &mut context));
-        let Decision::Forward { permit, .. } = decision? else { panic!("a route, not a call of the gateway's own") };
+        let decision = run_ready(self.decider.decide(request, &mut context));
+        let Decision::Forward { permit, .. } = decision? else { panic!("expected a route to an upstream") };
         Ok(permit)
     }
 
-    /// What the upstream is told, and no longer told.
+    /// Removes and sets headers for the upstream.
     pub fn prepare(&self, request: &mut Request<()>, permit: &Permit, record: &Record) {
         let (places, drop) = (&permit.route().places, permit.route().token_forwarding != TokenForwarding::Pass);
-        places.take_out(request, drop).expect("nothing to take out");
+        places.rewrite_for_upstream(request, drop).expect("nothing to take out");
         self.hygiene.clean_request(request.headers_mut());
         set_origin(request.headers_mut(), &self.origin, record.host.as_ref());
         let headers = request.headers_mut();
@@ -125,7 +126,7 @@ impl Steps {
     }
 }
 
-/// So many routes of an API, each with a token; the first is that of the requests below.
+/// `count` routes of an API that require a token. The requests below match the first.
 pub fn routes(count: usize) -> Vec<Route> {
     let route = |number| Route {
         name: format!("service {number}").into(),
@@ -137,16 +138,16 @@ pub fn routes(count: usize) -> Vec<Route> {
     (0..count).map(route).collect()
 }
 
-/// A request on its way, to arrive as often as it is needed.
-pub struct Sent {
+/// A sample request that can be created any number of times.
+pub struct SampleRequest {
     names: Vec<HeaderName>,
     values: Vec<String>,
 }
 
-impl Sent {
-    /// As another service sends it.
-    pub fn plain(token: &str) -> Sent {
-        Sent::of(&[
+impl SampleRequest {
+    /// A request from another service.
+    pub fn plain(token: &str) -> SampleRequest {
+        SampleRequest::of(&[
             ("host", "gateway.example"),
             ("user-agent", "orders-client/2.1"),
             ("accept", "application/json"),
@@ -154,9 +155,9 @@ impl Sent {
         ])
     }
 
-    /// As a page in a browser sends it.
-    pub fn browser(token: &str) -> Sent {
-        Sent::of(&[
+    /// A request from a page in a browser.
+    pub fn browser(token: &str) -> SampleRequest {
+        SampleRequest::of(&[
             ("host", "gateway.example"),
             ("connection", "keep-alive"),
             ("sec-ch-ua-platform", "\"Linux\""),
@@ -176,15 +177,14 @@ impl Sent {
         ])
     }
 
-    fn of(headers: &[(&str, &str)]) -> Sent {
+    fn of(headers: &[(&str, &str)]) -> SampleRequest {
         let name = |name: &str| HeaderName::from_bytes(name.as_bytes()).expect("a name");
         let (names, values) = headers.iter().map(|(key, value)| (name(key), (*value).to_owned())).unzip();
-        Sent { names, values }
+        SampleRequest { names, values }
     }
 
-    /// As hyper hands it over: every value is a part of the one buffer that was just read, and the map has room for as many
-    /// headers as were sent.
-    pub fn arrives(&self) -> Request<()> {
+    /// The request as hyper delivers it: each value is a slice of one buffer, and the map has capacity for all headers.
+    pub fn to_request(&self) -> Request<()> {
         let target = "/api/orders/8731?expand=lines";
         let read = Bytes::from([target, &self.values.concat()].concat());
         let mut request = Request::new(());

@@ -14,7 +14,7 @@ use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::token_cache::{CachedToken, TokenCache};
-use crate::tokens::jwt::verify::{named_issuer, still_holds, verify};
+use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
@@ -59,18 +59,18 @@ struct Queued<'q, 't> {
 }
 
 impl Authenticator {
-    /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Another token waits
-    /// for the signature queue, and if its key is unknown until the issuer has been asked for its keys.
+    /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Another token
+    /// waits for the signature queue, and if its key is unknown until the issuer has been asked for its keys.
     pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         let cached = match self.find(bearer, self.keyring.generation()) {
             Some(cached) => {
-                context.metrics.token_cache_hits.one();
+                context.metrics.token_cache_hits.inc();
                 // The cache remembers that the signature is good. Time and revocation are checked on every request.
                 cached.check_time(context.now)?;
                 cached
             }
             None => {
-                context.metrics.token_cache_misses.one();
+                context.metrics.token_cache_misses.inc();
                 // Boxed because it is rare: the future of every request is as large as its largest step.
                 Box::pin(self.verify_new(bearer, context)).await?
             }
@@ -80,9 +80,10 @@ impl Authenticator {
         Ok(Caller { cached })
     }
 
-    /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is noticed.
+    /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
+    /// noticed.
     fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
-        self.token_cache.find(bearer, generation, |token| still_holds(token, &self.keyring.keys().issuers))
+        self.token_cache.find(bearer, generation, |token| is_still_valid(token, &self.keyring.keys().issuers))
     }
 
     /// Verifies a token that is not in the cache. Fetches the issuer's keys once if its key is unknown.
@@ -135,15 +136,15 @@ impl Authenticator {
         let cached = Arc::new(CachedToken::new(queued.text, token, identity, queued.generation));
         cached.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (cached.token.family, cached.token.generation) {
-            self.seen_generations.note(family, generation);
-            self.renewals.note(family, &cached, context.now);
+            self.seen_generations.record(family, generation);
+            self.renewals.record(family, &cached, context.now);
         }
         self.token_cache.insert(cached.clone());
         Ok(cached)
     }
 
-    /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad tokens
-    /// from one address cost at most `limits.bad_signatures`.
+    /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad
+    /// tokens from one address cost at most `limits.bad_signatures`.
     fn check_before_signature(
         &self,
         bearer: BearerToken<'_>,
@@ -153,7 +154,7 @@ impl Authenticator {
         if self.token_cache.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
-        if let Some(wait) = context.bad_signatures.wait(context.client, context.now) {
+        if let Some(wait) = context.bad_signatures.retry_after(context.client, context.now) {
             let mut reject = Reject::new(Reason::RateLimited, "too many bad signatures from this address");
             reject.retry_after = Some(wait);
             return Err(reject);
@@ -190,13 +191,13 @@ impl Authenticator {
         context: &AuthContext<'_>,
         unknown: Reject,
     ) -> Result<Arc<CachedToken>, Reject> {
-        let issuer = bearer.text().ok().and_then(named_issuer).unwrap_or_default();
+        let issuer = bearer.text().ok().and_then(unverified_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
         let unavailable = |detail: &'static str| Err(Reject::new(Reason::KeysUnavailable, detail));
-        match source.ask(context.now).await {
+        match source.refetch(context.now).await {
             // A fetch within the cooldown may have ended after the first look at the keys.
-            RefetchOutcome::Anew | RefetchOutcome::Lately => {}
-            RefetchOutcome::NoAnswer => return unavailable("unknown key, and the issuer did not answer in time"),
+            RefetchOutcome::Fetched | RefetchOutcome::CoolingDown => {}
+            RefetchOutcome::TimedOut => return unavailable("unknown key, and the issuer did not answer in time"),
         }
         match self.verify_and_cache(bearer, context).await {
             Err(still) if still.reason == Reason::UnknownKey && source.is_failing() => {
@@ -208,8 +209,8 @@ impl Authenticator {
 
     /// Verifies the Bearer of a refresh. It may have expired up to `idle` ago, because that is when clients refresh.
     ///
-    /// A revoked family is not rejected here. The store rejects it in its transaction as `invalid_grant`, at which a client
-    /// that refreshes on any 401 can stop.
+    /// A revoked family is not rejected here. The store rejects it in its transaction as `invalid_grant`, at which a
+    /// client that refreshes on any 401 can stop.
     pub async fn authenticate_refresh(
         &self,
         headers: &HeaderMap,
@@ -228,7 +229,8 @@ impl Authenticator {
     }
 }
 
-/// Lets the next token have its signature checked: at once if this one cost no signature, otherwise after other requests.
+/// Lets the next token have its signature checked: at once if this one cost no signature, otherwise after other
+/// requests.
 async fn release<T>(permit: SignaturePermit<'_>, result: &Result<T, Reject>) {
     if result.as_ref().err().is_none_or(failed_by_signature) {
         permit.end().await;

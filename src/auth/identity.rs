@@ -1,7 +1,7 @@
-//! What the upstream is told about who is asking: which headers, and what a token says as their values. Pure.
+//! The identity headers that the upstream receives: their names, and their values from the token. Pure.
 //!
-//! One set of names for all routes, so that a name means the same wherever it arrives and what a client sends under it is
-//! removed everywhere; and a token's values are written once, when it is verified, not once a request.
+//! All routes share one set of names, so that the gateway can remove these headers from every request of a client. The
+//! values of a token are encoded once, when it is verified, not on every request.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::jwt::pointer::Pointer;
 
-/// `[identity]`: whatever the client sent under these names, in any spelling, is removed first.
+/// `[identity]`. Headers that the client sent under these names, in any spelling, are removed before these are set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
     pub subject: Option<HeaderName>,
@@ -22,13 +22,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Every name that only the gateway may set.
+    /// All names that only the gateway may set.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
         let four = [&self.subject, &self.scope, &self.token_id, &self.issuer];
         four.into_iter().flatten().chain(self.claims.iter().map(|(_, name)| name))
     }
 
-    /// The headers of a token, ready to be put on each of its requests.
+    /// The identity headers of a token, which are set on each of its requests.
     pub fn of(&self, token: &VerifiedToken) -> Vec<(HeaderName, HeaderValue)> {
         let token_id = token.family.map(|id| id.to_string()).or_else(|| token.jti.clone());
         let four = [
@@ -42,22 +42,22 @@ impl Identity {
             let value = claim_text(pointer.find(&token.claims)?)?;
             Some((name.clone(), value))
         });
-        side_by_side(four.chain(claims).collect())
+        in_one_buffer(four.chain(claims).collect())
     }
 }
 
-/// Values that lie in one piece of memory and are counted together: a request puts all of them in its head, and would find
-/// each somewhere else.
-fn side_by_side(texts: Vec<(HeaderName, String)>) -> Vec<(HeaderName, HeaderValue)> {
+/// Puts all values into one shared buffer: a request clones all of them, and separate buffers would each cost a cache
+/// miss.
+fn in_one_buffer(texts: Vec<(HeaderName, String)>) -> Vec<(HeaderName, HeaderValue)> {
     let mut rest = Bytes::from(texts.iter().map(|(_, text)| text.as_str()).collect::<String>());
     let value = |bytes: Bytes| HeaderValue::from_maybe_shared(bytes);
-    // What is encoded holds printable ASCII alone, which every header can carry.
+    // Encoded text is printable ASCII, which is always a valid header value.
     let empty = HeaderValue::from_static("");
     texts.into_iter().map(|(name, text)| (name, value(rest.split_to(text.len())).unwrap_or(empty.clone()))).collect()
 }
 
-/// A claim as text: a string, number, true or false as it is; a list of these with commas between, and a comma inside one
-/// of them encoded, so that nobody can make two roles of one. Nothing for `null`, objects and lists of lists.
+/// A claim as text: strings, numbers and booleans as they are, a list of these joined by commas. A comma inside a
+/// string is encoded, so that one role cannot become two. `None` for `null`, objects and nested lists.
 fn claim_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(encode(text, b"%,")),
@@ -69,25 +69,24 @@ fn claim_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Percent-encodes (RFC 3986) what a header cannot carry, control characters and non-ASCII, and the characters in `also`:
-/// nothing that a token says can end the header and begin another. So are spaces at either end, which a reader would trim:
-/// ` alice` is not `alice`.
+/// Percent-encodes (RFC 3986) control characters, non-ASCII and the characters in `also`: no claim can end its header
+/// and begin another one. Spaces at either end are encoded too, because readers trim them: ` alice` is not `alice`.
 fn encode(text: &str, also: &[u8]) -> String {
-    let kept = text.trim_matches(' ');
+    let trimmed = text.trim_matches(' ');
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !also.contains(&byte);
-    if kept.len() == text.len() && text.bytes().all(is_plain) {
+    if trimmed.len() == text.len() && text.bytes().all(is_plain) {
         return text.to_owned();
     }
     let start = text.len() - text.trim_start_matches(' ').len();
-    let mut safe = String::with_capacity(text.len());
-    for (place, byte) in text.bytes().enumerate() {
-        let inside = (start..start + kept.len()).contains(&place);
+    let mut encoded = String::with_capacity(text.len());
+    for (index, byte) in text.bytes().enumerate() {
+        let inside = (start..start + trimmed.len()).contains(&index);
         match byte {
-            _ if inside && is_plain(byte) => safe.push(char::from(byte)),
-            _ => safe.push_str(&format!("%{byte:02X}")),
+            _ if inside && is_plain(byte) => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    safe
+    encoded
 }
 
 #[cfg(test)]
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_has_one_reading() {
+    fn encodes_each_claim_unambiguously() {
         for (value, text) in [
             (json!("acme"), Some("acme")),
             (json!("Doe, J"), Some("Doe%2C J")),

@@ -1,4 +1,4 @@
-//! Who asks, is it true, and is it still true: from a bearer token to a [`authenticate::Caller`].
+//! Authentication: from the bearer token of a request to a verified [`authenticate::Caller`].
 
 pub mod authenticate;
 pub mod bearer;

@@ -1,8 +1,7 @@
-//! Which fresher tokens were seen of families that have streams open.
+//! The freshest token seen of each family that has open streams.
 //!
-//! A client that refreshes keeps its streams by using the new token for a request. That a token is new shows where it is
-//! verified, once in its life and at the price of a signature; there it is noted. Known tokens, which are the hot path, never
-//! come here.
+//! A client that refreshes keeps its streams open by using the new token on a request. A new token is verified once,
+//! and that is where it is recorded here. Known tokens, which are the hot path, never reach this module.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +13,12 @@ use crate::auth::token_cache::CachedToken;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// A token that is seen before the stream is entered (which takes a moment) is remembered for so long at least.
+/// How long, at least, the token of a family without open streams is remembered: the client may use it a moment before
+/// the gateway registers the stream.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// So many are, and no more: who is forgotten has streams that end with their own token.
-const MOST_RECENT: usize = 8_192;
+/// Maximum number of such tokens. If a token is not remembered, its stream ends when the token that opened it expires.
+const MAX_RECENT: usize = 8_192;
 
 /// Shared by all workers.
 #[derive(Default)]
@@ -26,15 +26,15 @@ pub struct Renewals {
     families: Mutex<Families>,
 }
 
-type Noted<T> = HashMap<TokenId, T, RandomState>;
+type ByFamily<T> = HashMap<TokenId, T, RandomState>;
 
 #[derive(Default)]
 struct Families {
-    watched: Noted<Watch>,
-    recent: Noted<Arc<CachedToken>>,
-    before: Noted<Arc<CachedToken>>,
-    /// When `recent` was begun.
-    since: UnixTime,
+    watched: ByFamily<Watch>,
+    recent: ByFamily<Arc<CachedToken>>,
+    /// The previous `recent`.
+    older: ByFamily<Arc<CachedToken>>,
+    recent_since: UnixTime,
 }
 
 #[derive(Default)]
@@ -44,33 +44,33 @@ struct Watch {
 }
 
 impl Renewals {
-    /// This token of a family of ours was verified.
-    pub fn note(&self, family: TokenId, known: &Arc<CachedToken>, now: UnixTime) {
+    /// Records a token of this family that was just verified.
+    pub fn record(&self, family: TokenId, known: &Arc<CachedToken>, now: UnixTime) {
         let mut families = self.lock();
         if let Some(watch) = families.watched.get_mut(&family) {
-            return fresher(&mut watch.freshest, known);
+            return keep_freshest(&mut watch.freshest, known);
         }
-        if now.since(families.since) >= RECENT {
-            families.before = std::mem::take(&mut families.recent);
-            families.since = now;
+        if now.since(families.recent_since) >= RECENT {
+            families.older = std::mem::take(&mut families.recent);
+            families.recent_since = now;
         }
-        if families.recent.len() < MOST_RECENT {
+        if families.recent.len() < MAX_RECENT {
             let mut freshest = families.recent.remove(&family);
-            fresher(&mut freshest, known);
+            keep_freshest(&mut freshest, known);
             families.recent.extend(freshest.map(|known| (family, known)));
         }
     }
 
-    /// Remembers the family's freshest token for as long as the answer is kept.
-    pub fn watch(self: &Arc<Self>, family: TokenId) -> Watched {
+    /// Remembers the family's freshest token until the returned guard is dropped.
+    pub fn watch(self: &Arc<Self>, family: TokenId) -> FamilyWatch {
         let mut families = self.lock();
-        let noted = [families.recent.get(&family).cloned(), families.before.get(&family).cloned()];
+        let remembered = [families.recent.get(&family).cloned(), families.older.get(&family).cloned()];
         let watch = families.watched.entry(family).or_default();
         watch.streams += 1;
-        for known in noted.into_iter().flatten() {
-            fresher(&mut watch.freshest, &known);
+        for known in remembered.into_iter().flatten() {
+            keep_freshest(&mut watch.freshest, &known);
         }
-        Watched { family, renewals: self.clone() }
+        FamilyWatch { family, renewals: self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Families> {
@@ -78,25 +78,25 @@ impl Renewals {
     }
 }
 
-fn fresher(freshest: &mut Option<Arc<CachedToken>>, known: &Arc<CachedToken>) {
+fn keep_freshest(freshest: &mut Option<Arc<CachedToken>>, known: &Arc<CachedToken>) {
     if freshest.as_ref().is_none_or(|freshest| freshest.token.expires < known.token.expires) {
         *freshest = Some(known.clone());
     }
 }
 
-/// One stream's interest in a family.
-pub struct Watched {
+/// One stream's interest in the fresher tokens of its family.
+pub struct FamilyWatch {
     family: TokenId,
     renewals: Arc<Renewals>,
 }
 
-impl Watched {
+impl FamilyWatch {
     pub fn freshest(&self) -> Option<Arc<CachedToken>> {
         self.renewals.lock().watched.get(&self.family)?.freshest.clone()
     }
 }
 
-impl Drop for Watched {
+impl Drop for FamilyWatch {
     fn drop(&mut self) {
         let mut families = self.renewals.lock();
         let Some(watch) = families.watched.get_mut(&self.family) else { return };

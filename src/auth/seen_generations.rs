@@ -1,16 +1,16 @@
-//! Which generations were seen in use, on their way to the store.
+//! Which generations were seen in use, until the store knows it.
 //!
-//! The first request with an access token of generation c confirms that its client got the answer that carried c. The
-//! rotation table needs to know (see `family::rotation`), but no request should wait for the store to write it: it is noted
-//! here and written in batches. Losing a note only makes rotation more lenient.
+//! The first request with an access token of generation c confirms that its client received the response that carried
+//! c. The rotation rules need this (see `tokens::family::rotation`), but no request waits for the store: it is recorded
+//! here and written in batches. A lost entry only makes rotation more lenient.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::types::ids::TokenId;
 
-/// Notes kept between two writes. Beyond it new ones are dropped, which is safe.
-const MOST: usize = 100_000;
+/// Maximum number of families between two writes. Further ones are dropped, which is safe.
+const MAX_FAMILIES: usize = 100_000;
 
 #[derive(Default)]
 pub struct SeenGenerations {
@@ -18,20 +18,20 @@ pub struct SeenGenerations {
 }
 
 impl SeenGenerations {
-    pub fn note(&self, family: TokenId, generation: u64) {
+    pub fn record(&self, family: TokenId, generation: u64) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() < MOST || seen.contains_key(&family) {
+        if seen.len() < MAX_FAMILIES || seen.contains_key(&family) {
             let newest = seen.entry(family).or_insert(generation);
             *newest = generation.max(*newest);
         }
     }
 
-    /// Takes the note about one family, if there is one.
+    /// Removes and returns the generation seen of one family.
     pub fn take(&self, family: TokenId) -> Option<u64> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&family)
     }
 
-    /// Takes all notes.
+    /// Removes and returns all of them.
     pub fn drain(&self) -> Vec<(TokenId, u64)> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
     }

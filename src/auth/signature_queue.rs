@@ -1,18 +1,19 @@
-//! Signatures take turns: one, then everything else that is ready, then the next.
+//! A worker checks one signature at a time, and runs every other ready task before the next one.
 //!
-//! A signature takes some hundred times what everything else about a request does. A worker polls whatever is ready, one task
-//! after the other; if two hundred clients bring a token each that nobody has seen, two hundred signatures would pass before
-//! the worker looks at its sockets again, and all that time requests with known tokens wait. In turns, those wait for one.
+//! A signature check takes some hundred times as long as the rest of a request. A worker polls its ready tasks one
+//! after the other: if two hundred clients each sent a new token, two hundred checks would run before the worker looked
+//! at its sockets again, and requests with known tokens would wait for all of them. With this queue they wait for one
+//! check at most.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Of one worker.
+/// The queue of one worker.
 pub struct SignatureQueue(Semaphore);
 
-/// Whoever holds it may check a signature.
-pub struct SignaturePermit<'t> {
-    _permit: Option<SemaphorePermit<'t>>,
-    /// Others had theirs meanwhile, maybe with the same token.
+/// The holder may check one signature.
+pub struct SignaturePermit<'q> {
+    _permit: Option<SemaphorePermit<'q>>,
+    /// Other checks ran in the meantime, maybe for the same token.
     pub has_waited: bool,
 }
 
@@ -21,12 +22,12 @@ impl SignatureQueue {
         SignatureQueue(Semaphore::new(1))
     }
 
-    /// First come, first served. Whoever leaves before does not hold up those behind.
+    /// Waits for the next permit, in order of arrival. A waiter that is dropped does not block those behind it.
     pub async fn next(&self) -> SignaturePermit<'_> {
         if let Ok(permit) = self.0.try_acquire() {
             return SignaturePermit { _permit: Some(permit), has_waited: false };
         }
-        // Nobody closes it; if somebody did, work would only be less evenly spread.
+        // The semaphore is never closed. If it were, checks would only be less evenly spread.
         SignaturePermit { _permit: self.0.acquire().await.ok(), has_waited: true }
     }
 }
@@ -38,7 +39,7 @@ impl Default for SignatureQueue {
 }
 
 impl SignaturePermit<'_> {
-    /// After a signature: the next comes when everything else that is ready was seen to.
+    /// Call it after a check: the next check starts after all other ready tasks have run.
     pub async fn end(self) {
         tokio::task::yield_now().await;
     }
@@ -51,20 +52,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_needs_no_signature_waits_for_one_alone() {
-        let (signature_queue, done) = (Arc::new(SignatureQueue::new()), Arc::new(Mutex::new(Vec::new())));
+    async fn a_known_token_waits_for_one_signature_only() {
+        let (queue, done) = (Arc::new(SignatureQueue::new()), Arc::new(Mutex::new(Vec::new())));
         let note = |what| {
             let done = done.clone();
             move || done.lock().expect("no panic").push(what)
         };
-        // All are ready at once, on one thread: first those who need a signature.
+        // All tasks are ready at once, on one thread: first those that need a signature check.
         let mut tasks = Vec::new();
         for _ in 0..3 {
-            let (signature_queue, note) = (signature_queue.clone(), note("signature"));
+            let (queue, note) = (queue.clone(), note("signature"));
             tasks.push(tokio::spawn(async move {
-                let turn = signature_queue.next().await;
+                let permit = queue.next().await;
                 note();
-                turn.end().await;
+                permit.end().await;
             }));
         }
         for _ in 0..3 {
@@ -79,11 +80,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_leaves_gives_the_turn_on() {
-        let signature_queue = SignatureQueue::new();
-        let first = signature_queue.next().await;
-        drop(tokio::time::timeout(std::time::Duration::ZERO, signature_queue.next()).await);
+    async fn a_dropped_waiter_does_not_block_the_queue() {
+        let queue = SignatureQueue::new();
+        let first = queue.next().await;
+        drop(tokio::time::timeout(std::time::Duration::ZERO, queue.next()).await);
         drop(first);
-        assert!(!signature_queue.next().await.has_waited);
+        assert!(!queue.next().await.has_waited);
     }
 }

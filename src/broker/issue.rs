@@ -1,8 +1,9 @@
-//! Issuing: new families, and the access tokens of any family.
+//! Issues new families, and access tokens of existing ones.
 
 use serde_json::{Map, Value, json};
 
-use super::{Broker, TokenPair};
+use super::service::Broker;
+use super::token_pair::TokenPair;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::{Family, refresh_token};
 use crate::tokens::login::Login;
@@ -11,27 +12,33 @@ use crate::types::ids::{TokenId, to_base62};
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
-/// Bytes that an access token may grow by when its generation has more digits.
+/// How many bytes an access token can grow when its generation gets more digits.
 const GROWTH: usize = 32;
 
 impl Broker {
-    /// Makes a family and its first pair of tokens. Durable when it returns.
-    pub async fn issue(&self, login: Login, occasion: EventContext) -> Result<TokenPair, Reject> {
-        let now = occasion.at;
+    /// Creates a family and its first pair of tokens. It is durable when this returns.
+    pub async fn issue(&self, login: Login, context: EventContext) -> Result<TokenPair, Reject> {
+        let now = context.at;
         let family = self.usable_family(login, now)?;
-        let family = self.in_time(self.store.issue(family, self.settings.sessions_per_subject, occasion)).await?;
+        let family = self.with_timeout(self.store.issue(family, self.settings.sessions_per_subject, context)).await?;
         self.pair(&family, now)
     }
 
-    /// As [`Broker::issue`], for somebody whose login was said to be good when the revocations up to `known` were enforced. A
-    /// mass revocation since then was meant for this login, too.
-    pub async fn issue_begun(&self, login: Login, known: u64, occasion: EventContext) -> Result<TokenPair, Reject> {
-        let now = occasion.at;
+    /// As [`Broker::issue`], for a login that began when the revocations up to `known` were enforced. A later mass
+    /// revocation also ends this login.
+    pub async fn issue_begun(&self, login: Login, known: u64, context: EventContext) -> Result<TokenPair, Reject> {
+        let now = context.at;
         let family = self.usable_family(login, now)?;
-        let issued =
-            self.in_time(self.store.issue_begun(family, self.settings.sessions_per_subject, known, occasion)).await?;
-        let overtaken = || Reject::new(Reason::LoginCapture, "everything of the subject was revoked meanwhile");
-        self.pair(&issued.ok_or_else(overtaken)?, now)
+        let issued = self
+            .with_timeout(self.store.issue_unless_revoked_since(
+                known,
+                family,
+                self.settings.sessions_per_subject,
+                context,
+            ))
+            .await?;
+        let revoked = || Reject::new(Reason::LoginCapture, "all tokens of the subject were revoked during the login");
+        self.pair(&issued.ok_or_else(revoked)?, now)
     }
 
     fn usable_family(&self, login: Login, now: UnixTime) -> Result<Family, Reject> {
@@ -40,16 +47,16 @@ impl Broker {
         Ok(family)
     }
 
-    /// An access token that the gateway itself would refuse is good for nothing, not even for its refresh.
+    /// Rejects a login if the gateway itself would reject its access tokens: they could not even be refreshed.
     fn check_usable(&self, family: &Family, now: UnixTime) -> Result<(), Reject> {
-        let unusable = |fault| Err(Reject::new(Reason::BadParameter, fault));
+        let unusable = |detail| Err(Reject::new(Reason::BadParameter, detail));
         let accepted = &self.settings.audience;
         if !family.audience.is_empty() && !family.audience.iter().any(|aud| accepted.contains(aud)) {
-            return unusable(format!("aud has to name {} too", accepted.join(" or ")));
+            return unusable(format!("aud must include {}", accepted.join(" or ")));
         }
-        let (len, most) = (self.pair(family, now)?.access_token.len() + GROWTH, self.settings.token_size);
-        if len > most {
-            return unusable(format!("the access token would have up to {len} bytes, and limits.token_size is {most}"));
+        let (len, max) = (self.pair(family, now)?.access_token.len() + GROWTH, self.settings.token_size);
+        if len > max {
+            return unusable(format!("the access token can have {len} bytes, but limits.token_size is {max}"));
         }
         Ok(())
     }
@@ -81,14 +88,16 @@ impl Broker {
         Family { idle_expiry: family.next_idle_expiry(lifetimes, now), ..family }
     }
 
-    /// The pair of the family's present generation: its refresh token, the same each time, and a fresh access token.
+    /// The pair of the family's current generation: its refresh token, which is always the same, and a new access
+    /// token.
     pub(super) fn pair(&self, family: &Family, now: UnixTime) -> Result<TokenPair, Reject> {
-        let refresh_token = refresh_token::current(family, &self.roots)
-            .ok_or_else(|| Reject::new(Reason::Internal, format!("root secret {} is gone", family.root)))?;
+        let refresh_token = refresh_token::current(family, &self.roots).ok_or_else(|| {
+            Reject::new(Reason::Internal, format!("root secret {} is missing from store.secret_file", family.root))
+        })?;
         let (issued, expires) = self.access_window(family, now);
         let claims = self.access_claims(family, issued, expires);
-        let access_token =
-            self.keyring.keys().own().signing.sign(&claims).map_err(|fault| Reject::new(Reason::Internal, fault))?;
+        let signed = self.keyring.keys().own().signing.sign(&claims);
+        let access_token = signed.map_err(|error| Reject::new(Reason::Internal, error.to_string()))?;
         let extra = self.settings.extra_fields;
         let lifetime = expires.saturating_sub(now.as_secs());
         Ok(TokenPair {
@@ -106,8 +115,9 @@ impl Broker {
 
     /// `iat` and `exp` in seconds.
     ///
-    /// `iat` is not before the family's creation, which the store may have moved past a watermark. `exp` is up to 5 % early,
-    /// so that a fleet that logged in together does not refresh together, and not after the family's own end.
+    /// `iat` is not before the family's creation, which the store may have moved past a watermark. `exp` is up to 5 %
+    /// early, so that clients that logged in together do not refresh together, and not after the absolute expiry of the
+    /// family.
     fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
         let issued = now.max(family.created_at).as_secs();
         let lifetime = self.settings.lifetimes.access.as_secs();
@@ -116,7 +126,7 @@ impl Broker {
         (issued, expires)
     }
 
-    /// RFC 9068 section 2.2, and `sid` and `rgn`: the family, and the generation that the answer carries.
+    /// The claims of RFC 9068 section 2.2, and two of our own: `sid`, the family, and `rgn`, its generation.
     fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
         let audience = if family.audience.is_empty() { &self.settings.audience } else { &family.audience };
         let mut claims = family.claims.clone();

@@ -1,14 +1,16 @@
-//! `POST /user/refresh`: an exchange of a refresh token for a new pair. The token endpoint of `oauth/` ends here as well.
+//! `POST /user/refresh`: exchanges a refresh token for a new pair. The OAuth token endpoint (`gateway/oauth`) uses it
+//! as well.
 //!
-//! The order of checks: the body's shape, the Bearer, the refresh token's syntax, that both are of one family, and then one
-//! store transaction that decides by the rotation table (`family::rotation`). Nothing touches the store that has not passed
-//! a signature; a stolen refresh token alone is not enough.
+//! The order of checks: the syntax of the body, the bearer token, the syntax of the refresh token, that both are of one
+//! family, and then one store transaction that decides by the rotation rules (`tokens::family::rotation`). A request
+//! without a valid signature never reaches the store, and a stolen refresh token alone is not enough.
 
 use std::net::IpAddr;
 
 use http::HeaderMap;
 
-use super::{Broker, TokenPair};
+use super::service::Broker;
+use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::family::Family;
@@ -20,13 +22,13 @@ use crate::types::ids::TokenId;
 use crate::types::reject::Reason::{self, GrantForged, GrantMismatch, GrantUnknown};
 use crate::types::reject::Reject;
 
-/// A body of the right shape. It has no `Debug`: the token must not reach a log.
+/// A valid request body. It has no `Debug`: the token must not reach a log.
 pub struct RefreshRequest {
     refresh_token: String,
 }
 
 impl RefreshRequest {
-    /// Strict about what it reads: two members of one name could be read in two ways.
+    /// Rejects duplicate members, because two parsers could read two different tokens.
     pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Reject> {
         check_content_type(headers)?;
         let mut object = json::object(body).map_err(|error| Reject::new(Reason::BadBody, error.to_string()))?;
@@ -38,11 +40,11 @@ impl RefreshRequest {
     }
 }
 
-/// Who shows a refresh token.
+/// Who presents a refresh token.
 enum RefreshCaller {
-    /// The subject of an access token that came along.
+    /// The subject of the bearer token of the same request.
     Subject(String),
-    /// What a client calls itself. Its word: it is public.
+    /// The `client_id` that a public client claims. It is not authenticated.
     Client(Option<String>),
 }
 
@@ -50,80 +52,86 @@ impl RefreshCaller {
     fn may_hold(&self, family: &Family) -> bool {
         match self {
             RefreshCaller::Subject(subject) => family.subject == *subject,
-            // RFC 6749 section 6: the token is bound to the client that it was issued to, where that is known.
+            // RFC 6749 section 6: the token is bound to the client that it was issued to, if that is known.
             RefreshCaller::Client(id) => family.client_id.is_empty() || id.as_deref() == Some(&*family.client_id),
         }
     }
 }
 
 impl Broker {
-    /// `bearer`: what [`crate::auth::authenticate::Authenticator::authenticate_refresh`] let through.
+    /// `bearer`: a token that [`crate::auth::authenticate::Authenticator::authenticate_refresh`] accepted.
     pub async fn refresh(
         &self,
         request: RefreshRequest,
         bearer: &VerifiedToken,
-        occasion: EventContext,
+        context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
         let token_id = presented.token_id;
-        let occasion = EventContext { caller: Some(bearer.subject.clone()), ..occasion };
+        let context = EventContext { caller: Some(bearer.subject.clone()), ..context };
         if bearer.family != Some(token_id) {
-            // Not revoked: account switching inside one application does this too.
+            // The family is not revoked: an application that switches accounts also sends this.
             let event = Event { token_id: Some(token_id), ..Event::new("refresh.binding_mismatch") };
-            self.in_time(self.store.record(event, occasion)).await?;
-            return Err(Reject::new(Reason::GrantMismatch, format!("the refresh token is of {token_id}")));
+            self.with_timeout(self.store.record(event, context)).await?;
+            return Err(Reject::new(
+                Reason::GrantMismatch,
+                format!("the refresh token belongs to {token_id}, the bearer token to another family"),
+            ));
         }
-        let now = occasion.at;
-        let rotation = self.rotate(presented, RefreshCaller::Subject(bearer.subject.clone()), occasion).await?;
-        self.answer(rotation, token_id, now)
+        let now = context.at;
+        let rotation = self.rotate(presented, RefreshCaller::Subject(bearer.subject.clone()), context).await?;
+        self.respond(rotation, token_id, now)
     }
 
-    /// For a client that shows a refresh token alone.
+    /// For a client that presents a refresh token without a bearer token.
     pub async fn refresh_for_client(
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
-        occasion: EventContext,
+        context: EventContext,
     ) -> Result<TokenPair, Reject> {
-        let (token_id, now) = (presented.token_id, occasion.at);
-        let rotation = self.rotate(presented, RefreshCaller::Client(client_id.map(str::to_owned)), occasion).await?;
-        self.answer(rotation, token_id, now)
+        let (token_id, now) = (presented.token_id, context.at);
+        let rotation = self.rotate(presented, RefreshCaller::Client(client_id.map(str::to_owned)), context).await?;
+        self.respond(rotation, token_id, now)
     }
 
     async fn rotate(
         &self,
         presented: PresentedToken,
         holder: RefreshCaller,
-        occasion: EventContext,
+        context: EventContext,
     ) -> Result<Rotation, Reject> {
-        let (token_id, now, client) = (presented.token_id, occasion.at, occasion.client);
-        self.throttle.refresh(token_id, now)?;
-        // A confirmation on its way counts: it is queued before the rotation, so the store sees it first.
+        let (token_id, now, client) = (presented.token_id, context.at, context.client);
+        self.throttle.check_refreshes(token_id, now)?;
+        // A confirmation that is not written yet is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.seen_generations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
         let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
-            Some(family) if !holder.may_hold(family) => Rotation::Refused(Reason::GrantMismatch),
-            _ => used_from(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
+            Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
+            _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
-        let rotation = self.in_time(self.store.rotate(presented, Box::new(decide), occasion)).await?;
-        // Whoever knows no more than the name of a login must not use up its refreshes.
-        if !matches!(rotation, Rotation::Refused(GrantUnknown | GrantForged | GrantMismatch)) {
-            self.throttle.refreshed(token_id, now);
+        let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
+        // An attacker who knows only the id of a family must not use up its refreshes.
+        if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
+            self.throttle.count_refresh(token_id, now);
         }
         Ok(rotation)
     }
 
-    fn answer(&self, rotation: Rotation, token_id: TokenId, now: UnixTime) -> Result<TokenPair, Reject> {
+    fn respond(&self, rotation: Rotation, token_id: TokenId, now: UnixTime) -> Result<TokenPair, Reject> {
         let family = match rotation {
             Rotation::Rotated(family) | Rotation::Replayed(family) | Rotation::Recovered(family) => family,
             Rotation::Reused(_) => {
-                return Err(Reject::new(Reason::GrantReused, "a spent token came back; its family is revoked"));
+                return Err(Reject::new(
+                    Reason::GrantReused,
+                    "the refresh token was already used; its family is revoked",
+                ));
             }
-            Rotation::Refused(reason) => {
+            Rotation::Rejected(reason) => {
                 if reason == Reason::GrantAhead {
-                    tracing::error!(%token_id, "a genuine refresh token is newer than the store: was a backup restored?");
+                    tracing::error!(%token_id, "a refresh token is newer than the store: was an old backup restored?");
                 }
                 return Err(reason.into());
             }
@@ -132,8 +140,8 @@ impl Broker {
     }
 }
 
-/// Where the family was used last is where its new generation goes.
-fn used_from(client: Option<IpAddr>, rotation: Rotation) -> Rotation {
+/// Records the client's address with the new generation.
+fn with_address(client: Option<IpAddr>, rotation: Rotation) -> Rotation {
     match rotation {
         Rotation::Rotated(family) => Rotation::Rotated(Family { address: client.or(family.address), ..family }),
         other => other,
@@ -144,6 +152,9 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Reject> {
     let kind = media_type::of(headers).unwrap_or_default();
     match kind.eq_ignore_ascii_case("application/json") {
         true => Ok(()),
-        false => Err(Reject::new(Reason::UnsupportedMediaType, format!("Content-Type is {kind:?}"))),
+        false => Err(Reject::new(
+            Reason::UnsupportedMediaType,
+            format!("Content-Type is {kind:?}, expected application/json"),
+        )),
     }
 }

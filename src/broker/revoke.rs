@@ -1,10 +1,10 @@
-//! `DELETE /token/{tokenId}`: the end of one family.
+//! `DELETE /token/{tokenId}`: revokes one family.
 //!
-//! Whoever owns it may (any of my devices ends any other), and whoever has the scope `token:revoke`. Unknown and somebody
-//! else's are one answer: the caller names a token and does not present it, so "success" for a mistyped id would leave a
-//! stolen session alive, and a different answer would tell which ids exist.
+//! Its owner may do this from any device, and every caller with the scope `token:revoke`. An unknown family and the
+//! family of another owner get the same response. Success for a mistyped id would leave a stolen session alive, and
+//! different responses would reveal which ids exist.
 
-use super::Broker;
+use super::service::Broker;
 use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
 use crate::tokens::audit_event::EventContext;
@@ -14,66 +14,69 @@ use crate::tokens::jwt::VerifiedToken;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
-/// Lets its holder end anybody's family.
+/// A caller with this scope may revoke every family.
 pub const REVOKE_SCOPE: &str = "token:revoke";
 
-/// The family that the path names: by its id, or by a whole refresh token of it.
+/// The family that the path names, by its id or by one of its refresh tokens.
 pub fn named_family(parameter: &str) -> Option<TokenId> {
     TokenId::parse(parameter).or_else(|| PresentedToken::parse(parameter).map(|token| token.token_id))
 }
 
 impl Broker {
-    /// When this returns `Ok`, the family is dead: durably, and on every worker of this process.
-    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, occasion: EventContext) -> Result<(), Reject> {
+    /// When this returns `Ok`, the family is revoked durably, and on every worker of this process.
+    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, context: EventContext) -> Result<(), Reject> {
         let token = caller.token();
-        // A subject of another issuer is somebody else, whatever the name.
+        // A subject of another issuer is another person, also if the names are equal.
         let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
         let by = match token.has_scope(REVOKE_SCOPE) {
             true => RevokedBy::Admin,
             false => RevokedBy::Owner(token.subject.clone()),
         };
         let caller = Some(token.subject.clone());
-        self.revoke_by(family, by, EventContext { caller, ..occasion }).await
+        self.revoke_family(family, by, EventContext { caller, ..context }).await
     }
 
-    /// Ends the login that a live token of ours belongs to, for its owner. Its family exists, or the store has lost it: then the
-    /// token lives on, and that is no success.
-    pub async fn revoke_login_of(&self, token: &VerifiedToken, occasion: EventContext) -> Result<(), Reject> {
-        let family = token.family.ok_or_else(|| Reject::new(Reason::Internal, "a token of ours without a family"))?;
+    /// Revokes the family of a live access token, for its owner. If the store does not know the family, the token stays
+    /// valid, so this fails.
+    pub async fn revoke_login_of(&self, token: &VerifiedToken, context: EventContext) -> Result<(), Reject> {
+        let family = token
+            .family
+            .ok_or_else(|| Reject::new(Reason::Internal, "an access token of the gateway has no family"))?;
         let owner = RevokedBy::Owner(token.subject.clone());
-        let occasion = EventContext { caller: Some(token.subject.clone()), ..occasion };
-        self.revoke_by(family, owner, occasion).await.map_err(|reject| match reject.reason {
+        let context = EventContext { caller: Some(token.subject.clone()), ..context };
+        self.revoke_family(family, owner, context).await.map_err(|reject| match reject.reason {
             Reason::TokenNotFound => {
-                let lost = "the store does not know the family of a live token: was a backup restored?";
+                let lost = "the store does not know the family of a live token: was an old backup restored?";
                 Reject::new(Reason::StoreUnavailable, lost)
             }
             _ => reject,
         })
     }
 
-    /// Ends the login that a refresh token is of, also a spent one. Nothing happens if it is of none.
-    pub async fn revoke_presented(&self, presented: &PresentedToken, occasion: EventContext) -> Result<(), Reject> {
+    /// Revokes the family of a refresh token, also of a used one. Does nothing if it belongs to none.
+    pub async fn revoke_presented(&self, presented: &PresentedToken, context: EventContext) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
         let owner = RevokedBy::Owner(family.subject.clone());
-        let occasion = EventContext { caller: Some(family.subject), ..occasion };
-        match self.revoke_by(family.id, owner, occasion).await {
-            // Swept in between.
+        let context = EventContext { caller: Some(family.subject), ..context };
+        match self.revoke_family(family.id, owner, context).await {
+            // The family was swept in the meantime.
             Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
             revoked => revoked,
         }
     }
 
-    /// As [`Broker::revoke`], for whoever may.
-    pub async fn revoke_by(&self, family: TokenId, by: RevokedBy, occasion: EventContext) -> Result<(), Reject> {
-        match self.in_time(self.store.revoke_family(family, by, occasion)).await? {
-            RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
+    /// As [`Broker::revoke`]. `by` decides whether the family may be revoked.
+    pub async fn revoke_family(&self, family: TokenId, by: RevokedBy, context: EventContext) -> Result<(), Reject> {
+        match self.with_timeout(self.store.revoke_family(family, by, context)).await? {
+            RevokeOutcome::Revoked | RevokeOutcome::AlreadyEnded => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
     }
 
-    /// Revokes anything but a family by its name. When this returns `Ok`, it is dead as in [`Broker::revoke`].
-    pub async fn revoke_named(&self, what: Revoked, occasion: EventContext) -> Result<(), Reject> {
-        self.in_time(self.store.revoke(what, occasion)).await?;
+    /// Revokes a single token, a subject, an issuer or everything. When this returns `Ok`, it is in force as in
+    /// [`Broker::revoke`].
+    pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
+        self.with_timeout(self.store.revoke(what, context)).await?;
         Ok(())
     }
 }

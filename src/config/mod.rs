@@ -1,202 +1,95 @@
-//! The configuration the process runs on, composed of the modules' own settings. Nobody below knows it exists.
+//! `gateway.toml` becomes a [`Config`], or a list of all its errors ([`ConfigErrors`]).
 //!
-//! `gateway.toml` → `read` (tables with positions) → `check` (every fault at once) → [`Config`]. Reading it
-//! changes nothing on disk, makes no connection, and never stops at the first fault: see [`Faults`].
+//! `document/` reads tables with positions, `sections/` reads and checks each section, `settings.rs` is the result.
+//! Reading changes nothing on disk, opens no connection, and never stops at the first error.
 
 mod document;
 mod sections;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use toml::de::DeTable;
 
-use crate::auth::identity;
-use crate::auth::keyring::KeySource;
-use crate::gateway::endpoints::Endpoints;
-use crate::gateway::route;
-use crate::limits::limiter::Rate;
-use crate::limits::{rate_limit, throttle};
-use crate::protocols::http::forwarded;
-use crate::telemetry::{access_log, audit_log};
-use crate::tokens::family::Lifetimes;
-use crate::tokens::jwt::{Algorithm, Issuer};
-use crate::tokens::login;
-use crate::{admin, server, upstream};
+use crate::admin;
 
-pub use document::error::{Fault, Faults, Place};
+pub use document::error::{ConfigError, ConfigErrors, Place};
+pub use settings::{Config, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch};
 
-use document::table::{Reading, Table};
+use document::report::Report;
+use document::table::Table;
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    pub watch: Watch,
-    /// At least 1; `workers = 0` in the file has become the number of cores.
-    pub workers: usize,
-    pub listeners: Vec<server::ListenerSettings>,
-    pub connections: server::ConnectionSettings,
-    pub admin: admin::Settings,
-    pub store: StoreSettings,
-    pub tokens: TokenSettings,
-    pub issuers: Vec<ForeignIssuer>,
-    pub upstreams: Vec<upstream::Settings>,
-    /// `[[rate]]`: for every route.
-    pub rates: Vec<rate_limit::Settings>,
-    pub routes: Vec<route::Route>,
-    pub identity: identity::Identity,
-    pub login: login::Settings,
-    pub oauth: Endpoints,
-    pub forwarding: forwarded::Forwarding,
-    pub access_log: access_log::Settings,
-    pub audit: audit_log::Settings,
-    pub limits: Limits,
-    pub throttle: throttle::Settings,
+/// Reads and checks a file. Relative paths in it start at its folder.
+pub fn load(path: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
+    let (file, source) = file_and_source(path)?;
+    read(&file, &source, folder_of(path), probe)
 }
 
-impl Config {
-    /// Those for every route, then those of each route, in the order of their numbers.
-    pub fn all_rates(&self) -> impl Iterator<Item = &rate_limit::Settings> {
-        self.rates.iter().chain(self.routes.iter().flat_map(|route| &route.rates))
-    }
+/// Reads and checks a text. Relative paths in it start at `base`.
+pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
+    read("gateway.toml", text, base, probe)
 }
 
-/// `watch`: what is put in force when it changes on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    Off,
-    /// Certificates and their keys.
-    Certificates,
-    /// The configuration, too.
-    All,
+/// Reads only `[admin]`, for commands that call a running gateway. Errors elsewhere in the file do not stop an operator
+/// who has to revoke a key.
+pub fn load_admin(path: &Path) -> Result<admin::Settings, ConfigErrors> {
+    let (file, source) = file_and_source(path)?;
+    read_part(&file, &source, folder_of(path), |mut root| root.table("admin", sections::admin))
 }
 
-/// `[store]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoreSettings {
-    pub sqlite: PathBuf,
-    pub secret: admin::SecretSource,
-    /// `timeouts.store`: how long a call waits for its answer.
-    pub patience: Duration,
+/// All keys that exist, such as `tokens.issuer` and `route[].path`, and all tables.
+pub fn keys() -> BTreeSet<String> {
+    // One of each table that is read only if the file has it. Keys that are missing in them do not matter here.
+    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\n\
+        route = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health_check = {} }]\nadmin = { tls = {} }\n";
+    let (tree, _) = DeTable::parse_recoverable(one_of_each);
+    let report = Report::new(Path::new(""));
+    Table::new(tree.get_ref(), Place::default(), &report).read(|root| sections::gateway(root, Probe::None));
+    report.into_keys()
 }
 
-/// `[tokens]`: the tokens this gateway issues.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TokenSettings {
-    pub issuer: String,
-    pub audience: Vec<String>,
-    pub algorithm: Algorithm,
-    /// PKCS#8 PEM, which is not rotated; `None`: keys are made, rotated and kept in the store.
-    pub signing_key_file: Option<PathBuf>,
-    /// A key of the store signs so long.
-    pub key_lifetime: Duration,
-    /// It is published so long before.
-    pub key_ahead: Duration,
-    pub lifetimes: Lifetimes,
-    pub clock_skew: Duration,
-    /// `expiresAt` in milliseconds instead of seconds.
-    pub expires_at_milliseconds: bool,
-    /// `tokenId` and `expiresIn` beside the four fields of a refresh answer.
-    pub extra_fields: bool,
-    /// `limits.sessions_per_subject`: live families of one subject.
-    pub sessions_per_subject: usize,
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
-/// `[[issuer]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ForeignIssuer {
-    pub policy: Issuer,
-    pub keys: KeySource,
-}
-
-/// `[limits]` that are not about one connection.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// `limits.token_size`
-    pub token_size: usize,
-    /// `limits.token_cache_size`: bytes that verified tokens may take.
-    pub token_cache_size: usize,
-    /// `limits.bad_signatures`: so many of one address are checked at once, and as many again in ten seconds.
-    pub bad_signatures: Rate,
-}
-
-/// Whether checking looks beyond the files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// Addresses are only compared with each other: for a check beside a running gateway, and for a reload.
-    None,
-    /// Each address is bound and released at once: before a start.
-    Addresses,
-}
-
-/// Reads and checks a file. Relative paths in it begin at its folder.
-pub fn load(path: &Path, probe: Probe) -> Result<Config, Faults> {
-    let base = path.parent().unwrap_or(Path::new(""));
-    text_of(path).and_then(|(file, source)| read(&file, &source, base, probe))
-}
-
-/// A file's name, for messages, and what is in it.
-fn text_of(path: &Path) -> Result<(String, String), Faults> {
+/// The name of a file, for messages, and its text.
+fn file_and_source(path: &Path) -> Result<(String, String), ConfigErrors> {
     let file = path.display().to_string();
     let bytes = fs::read(path).map_err(|error| {
-        let fault =
-            Fault::new(format!("the configuration cannot be read: {error}"), "expected a file that can be read");
-        Faults::new(&file, "", vec![fault.help("--config names another file")])
+        let error = ConfigError::new(format!("cannot read the configuration: {error}"), "expected a readable file");
+        ConfigErrors::new(&file, "", vec![error.help("name the file with --config")])
     })?;
     match str::from_utf8(&bytes) {
         Ok(source) => Ok((file, source.to_owned())),
         Err(error) => {
             let source = String::from_utf8_lossy(&bytes);
             let span = Some(error.valid_up_to()..error.valid_up_to());
-            let fault = Fault::new("the file is not UTF-8", "expected UTF-8 from here on");
-            Err(Faults::new(&file, &source, vec![fault.at(&Place { key: String::new(), span })]))
+            let error = ConfigError::new("the file is not UTF-8", "expected UTF-8");
+            Err(ConfigErrors::new(&file, &source, vec![error.at(&Place { key: String::new(), span })]))
         }
     }
 }
 
-/// As [`load`], of a text. Relative paths begin at `base`.
-pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
-    read("gateway.toml", text, base, probe)
+fn read(file: &str, source: &str, base: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
+    read_part(file, source, base, |root| root.read(|root| sections::gateway(root, probe)))
 }
 
-/// What a command for a running gateway needs of a file: `[admin]`. What is wrong elsewhere in it does not keep anybody from
-/// revoking a key.
-pub fn load_admin(path: &Path) -> Result<admin::Settings, Faults> {
-    text_of(path).and_then(|(file, source)| {
-        let base = path.parent().unwrap_or(Path::new(""));
-        whole_or_faults(&file, &source, base, |mut root| root.table("admin", sections::admin))
-    })
-}
-
-/// Every key there is: `tokens.issuer`, `route[].path`. Tables are among them.
-pub fn keys() -> BTreeSet<String> {
-    // One of each table that is read only where the file has it. What is missing in them does not matter here.
-    let one_of_each = "identity = { claim = [{}] }\nissuer = [{}]\nlistener = [{ tls = {} }]\nrate = [{}]\nroute = [{ claim = [{}], rate = [{}] }]\nupstream = [{ health_check = {} }]\nadmin = { tls = {} }\n";
-    let (tree, _) = DeTable::parse_recoverable(one_of_each);
-    let reading = Reading::new(Path::new(""));
-    Table::new(tree.get_ref(), Place::default(), &reading).read(|root| sections::gateway(root, Probe::None));
-    reading.into_keys()
-}
-
-fn read(file: &str, source: &str, base: &Path, probe: Probe) -> Result<Config, Faults> {
-    whole_or_faults(file, source, base, |root| root.read(|root| sections::gateway(root, probe)))
-}
-
-/// Reads of a text what `part` reads, if there is no fault in that, and the text is TOML.
-fn whole_or_faults<T>(
+/// The result of `part`, if it reported no errors and the text is TOML.
+fn read_part<T>(
     file: &str,
     source: &str,
     base: &Path,
     part: impl for<'a> FnOnce(Table<'a>) -> T,
-) -> Result<T, Faults> {
-    let (tree, torn) = DeTable::parse_recoverable(source);
-    let reading = Reading::new(base);
-    let found = part(Table::new(tree.get_ref(), Place::default(), &reading));
+) -> Result<T, ConfigErrors> {
+    let (tree, syntax) = DeTable::parse_recoverable(source);
+    let report = Report::new(base);
+    let result = part(Table::new(tree.get_ref(), Place::default(), &report));
 
-    let faults = document::syntax::with_syntax_errors(source, tree.get_ref(), &torn, reading.into_faults(keys));
-    match faults.is_empty() {
-        true => Ok(found),
-        false => Err(Faults::new(file, source, faults)),
+    let errors = document::syntax::with_syntax_errors(source, tree.get_ref(), &syntax, report.into_errors(keys));
+    match errors.is_empty() {
+        true => Ok(result),
+        false => Err(ConfigErrors::new(file, source, errors)),
     }
 }

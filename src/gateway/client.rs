@@ -1,42 +1,71 @@
-//! Who is at the other end of a client connection.
+//! The client connection that a request came on.
 
 use std::any::Any;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::protocols::http::headers::Origin;
+use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::Sni;
 use crate::telemetry::metrics::Count;
 
 /// One client connection, shared by its requests and by the tunnels that outlive it.
 pub struct Peer {
-    /// Of the client, also where a balancer passed its connection on.
+    /// The client's address, also if a balancer sent it in a PROXY protocol header.
     pub address: SocketAddr,
-    /// May its headers say where a request came from, if its address is trusted? Not on a connection of which a balancer
-    /// did not say whose it is: that has the balancer's address.
+    /// If true, and the address is trusted, the request headers may name the origin of a request. False if the
+    /// balancer did not name the client: the connection then has the address of the balancer.
     pub trusts_forwarded: bool,
-    /// What upstreams are told about it, written once a connection.
+    /// What upstreams learn about the client, prepared once for each connection.
     pub origin: Origin,
-    /// The name that its handshake asked for; `None` without one, and without TLS.
+    /// The server name of the TLS handshake; `None` without one, and without TLS.
     pub sni: Option<Sni>,
-    /// Requests that it made.
+    /// Requests received on this connection.
     pub requests: Count,
-    /// `limits.requests_per_connection`: its connection ends with this one.
+    pub in_flight: InFlightCount,
+    /// `limits.requests_per_connection`: the connection closes after this request.
     pub last_request: u64,
-    /// What it asked could be read in two ways: it is asked nothing more.
+    /// If true, the connection carries no further request: one of its requests could be read in two ways.
     pub ended: AtomicBool,
-    /// Kept as long as anybody still serves this connection: a place among the open ones, the drain's wish to be told.
+    /// Dropped with the connection and its tunnels: its slots, and a sender that the drain waits for.
     pub kept: Box<dyn Any + Send + Sync>,
 }
 
 impl Peer {
-    /// Has it made as many requests as its connection may carry?
+    /// Returns true if the connection carries no further request.
     pub fn is_at_last_request(&self) -> bool {
         self.requests.get() >= self.last_request || self.ended.load(Ordering::Relaxed)
     }
 
-    /// Its connection carries no further request.
+    /// The connection carries no further request.
     pub fn ends(&self) {
         self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a request or a tunnel as in flight until the guard is dropped.
+    pub fn begin_request(self: &Arc<Self>) -> InFlight {
+        self.in_flight.started.inc();
+        InFlight(self.clone())
+    }
+
+    /// Returns true if a request or a tunnel is in flight on this connection.
+    pub fn has_in_flight(&self) -> bool {
+        self.in_flight.started.get() != self.in_flight.finished.get()
+    }
+}
+
+/// Guards that were made and dropped. Only the worker of the connection writes these.
+#[derive(Default)]
+pub struct InFlightCount {
+    started: Count,
+    finished: Count,
+}
+
+/// Keeps its connection from being idle, and open for the drain.
+pub struct InFlight(Arc<Peer>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.finished.inc();
     }
 }

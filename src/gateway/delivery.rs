@@ -8,20 +8,20 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Request, header};
 
-use crate::gateway::client::Peer;
+use crate::gateway::client::{InFlight, Peer};
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ReservedPermit;
 use crate::limits::rate_limit::RateLimitHeaders;
-use crate::protocols::http::body::{BodyEnd, BodyError, Watch};
+use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver};
 use crate::telemetry::access_log::Record;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::Lease;
 
-/// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves is
-/// logged too. Its status is 0 if the client left before the response.
+/// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves
+/// is logged too. Its status is 0 if the client left before the response.
 pub struct Delivery {
     pub record: Record,
     pub started: Instant,
@@ -36,13 +36,13 @@ pub struct Delivery {
     /// Rejected as overload: no longer counted as in flight.
     rejected_early: bool,
     worker: Arc<Worker>,
-    _peer: Arc<Peer>,
+    _in_flight: InFlight,
 }
 
 impl Delivery {
     pub fn open<B>(request: &Request<B>, peer: &Arc<Peer>, worker: &Arc<Worker>, now: UnixTime) -> Self {
-        peer.requests.one();
-        worker.metrics.begun.one();
+        peer.requests.inc();
+        worker.metrics.requests_started.inc();
         let record = Record {
             request_id: worker.request_ids.next(),
             time: now,
@@ -62,14 +62,14 @@ impl Delivery {
             reserved: None,
             rejected_early: false,
             worker: worker.clone(),
-            _peer: peer.clone(),
+            _in_flight: peer.begin_request(),
         }
     }
 
     /// Takes this request's place among the requests in flight, or rejects it as overload.
     pub fn reserve(&mut self, client: IpAddr, is_token_call: impl FnOnce() -> bool) -> Result<(), Reject> {
         let worker = &self.worker;
-        match worker.concurrency.acquire(worker.metrics.under_way(), client, is_token_call) {
+        match worker.concurrency.acquire(worker.metrics.in_flight(), client, is_token_call) {
             Ok(reserved) => {
                 self.reserved = reserved;
                 Ok(())
@@ -77,7 +77,7 @@ impl Delivery {
             Err(reject) => {
                 // A client that reads its rejection slowly must not keep a place that is reserved for others.
                 self.rejected_early = true;
-                worker.metrics.ended.one();
+                worker.metrics.requests_finished.inc();
                 Err(reject)
             }
         }
@@ -89,15 +89,15 @@ impl Delivery {
     }
 }
 
-impl Watch for Delivery {
-    fn data(&mut self, data: &mut Bytes) {
+impl BodyObserver for Delivery {
+    fn on_data(&mut self, data: &mut Bytes) {
         if let Some(token_bound) = &mut self.token_bound {
             token_bound.follow(data);
         }
         self.record.sent += data.len() as u64;
     }
 
-    fn lasts(&mut self) -> bool {
+    fn on_long_running(&mut self) -> bool {
         self.token_bound.as_mut().map(TokenBound::lasts).is_some()
     }
 
@@ -105,28 +105,28 @@ impl Watch for Delivery {
         self.token_bound.as_mut().map_or(Poll::Pending, |token_bound| token_bound.poll_end(context))
     }
 
-    fn end_of_broken(&mut self) -> Option<BodyEnd> {
+    fn end_after_error(&mut self) -> Option<BodyEnd> {
         self.token_bound.as_mut()?.end_of_broken()
     }
 
-    fn failed(&mut self, error: &BodyError) {
+    fn on_error(&mut self, error: &BodyError) {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
-            self.record.ended = Some(CloseReason::OutOfTime);
+            self.record.ended = Some(CloseReason::RequestTimeout);
         }
         let is_server_fault = match error {
-            BodyError::Silent(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),
-            BodyError::Http(_) | BodyError::CutShort => true,
-            BodyError::TooLarge | BodyError::Slow | BodyError::Ended(_) => false,
+            BodyError::IdleTimeout(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),
+            BodyError::Http(_) | BodyError::Truncated => true,
+            BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,
         };
         if let Some(lease) = self.lease.as_ref().filter(|_| is_server_fault) {
-            lease.broke_off(&error.to_string());
+            lease.record_broken_body(&error.to_string());
         }
     }
 
-    fn end(&mut self) {
+    fn on_complete(&mut self) {
         self.record.complete = true;
         if let Some(lease) = self.lease.take() {
-            lease.give_back();
+            lease.release();
         }
     }
 }
@@ -134,7 +134,7 @@ impl Watch for Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         if !self.rejected_early {
-            self.worker.metrics.ended.one();
+            self.worker.metrics.requests_finished.inc();
         }
         self.record.duration = self.started.elapsed();
         if let Some(reason) = self.token_bound.as_ref().and_then(TokenBound::ended) {

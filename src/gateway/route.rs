@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use crate::auth::bearer::Places;
+use crate::auth::bearer::TokenLocations;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 
@@ -24,8 +24,8 @@ pub struct Route {
     pub access: Access,
     /// If true, CORS preflights (OPTIONS with Origin and Access-Control-Request-Method) need no token.
     pub preflight: bool,
-    pub places: Places,
-    /// `route.origins`: other origins whose pages may use the token in a cookie.
+    pub places: TokenLocations,
+    /// `route.origins`: other origins that may use the token in a cookie.
     pub origins: Vec<String>,
     pub token_forwarding: TokenForwarding,
     /// If false, a request that would be rejected for its token is forwarded and only reported.
@@ -72,7 +72,7 @@ impl Route {
             upstream: 0,
             access: Access::Token(Rules::default()),
             preflight: false,
-            places: Places::default(),
+            places: TokenLocations::default(),
             origins: Vec::new(),
             token_forwarding: TokenForwarding::Pass,
             enforce: true,

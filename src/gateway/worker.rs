@@ -17,8 +17,8 @@ pub struct Worker {
     pub metrics: Arc<WorkerMetrics>,
     /// The streams that end with their token.
     pub streams: Arc<Streams>,
-    /// Bad signatures of each address. All workers share it: it is used only for tokens that are not cached, and an address
-    /// must not get a limit for each worker.
+    /// Bad signatures of each address. All workers share it: it is used only for tokens that are not cached, and an
+    /// address must not get a limit for each worker.
     pub bad_signatures: Arc<Limiter>,
     pub signature_queue: SignatureQueue,
     pub log: Option<Arc<Buffer>>,
@@ -28,9 +28,9 @@ pub struct Worker {
 impl Worker {
     /// Counts a request that has ended, and writes its line to the access log.
     pub fn finish(&self, record: &Record) {
-        self.metrics.request_over(record.status, record.duration);
+        self.metrics.request_finished(record.status, record.duration);
         if let Some(reject) = &record.refused {
-            self.metrics.refused(reject.reason);
+            self.metrics.rejected(reject.reason);
         }
         if let Some(observed) = &record.observed {
             self.metrics.observed(observed.reason);

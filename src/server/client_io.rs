@@ -1,160 +1,151 @@
-//! What lies between a client's stream and hyper: a thin wrapper.
+//! The client's stream as hyper sees it: a thin wrapper above TLS.
 //!
-//! [`ClientStream`] (above TLS) lets a connection be taken back from hyper while it is idle, so that an idle connection holds no
-//! buffers; it gives hyper only heads that have one reading ([`RequestHeads`]), does not wait for ever for a client that does not read,
-//! and parts from one that is still sending in a way that it hears the answer.
+//! [`ClientStream`] does four things. It can be taken back from hyper, so that an idle connection holds no buffers. It
+//! gives hyper only heads that can be read in one way ([`RequestHeads`]). It disconnects clients that read too slowly
+//! or flood. And it closes in such a way that a client that is still sending gets the last response.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 
-use super::FloodSettings;
 use super::disconnect::DisconnectReason;
-use super::flood::{FloodGuard, TURN};
-use super::linger::{LingeringClose, after_others};
-use super::request_heads::{Exchange, Next, RequestHeads};
+use super::exchange::Exchange;
+use super::flood::{Flood, FloodGuard, TURN};
+use super::linger::{DrainSlots, LingeringClose, yield_to_others};
+use super::readable::Readable;
+use super::request_heads::{Next, RequestHeads};
+use super::settings::FloodSettings;
 use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::framing::Limits;
 
-/// Tells when there is something to read, without reading.
-pub(super) trait Readable {
-    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
-}
+/// Called once when a flood is detected.
+pub(super) type OnFlood = Box<dyn FnOnce() + Send + Sync>;
 
-impl Readable for TcpStream {
-    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_read_ready(context)
-    }
-}
-
-impl<S: Readable> Readable for Box<S> {
-    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        (**self).poll_readable(context)
-    }
-}
-
-impl<S: Readable> Readable for TlsStream<S> {
-    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_ref().0.poll_readable(context)
-    }
-}
-
-/// Told of a flood.
-pub(super) type Flooded = Box<dyn FnOnce() + Send + Sync>;
-
-/// A client's stream as hyper sees it.
 pub(super) struct ClientStream<S> {
     stream: S,
-    /// Bytes that go on before anything is read. Of HTTP/1, they were looked at: an earlier hyper connection had read them
-    /// already, or they were held until a head was whole. Of HTTP/2, they wait for the next turn.
+    /// Bytes that hyper reads before anything is read from the stream. Over HTTP/1 they were checked: an earlier hyper
+    /// connection had read them already, or they waited until a head was complete. Over HTTP/2 they wait for the next
+    /// turn.
     unread: Bytes,
-    /// What is left of the client's turn. A new one begins whenever it is waited for.
+    /// Bytes left of the client's turn. A new turn begins whenever the gateway waits for the client.
     turn: usize,
-    /// HTTP/1 only, until it is a tunnel.
+    /// Set for HTTP/1, until the connection becomes a tunnel.
     heads: Option<Box<RequestHeads>>,
     exchange: Arc<Exchange>,
-    /// Runs while the client takes nothing of what is written.
-    stall: IdleTimer,
-    /// How much it takes of what it is waited for.
+    /// Runs while the client accepts no bytes.
+    write_timer: IdleTimer,
+    /// Measures how fast the client accepts bytes while the gateway waits for it.
     meter: Box<RateMeter>,
-    farewell: Option<Box<LingeringClose>>,
-    cut: Arc<OnceLock<DisconnectReason>>,
-    /// Of an HTTP/2 connection.
-    guard: Option<Box<FloodGuard>>,
-    /// Who is to know of a flood before its sender does.
-    flooded: Option<Flooded>,
-    /// Was everything written of what was to be written the last time? Then a frame may follow.
-    between_frames: bool,
+    drain_slots: DrainSlots,
+    lingering: Option<Box<LingeringClose>>,
+    disconnected: Arc<OnceLock<DisconnectReason>>,
+    /// Set for HTTP/2.
+    flood_guard: Option<Box<FloodGuard>>,
+    on_flood: Option<OnFlood>,
+    /// If true, the last write was complete, so another frame may follow.
+    is_between_frames: bool,
 }
 
 impl<S> ClientStream<S> {
-    /// A client that takes nothing for as long as `write`, or less than `least`, is cut off. With limits for its heads, it
-    /// speaks HTTP/1.
-    pub(super) fn new(stream: S, write: Duration, least: MinRate, heads: Option<Limits>) -> Self {
-        let (stall, meter) = (IdleTimer::of_at_most(write), Box::new(RateMeter::of(least)));
+    /// Disconnects a client that reads nothing for `write`, or less than `min_rate`. With limits for heads, the
+    /// connection is HTTP/1.
+    pub(super) fn new(
+        stream: S,
+        write: Duration,
+        min_rate: MinRate,
+        heads: Option<Limits>,
+        drain_slots: DrainSlots,
+    ) -> Self {
         ClientStream {
             stream,
             unread: Bytes::new(),
             turn: TURN,
             heads: heads.map(|limits| Box::new(RequestHeads::new(limits))),
             exchange: Arc::default(),
-            stall,
-            meter,
-            farewell: None,
-            cut: Arc::default(),
-            guard: None,
-            flooded: None,
-            between_frames: true,
+            write_timer: IdleTimer::new(write),
+            meter: Box::new(RateMeter::new(min_rate)),
+            drain_slots,
+            lingering: None,
+            disconnected: Arc::default(),
+            flood_guard: None,
+            on_flood: None,
+            is_between_frames: true,
         }
     }
 
-    /// An HTTP/2 client: its frames are counted.
-    pub(super) fn guard(&mut self, settings: FloodSettings, flooded: Flooded) {
-        self.guard = Some(Box::new(FloodGuard::new(settings)));
-        self.flooded = Some(flooded);
+    /// Counts the client's frames from now on. For HTTP/2.
+    pub(super) fn guard_against_floods(&mut self, settings: FloodSettings, on_flood: OnFlood) {
+        self.flood_guard = Some(Box::new(FloodGuard::new(settings)));
+        self.on_flood = Some(on_flood);
     }
 
-    /// Why we ended the connection, once we have. What becomes of our errors further up does not keep their type.
-    pub(super) fn verdict(&self) -> Arc<OnceLock<DisconnectReason>> {
-        self.cut.clone()
-    }
-
-    fn cut(&self, cut: DisconnectReason) -> io::Error {
-        io::Error::new(io::ErrorKind::TimedOut, *self.cut.get_or_init(|| cut))
-    }
-
-    fn in_time<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.stall.broken();
-            return polled;
-        }
-        self.stall.poll(context).map(|_| Err(self.cut(DisconnectReason::Silent)))
-    }
-
-    fn written(
-        &mut self,
-        context: &mut Context<'_>,
-        polled: Poll<io::Result<usize>>,
-        wanted: usize,
-    ) -> Poll<io::Result<usize>> {
-        if let (Some(guard), Poll::Ready(Ok(written))) = (&mut self.guard, &polled) {
-            guard.said(*written);
-            self.between_frames = *written == wanted;
-        }
-        match polled {
-            Poll::Ready(Ok(written)) if !self.meter.passed(written, &mut self.stall) => {
-                Poll::Ready(Err(self.cut(DisconnectReason::Slow)))
-            }
-            polled => self.in_time(context, polled),
-        }
+    /// Returns where the gateway records why it disconnected the client. hyper's errors do not keep the type of ours.
+    pub(super) fn disconnected(&self) -> Arc<OnceLock<DisconnectReason>> {
+        self.disconnected.clone()
     }
 
     pub(super) fn exchange(&self) -> Arc<Exchange> {
         self.exchange.clone()
     }
 
-    /// Taken back from hyper, with what it had read and not used.
+    /// Takes the stream back from hyper, with the bytes that hyper has read and not used.
     pub(super) fn taken_back(mut self, unread: Bytes) -> Self {
-        // What hyper had read comes before what it had not. Copied, also if it is nothing: an empty piece of hyper's buffer
-        // would keep all of it.
+        // hyper's bytes come first. They are copied, even if there are none: an empty slice of hyper's buffer keeps all
+        // of it in memory.
         self.unread = [&unread[..], &self.unread[..]].concat().into();
-        self.exchange.kept_open.store(false, Ordering::Relaxed);
+        self.exchange.set_keep_open(false);
         self
+    }
+
+    fn disconnect(&self, reason: DisconnectReason) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, *self.disconnected.get_or_init(|| reason))
+    }
+
+    fn check_timeout<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.write_timer.reset();
+            return polled;
+        }
+        self.write_timer.poll(context).map(|_| Err(self.disconnect(DisconnectReason::Silent)))
+    }
+
+    fn check_write(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<usize>>,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
+        if let (Some(guard), Poll::Ready(Ok(written))) = (&mut self.flood_guard, &polled) {
+            guard.count_sent(*written);
+            self.is_between_frames = *written == wanted;
+        }
+        match polled {
+            Poll::Ready(Ok(written)) if !self.meter.record(written, &mut self.write_timer) => {
+                Poll::Ready(Err(self.disconnect(DisconnectReason::Slow)))
+            }
+            polled => self.check_timeout(context, polled),
+        }
+    }
+
+    /// Returns true if the HTTP/2 connection is closing. What hyper still writes is discarded.
+    fn discards_writes(&self) -> bool {
+        self.flood_guard.is_some() && self.lingering.is_some()
+    }
+
+    fn read_unread(&mut self, buffer: &mut ReadBuf<'_>) {
+        buffer.put_slice(&self.unread.split_to(self.unread.len().min(buffer.remaining())));
     }
 }
 
 impl<S: Readable> ClientStream<S> {
-    /// Returns when there is something to read, or the other side has gone.
+    /// Returns when there is something to read, or the client closed the connection.
     pub(super) async fn readable(&self) -> io::Result<()> {
-        if !self.unread.is_empty() || self.heads.as_ref().is_some_and(|heads| heads.has_begun()) {
+        if !self.unread.is_empty() || self.heads.as_ref().is_some_and(|heads| heads.has_pending()) {
             return Ok(());
         }
         std::future::poll_fn(|context| self.stream.poll_readable(context)).await
@@ -162,61 +153,23 @@ impl<S: Readable> ClientStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
-    /// Reads, and counts the frames that were read. A flood is answered with GOAWAY, and the end.
-    fn poll_guarded(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some(farewell) = &mut self.farewell {
-            return farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(DisconnectReason::Flood)));
-        }
-        let before = buffer.filled().len();
-        if self.unread.is_empty() {
-            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        } else {
-            buffer.put_slice(&self.unread.split_to(self.unread.len().min(buffer.remaining())));
-        }
-        let read = &buffer.filled()[before..];
-        let Some(guard) = &mut self.guard else {
-            self.turn = self.turn.saturating_sub(read.len());
-            return Poll::Ready(Ok(()));
-        };
-        if let Ok(passed) = guard.heard(read, &mut self.turn) {
-            if passed < read.len() {
-                self.unread = [&read[passed..], &self.unread].concat().into();
-                buffer.set_filled(before + passed);
-            }
-            return Poll::Ready(Ok(()));
-        }
-        // Now, and not at the end of the connection: until then, it would have come back a thousand times.
-        if let Some(flooded) = self.flooded.take() {
-            flooded();
-        }
-        // Whoever has left no room for it does not hear it, and the connection ends all the same.
-        if self.between_frames {
-            let goodbye = guard.goodbye();
-            let _ = Pin::new(&mut self.stream).poll_write(context, &goodbye);
-        }
-        let _ = Pin::new(&mut self.stream).poll_shutdown(context);
-        buffer.set_filled(before);
-        let farewell = self.farewell.insert(Box::new(LingeringClose::to_a_flood()));
-        farewell.poll(&mut self.stream, context).map(|()| Err(self.cut(DisconnectReason::Flood)))
-    }
-
-    /// Reads, and gives whole heads on.
-    fn poll_heads(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    /// Reads, and passes only checked heads on.
+    fn poll_read_heads(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            let Some(heads) = &mut self.heads else { return self.poll_guarded(context, buffer) };
+            let Some(heads) = &mut self.heads else { return self.poll_read_guarded(context, buffer) };
             if !self.unread.is_empty() {
-                buffer.put_slice(&self.unread.split_to(self.unread.len().min(buffer.remaining())));
+                self.read_unread(buffer);
                 return Poll::Ready(Ok(()));
             }
             match heads.next(&self.exchange)? {
                 Next::Read => {}
-                // Whoever asks will have an answer to write before it can go on, and asks again then.
+                // hyper reads again after it has written the response that it works on.
                 Next::Wait => return Poll::Pending,
-                Next::Give(bytes) => {
+                Next::Pass(bytes) => {
                     self.unread = bytes;
                     continue;
                 }
-                Next::Open(bytes) => {
+                Next::Tunnel(bytes) => {
                     (self.unread, self.heads) = (bytes, None);
                     continue;
                 }
@@ -228,16 +181,64 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
                 return Poll::Ready(Ok(()));
             }
             self.turn = self.turn.saturating_sub(read);
-            self.unread = heads.inspect(buffer, before, &self.exchange);
+            self.unread = heads.check(buffer, before, &self.exchange);
             if buffer.filled().len() > before {
                 return Poll::Ready(Ok(()));
             }
         }
     }
 
-    /// Of a connection that has said goodbye, nothing leaves any more.
-    fn is_over(&self) -> bool {
-        self.guard.is_some() && self.farewell.is_some()
+    /// Reads, and counts the frames that were read. The gateway replies to a flood with GOAWAY and closes the
+    /// connection.
+    fn poll_read_guarded(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.lingering.is_some() {
+            return self.poll_flood_close(context);
+        }
+        let before = buffer.filled().len();
+        if self.unread.is_empty() {
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        } else {
+            self.read_unread(buffer);
+        }
+        let read = &buffer.filled()[before..];
+        let Some(guard) = &mut self.flood_guard else {
+            self.turn = self.turn.saturating_sub(read.len());
+            return Poll::Ready(Ok(()));
+        };
+        match guard.count_received(read, &mut self.turn) {
+            Ok(passed) => {
+                if passed < read.len() {
+                    self.unread = [&read[passed..], &self.unread].concat().into();
+                    buffer.set_filled(before + passed);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Err(Flood) => {
+                buffer.set_filled(before);
+                self.begin_flood_close(context);
+                self.poll_flood_close(context)
+            }
+        }
+    }
+
+    fn begin_flood_close(&mut self, context: &mut Context<'_>) {
+        // Called now, not at the end of the connection: until then, the client could have reconnected a thousand times.
+        if let Some(on_flood) = self.on_flood.take() {
+            on_flood();
+        }
+        // Without room in the socket, or inside a frame, the client gets no GOAWAY. The connection closes all the same.
+        if let Some(guard) = self.flood_guard.as_ref().filter(|_| self.is_between_frames) {
+            let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway());
+        }
+        let _ = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.lingering = Some(Box::new(LingeringClose::after_flood(self.drain_slots.clone())));
+    }
+
+    fn poll_flood_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(lingering) = &mut self.lingering {
+            ready!(lingering.poll(&mut self.stream, context));
+        }
+        Poll::Ready(Err(self.disconnect(DisconnectReason::Flood)))
     }
 }
 
@@ -246,9 +247,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
         let this = self.get_mut();
         if this.turn == 0 {
             this.turn = TURN;
-            return after_others(context);
+            return yield_to_others(context);
         }
-        let polled = this.poll_heads(context, buffer);
+        let polled = this.poll_read_heads(context, buffer);
         if polled.is_pending() {
             this.turn = TURN;
         }
@@ -258,11 +259,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.is_over() {
+        if self.discards_writes() {
             return Poll::Ready(Ok(bytes.len()));
         }
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, polled, bytes.len())
+        self.check_write(context, polled, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -271,11 +272,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wanted = slices.iter().map(|slice| slice.len()).sum();
-        if self.is_over() {
+        if self.discards_writes() {
             return Poll::Ready(Ok(wanted));
         }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.written(context, polled, wanted)
+        self.check_write(context, polled, wanted)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -283,28 +284,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_over() {
+        if self.discards_writes() {
             return Poll::Ready(Ok(()));
         }
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.in_time(context, polled)
+        self.check_timeout(context, polled)
     }
 
-    /// Says that nothing more comes, and hears the client out. Closing while it is still sending would reset the
-    /// connection, and take the last answer from a client that has not read it yet (RFC 9112 section 9.6).
+    /// Closes the sending side, then discards what the client still sends. To close both sides at once would reset the
+    /// connection, and a client that is still sending would lose the last response (RFC 9112 section 9.6).
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.exchange.kept_open.load(Ordering::Relaxed) {
+        if this.exchange.keeps_open() {
             return Poll::Ready(Ok(()));
         }
-        let farewell = match &mut this.farewell {
-            Some(farewell) => farewell,
+        let lingering = match &mut this.lingering {
+            Some(lingering) => lingering,
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
-                ready!(this.in_time(context, polled))?;
-                this.farewell.insert(Box::new(LingeringClose::to_a_client(this.guard.is_some())))
+                ready!(this.check_timeout(context, polled))?;
+                let close = LingeringClose::after_response(this.flood_guard.is_some(), this.drain_slots.clone());
+                this.lingering.insert(Box::new(close))
             }
         };
-        farewell.poll(&mut this.stream, context).map(Ok)
+        lingering.poll(&mut this.stream, context).map(Ok)
     }
 }

@@ -1,33 +1,33 @@
-//! Why we end a connection that its client would go on with.
+//! Why the gateway closes a connection that the client would keep.
 
 use std::error::Error;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DisconnectReason {
-    /// It takes nothing of its answer.
+    /// The client reads nothing of its response for `timeouts.write`.
     Silent,
-    /// It takes too little.
+    /// The client reads below `limits.min_download_rate`.
     Slow,
-    /// It sends frames that ask for nothing.
+    /// The client sends too many HTTP/2 frames without data or requests.
     Flood,
 }
 
 impl DisconnectReason {
-    /// What h2 counts itself.
-    pub(super) fn by_h2(error: &hyper::Error) -> Option<DisconnectReason> {
+    /// Returns `Flood` for the floods that h2 detects itself.
+    pub(super) fn from_h2(error: &hyper::Error) -> Option<DisconnectReason> {
         let error: &h2::Error = error.source()?.downcast_ref()?;
-        let calmed = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
-        calmed.then_some(DisconnectReason::Flood)
+        let is_flood = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
+        is_flood.then_some(DisconnectReason::Flood)
     }
 }
 
 impl fmt::Display for DisconnectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DisconnectReason::Silent => "the client does not read",
-            DisconnectReason::Slow => "the client reads more slowly than allowed",
-            DisconnectReason::Flood => "the client sends too many frames that ask for nothing",
+            DisconnectReason::Silent => "the client reads nothing of its response",
+            DisconnectReason::Slow => "the client reads its response too slowly",
+            DisconnectReason::Flood => "the client sends too many frames without data or requests",
         })
     }
 }

@@ -1,46 +1,40 @@
-//! HTTP/2 frames that ask for nothing and cost something: counted as they are read, before they are acted on.
+//! Flood protection of HTTP/2: counts frames that carry no data and begin no request, before h2 acts on them.
 //!
-//! h2 itself bounds header blocks without end, streams that are reset before they are looked at (CVE-2023-44487), and streams
-//! that it is made to reset (CVE-2025-8671). It answers any number of PING and SETTINGS (CVE-2019-9512, -9515),
-//! takes any number of PRIORITY, WINDOW_UPDATE and unknown frames, and any number of requests that are cancelled once they
-//! have begun. So those are counted here. And so is empty DATA, although h2 bounds it: we hear of that only when the connection is
-//! over.
+//! h2 itself limits header blocks that never end, streams that the client resets before h2 looks at them
+//! (CVE-2023-44487), and streams that the client makes h2 reset (CVE-2025-8671). It replies to any number of PING and
+//! SETTINGS frames (CVE-2019-9512, CVE-2019-9515). It accepts any number of PRIORITY, WINDOW_UPDATE and unknown frames,
+//! and any number of requests that are cancelled after they began. This file counts all of those. It also counts empty
+//! DATA frames: h2 limits them, but reports that only when the connection is over.
 //!
-//! Honest clients send such frames with something: a window is widened for data that came, a stream is cancelled now and then.
-//! What they ask for, send and are sent earns the right to more. The clock is read only by those who have used up all.
+//! Honest clients send such frames too: they widen a window for data that arrived, or cancel a stream now and then. So
+//! requests, request data and response data that the client reads earn further control frames. The clock is read only
+//! when a budget is used up.
 
 use std::time::{Duration, Instant};
 
-/// What of a connection may ask for nothing. 0: any number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// `limits.http2_control_frames`: within a second.
-    pub http2_control_frames: u32,
-    /// `limits.http2_resets`: within [`RESETS_WITHIN`].
-    pub http2_resets: u32,
-}
+use super::settings::FloodSettings;
 
-const CONTROL_WITHIN: Duration = Duration::from_secs(1);
-const RESETS_WITHIN: Duration = Duration::from_secs(10);
+const CONTROL_PERIOD: Duration = Duration::from_secs(1);
+const RESETS_PERIOD: Duration = Duration::from_secs(10);
 
-/// DATA that is empty and ends nothing (CVE-2019-9518), for as long as a connection lasts. h2 takes no more, and has no option
+/// Maximum empty DATA frames without END_STREAM in one connection (CVE-2019-9518). h2 has the same limit, and no option
 /// for it.
-const EMPTY_DATA: u32 = 100;
+const MAX_EMPTY_DATA: u32 = 100;
 
-/// So much data earns one control frame. Clients that widen their windows with every piece they read do so for about 4 KiB at
-/// the least, for the stream and for the connection.
-const EARNS_ONE: usize = 1024;
+/// Response bytes that earn one control frame. A client that widens its windows for every piece it reads does so for
+/// about 4 KiB or more, once for the stream and once for the connection.
+const BYTES_PER_CONTROL_FRAME: usize = 1024;
 
-/// What a client may give us to do before others have their turn, in bytes to be read. A frame costs something however small
-/// it is; a request costs what some thousand bytes do, and eight of them are half a millisecond.
+/// How much work a client may cause before other clients have their turn, in bytes to read. A frame costs something
+/// however small it is. A request costs as much as some thousand bytes; eight requests take half a millisecond.
 pub(super) const TURN: usize = 256 * 1024;
-const OF_A_FRAME: usize = TURN / 512;
-const OF_A_REQUEST: usize = TURN / 8;
+const FRAME_COST: usize = TURN / 512;
+const REQUEST_COST: usize = TURN / 8;
 
-/// RFC 9113 section 3.4
+/// Length of the connection preface (RFC 9113 section 3.4).
 const PREFACE: usize = 24;
-/// RFC 9113 section 4.1
-const HEAD: usize = 9;
+/// Length of a frame header (RFC 9113 section 4.1).
+const FRAME_HEADER: usize = 9;
 
 // RFC 9113 section 6
 const DATA: u8 = 0;
@@ -52,51 +46,50 @@ const ENHANCE_YOUR_CALM: u8 = 11;
 const END_STREAM: u8 = 1;
 const PADDED: u8 = 8;
 
-/// Too much of it.
+/// The client exceeded a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Flood;
 
-/// Follows what a client says from frame to frame.
+/// Follows the frames of one connection.
 pub(super) struct FloodGuard {
-    head: [u8; HEAD],
-    /// Of the head, read so far.
-    read: usize,
-    /// Bytes until the next head.
-    skip: usize,
-    /// The newest request's stream.
-    newest: [u8; 4],
+    header: [u8; FRAME_HEADER],
+    /// Bytes of `header` read so far.
+    header_len: usize,
+    /// Bytes until the next frame header.
+    payload_left: usize,
+    /// The stream of the newest request.
+    last_stream: [u8; 4],
     control: Budget,
-    /// A cancelled request costs two, any request earns one: at most half of what is asked may be cancelled for ever.
+    /// A cancelled request costs two and each request earns one, so a client may cancel half of its requests for ever.
     resets: Budget,
     empty_data: u32,
-    /// Data that has earned nothing yet.
+    /// Response bytes that have not earned a control frame yet.
     unearned: usize,
 }
 
 struct Budget {
-    full: u32,
+    capacity: u32,
     left: u32,
-    /// When it was full, the last time that anybody looked.
-    since: Instant,
-    back_within: Duration,
+    refilled_at: Instant,
+    period: Duration,
 }
 
 impl Budget {
-    fn of(full: u32, back_within: Duration) -> Budget {
-        let full = if full == 0 { u32::MAX } else { full };
-        Budget { full, left: full, since: Instant::now(), back_within }
+    fn new(capacity: u32, period: Duration) -> Budget {
+        let capacity = if capacity == 0 { u32::MAX } else { capacity };
+        Budget { capacity, left: capacity, refilled_at: Instant::now(), period }
     }
 
     fn earn(&mut self, amount: u32) {
-        self.left = self.left.saturating_add(amount).min(self.full);
+        self.left = self.left.saturating_add(amount).min(self.capacity);
     }
 
     fn spend(&mut self, amount: u32) -> Result<(), Flood> {
         if self.left < amount {
-            if self.since.elapsed() < self.back_within {
+            if self.refilled_at.elapsed() < self.period {
                 return Err(Flood);
             }
-            (self.left, self.since) = (self.full, Instant::now());
+            (self.left, self.refilled_at) = (self.capacity, Instant::now());
         }
         self.left = self.left.saturating_sub(amount);
         Ok(())
@@ -104,84 +97,85 @@ impl Budget {
 }
 
 impl FloodGuard {
-    pub(super) fn new(settings: Settings) -> FloodGuard {
+    pub(super) fn new(settings: FloodSettings) -> FloodGuard {
         FloodGuard {
-            head: [0; HEAD],
-            read: 0,
-            skip: PREFACE,
-            newest: [0; 4],
-            control: Budget::of(settings.http2_control_frames, CONTROL_WITHIN),
-            resets: Budget::of(settings.http2_resets.saturating_mul(2), RESETS_WITHIN),
+            header: [0; FRAME_HEADER],
+            header_len: 0,
+            payload_left: PREFACE,
+            last_stream: [0; 4],
+            control: Budget::new(settings.http2_control_frames, CONTROL_PERIOD),
+            resets: Budget::new(settings.http2_resets.saturating_mul(2), RESETS_PERIOD),
             empty_data: 0,
             unearned: 0,
         }
     }
 
-    /// The client said this. Answers how much of it may be acted on in this turn, of which `left` is left: a byte at the least.
-    pub(super) fn heard(&mut self, bytes: &[u8], left: &mut usize) -> Result<usize, Flood> {
+    /// Counts the frames in `bytes`, which the client sent, and deducts their cost from `turn`. Returns how many of the
+    /// bytes h2 may act on in this turn: at least one.
+    pub(super) fn count_received(&mut self, bytes: &[u8], turn: &mut usize) -> Result<usize, Flood> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let skipped = self.skip.min(rest.len());
-            self.skip -= skipped;
+            let skipped = self.payload_left.min(rest.len());
+            self.payload_left -= skipped;
             rest = &rest[skipped..];
-            let taken = (HEAD - self.read).min(rest.len());
-            self.head[self.read..self.read + taken].copy_from_slice(&rest[..taken]);
-            self.read += taken;
+            let taken = (FRAME_HEADER - self.header_len).min(rest.len());
+            self.header[self.header_len..self.header_len + taken].copy_from_slice(&rest[..taken]);
+            self.header_len += taken;
             rest = &rest[taken..];
-            if self.read == HEAD {
-                self.read = 0;
-                let is_over = *left == 0;
-                *left = left.saturating_sub(self.frame()?);
-                // What is acted on now is the frame before this one.
-                if is_over {
+            if self.header_len == FRAME_HEADER {
+                self.header_len = 0;
+                let turn_is_over = *turn == 0;
+                *turn = turn.saturating_sub(self.count_frame()?);
+                // h2 acts on the frame before this one now.
+                if turn_is_over {
                     break;
                 }
             }
         }
         let passed = bytes.len() - rest.len();
-        *left = left.saturating_sub(passed);
+        *turn = turn.saturating_sub(passed);
         Ok(passed)
     }
 
-    /// The client took so many bytes.
-    pub(super) fn said(&mut self, bytes: usize) {
+    /// Counts bytes that were sent to the client.
+    pub(super) fn count_sent(&mut self, bytes: usize) {
         self.unearned += bytes;
-        if self.unearned >= EARNS_ONE {
-            self.control.earn(u32::try_from(self.unearned / EARNS_ONE).unwrap_or(u32::MAX));
-            self.unearned %= EARNS_ONE;
+        if self.unearned >= BYTES_PER_CONTROL_FRAME {
+            self.control.earn(u32::try_from(self.unearned / BYTES_PER_CONTROL_FRAME).unwrap_or(u32::MAX));
+            self.unearned %= BYTES_PER_CONTROL_FRAME;
         }
     }
 
-    /// Answers what it costs.
-    fn frame(&mut self) -> Result<usize, Flood> {
-        let [high, middle, low, kind, flags, stream @ ..] = self.head;
-        self.skip = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+    /// Counts the frame of the current header and returns its cost.
+    fn count_frame(&mut self) -> Result<usize, Flood> {
+        let [high, middle, low, kind, flags, stream @ ..] = self.header;
+        self.payload_left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         match kind {
             HEADERS => {
-                self.newest = stream;
+                self.last_stream = stream;
                 self.control.earn(1);
                 self.resets.earn(1);
-                return Ok(OF_A_REQUEST);
+                return Ok(REQUEST_COST);
             }
-            DATA if self.skip == 0 && flags & END_STREAM == 0 => {
+            DATA if self.payload_left == 0 && flags & END_STREAM == 0 => {
                 self.empty_data += 1;
-                if self.empty_data > EMPTY_DATA {
+                if self.empty_data > MAX_EMPTY_DATA {
                     return Err(Flood);
                 }
             }
-            // Padding may be all that it has, which h2 takes for empty.
-            DATA if flags & PADDED != 0 && self.skip <= 256 => self.control.spend(1)?,
+            // The payload may be padding only. h2 counts such a frame as empty.
+            DATA if flags & PADDED != 0 && self.payload_left <= 256 => self.control.spend(1)?,
             DATA => self.control.earn(1),
             CONTINUATION => {}
             RST_STREAM => self.resets.spend(2)?,
             _ => self.control.spend(1)?,
         }
-        Ok(OF_A_FRAME)
+        Ok(FRAME_COST)
     }
 
-    /// GOAWAY, up to the newest request, with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
-    pub(super) fn goodbye(&self) -> [u8; HEAD + 8] {
-        let [a, b, c, d] = self.newest;
+    /// Returns a GOAWAY frame up to the newest request, with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
+    pub(super) fn goaway(&self) -> [u8; FRAME_HEADER + 8] {
+        let [a, b, c, d] = self.last_stream;
         [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, a, b, c, d, 0, 0, 0, ENHANCE_YOUR_CALM]
     }
 }
@@ -198,100 +192,100 @@ mod tests {
     }
 
     impl FloodGuard {
-        fn hear(&mut self, bytes: &[u8]) -> Result<(), Flood> {
-            self.heard(bytes, &mut usize::MAX.clone()).map(|passed| assert_eq!(passed, bytes.len()))
+        fn receive(&mut self, bytes: &[u8]) -> Result<(), Flood> {
+            self.count_received(bytes, &mut usize::MAX.clone()).map(|passed| assert_eq!(passed, bytes.len()))
         }
     }
 
-    fn guard(control: u32, resets: u32) -> FloodGuard {
-        let mut guard = FloodGuard::new(Settings { http2_control_frames: control, http2_resets: resets });
-        // However long a test takes, no second passes in it but by its own doing.
-        guard.control.back_within = Duration::MAX;
-        guard.resets.back_within = Duration::MAX;
-        assert_eq!(guard.hear(&[b'P'; PREFACE]), Ok(()));
+    fn guard(control_frames: u32, resets: u32) -> FloodGuard {
+        let mut guard = FloodGuard::new(FloodSettings { http2_control_frames: control_frames, http2_resets: resets });
+        // A slow test machine must not refill the budgets.
+        guard.control.period = Duration::MAX;
+        guard.resets.period = Duration::MAX;
+        assert_eq!(guard.receive(&[b'P'; PREFACE]), Ok(()));
         guard
     }
 
     #[test]
-    fn frames_are_counted_however_they_are_cut() {
-        let said = [frame(PING, 0, 8), frame(HEADERS, 3, 300), frame(DATA, 3, 1), frame(PING, 0, 8)].concat();
+    fn frames_are_counted_across_any_read_boundary() {
+        let sent = [frame(PING, 0, 8), frame(HEADERS, 3, 300), frame(DATA, 3, 1), frame(PING, 0, 8)].concat();
         for piece in 1..40 {
             let mut guard = guard(10, 10);
-            for bytes in said.chunks(piece) {
-                assert_eq!(guard.hear(bytes), Ok(()));
+            for bytes in sent.chunks(piece) {
+                assert_eq!(guard.receive(bytes), Ok(()));
             }
-            assert_eq!((guard.control.left, guard.skip, guard.read), (9, 0, 0), "in pieces of {piece}");
-            assert_eq!(guard.goodbye()[9..13], [0, 0, 0, 3]);
+            assert_eq!((guard.control.left, guard.payload_left, guard.header_len), (9, 0, 0), "in pieces of {piece}");
+            assert_eq!(guard.goaway()[9..13], [0, 0, 0, 3]);
         }
     }
 
     #[test]
-    fn what_is_asked_for_sent_and_taken_earns_more() {
+    fn requests_and_data_earn_control_frames() {
         let mut guard = guard(3, 0);
         let ping = frame(PING, 0, 8);
-        assert_eq!(guard.hear(&ping.repeat(3)), Ok(()));
+        assert_eq!(guard.receive(&ping.repeat(3)), Ok(()));
         assert_eq!(guard.control.spend(1), Err(Flood));
-        guard.said(EARNS_ONE - 1);
+        guard.count_sent(BYTES_PER_CONTROL_FRAME - 1);
         assert_eq!(guard.control.spend(1), Err(Flood));
-        guard.said(1);
+        guard.count_sent(1);
         assert_eq!(guard.control.spend(1), Ok(()));
-        let with_something = [frame(DATA, 1, 1), ping.clone(), frame(HEADERS, 1, 1), ping.clone()].concat();
-        assert_eq!(guard.hear(&with_something), Ok(()));
-        guard.said(1_000_000);
-        assert_eq!(guard.control.left, 3, "nobody saves up more than a second's");
-        assert_eq!(guard.hear(&ping.repeat(3)), Ok(()));
-        guard.control.back_within = Duration::ZERO;
-        assert_eq!(guard.hear(&ping.repeat(3)), Ok(()), "the next second has its own");
+        let useful = [frame(DATA, 1, 1), ping.clone(), frame(HEADERS, 1, 1), ping.clone()].concat();
+        assert_eq!(guard.receive(&useful), Ok(()));
+        guard.count_sent(1_000_000);
+        assert_eq!(guard.control.left, 3, "the budget never exceeds its capacity");
+        assert_eq!(guard.receive(&ping.repeat(3)), Ok(()));
+        guard.control.period = Duration::ZERO;
+        assert_eq!(guard.receive(&ping.repeat(3)), Ok(()), "a new period refills the budget");
     }
 
     #[test]
-    fn half_of_all_requests_may_be_cancelled_for_ever_and_no_more() {
-        let (ask, cancel) = (frame(HEADERS, 1, 1), frame(RST_STREAM, 1, 4));
+    fn a_client_may_cancel_half_of_its_requests() {
+        let (request, cancel) = (frame(HEADERS, 1, 1), frame(RST_STREAM, 1, 4));
         let mut honest = guard(0, 10);
-        assert_eq!(honest.hear(&[ask.clone(), ask.clone(), cancel.clone()].concat().repeat(1000)), Ok(()));
+        assert_eq!(honest.receive(&[request.clone(), request.clone(), cancel.clone()].concat().repeat(1000)), Ok(()));
         let mut attacker = guard(0, 10);
-        let ended = (1..1000).find(|_| attacker.hear(&[ask.clone(), cancel.clone()].concat()).is_err());
+        let ended = (1..1000).find(|_| attacker.receive(&[request.clone(), cancel.clone()].concat()).is_err());
         assert_eq!(ended, Some(20));
-        assert_eq!(guard(0, 0).hear(&cancel.repeat(1000)), Ok(()), "no limit");
+        assert_eq!(guard(0, 0).receive(&cancel.repeat(1000)), Ok(()), "no limit");
     }
 
     #[test]
-    fn so_much_data_may_be_empty_that_ends_nothing_and_no_more() {
+    fn empty_data_frames_without_end_stream_are_limited() {
         let mut guard = guard(0, 0);
         let (empty, mut last) = (frame(DATA, 1, 0), frame(DATA, 1, 0));
         last[4] = END_STREAM;
-        assert_eq!(guard.hear(&[last, frame(DATA, 1, 1)].concat().repeat(1000)), Ok(()));
-        assert_eq!(guard.hear(&empty.repeat(100)), Ok(()));
-        assert_eq!(guard.hear(&empty), Err(Flood));
+        assert_eq!(guard.receive(&[last, frame(DATA, 1, 1)].concat().repeat(1000)), Ok(()));
+        assert_eq!(guard.receive(&empty.repeat(100)), Ok(()));
+        assert_eq!(guard.receive(&empty), Err(Flood));
     }
 
     #[test]
-    fn padding_is_no_data() {
+    fn padding_does_not_count_as_data() {
         let mut guard = guard(3, 0);
         let mut padded = frame(DATA, 1, 1);
         padded[4] = PADDED;
-        assert_eq!(guard.hear(&padded.repeat(3)), Ok(()));
-        assert_eq!(guard.hear(&padded), Err(Flood));
+        assert_eq!(guard.receive(&padded.repeat(3)), Ok(()));
+        assert_eq!(guard.receive(&padded), Err(Flood));
     }
 
     #[test]
-    fn a_turn_is_so_many_frames_and_fewer_requests() {
+    fn a_turn_holds_fewer_requests_than_frames() {
         for (kind, payload, at_least, at_most) in [(PING, 8, 400, 512), (HEADERS, 30, 7, 9), (DATA, 4_000, 50, 60)] {
             let frame = frame(kind, 1, payload);
-            let said = frame.repeat(5000);
+            let sent = frame.repeat(5000);
             let (mut guard, mut passed, mut turns) = (guard(0, 0), 0, 0);
-            while passed < said.len() {
+            while passed < sent.len() {
                 let mut left = TURN;
-                while left > 0 && passed < said.len() {
-                    // As they are read: some KiB at once.
-                    let read = &said[passed..said.len().min(passed + 8192)];
-                    passed += guard.heard(read, &mut left).expect("no limit");
+                while left > 0 && passed < sent.len() {
+                    // As the gateway reads them: some KiB at once.
+                    let read = &sent[passed..sent.len().min(passed + 8192)];
+                    passed += guard.count_received(read, &mut left).expect("no limit");
                 }
                 turns += 1;
             }
             let in_one = 5000 / turns;
             assert!((at_least..=at_most).contains(&in_one), "{kind}: {in_one} frames in a turn");
-            assert_eq!((guard.skip, guard.read), (0, 0));
+            assert_eq!((guard.payload_left, guard.header_len), (0, 0));
         }
     }
 }

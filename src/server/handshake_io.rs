@@ -1,4 +1,4 @@
-//! What lies between a socket and TLS: a thin wrapper that saves a write in each handshake.
+//! Saves a write in each TLS handshake: a thin wrapper between the socket and TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -7,59 +7,60 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::client_io::Readable;
+use super::readable::Readable;
 
-/// Holds small writes back until there is nothing to read, or until the next write.
+/// Buffers small writes until the next write, or until there is nothing to read.
 ///
-/// At the end of a TLS 1.3 handshake the server sends session tickets. Clients send their first request along with their
-/// last handshake message, so its answer is about to follow: both leave in one write, which saves a tenth of a handshake.
-/// If no request is there yet, reading finds nothing and the tickets leave by themselves.
+/// At the end of a TLS 1.3 handshake the gateway sends session tickets. Clients send their first request along with
+/// their last handshake message, so the response follows soon. Both leave in one write, which saves a tenth of a
+/// handshake. If no request has arrived, the next read finds nothing and the tickets are written alone.
 pub(super) struct HandshakeBuffer {
     stream: TcpStream,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     stage: Stage,
 }
 
-/// What is held, and so what it waits for.
+/// What is buffered, and when it is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
-    /// Messages of a handshake: for the next of them, or for silence.
+    /// Handshake messages: written with the next message, or when there is nothing to read.
     Handshake,
-    /// Tickets of TLS 1.3, which nobody needs to go on: for a request, or for silence.
+    /// Session tickets of TLS 1.3, which the client can do without: written when a request came, or there is none to
+    /// read.
     Tickets,
-    /// The same, when something was asked: for the answer.
-    AnswerFollows,
-    /// What the client may need, or nothing: for nothing but room to write.
-    Open,
+    /// Session tickets after a request was read: written with the response.
+    AwaitingResponse,
+    /// Nothing, or messages that the client may need: written at once.
+    Unbuffered,
 }
 
 impl HandshakeBuffer {
     pub(super) fn new(stream: TcpStream) -> Self {
-        HandshakeBuffer { stream, held: Vec::new(), stage: Stage::Handshake }
+        HandshakeBuffer { stream, buffered: Vec::new(), stage: Stage::Handshake }
     }
 
-    /// The handshake is over: what is held leaves with the next write. If it can wait, being tickets of TLS 1.3 alone, it
-    /// waits for that from when something is asked, as `has_asked` says that it was already.
-    pub(super) fn uncork(&mut self, can_wait: bool, has_asked: bool) {
-        self.stage = match (can_wait, has_asked) {
-            (true, true) => Stage::AnswerFollows,
+    /// Ends the handshake: what is buffered leaves with the next write. `is_tls13` says that only session tickets are
+    /// buffered, so they can wait for the response to a request; `has_request` says that the request is already there.
+    pub(super) fn end_handshake(&mut self, is_tls13: bool, has_request: bool) {
+        self.stage = match (is_tls13, has_request) {
+            (true, true) => Stage::AwaitingResponse,
             (true, false) => Stage::Tickets,
-            (false, _) => Stage::Open,
+            (false, _) => Stage::Unbuffered,
         };
     }
 
-    fn poll_release(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.held.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.held))?;
+    fn poll_write_buffered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.buffered.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.buffered))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.held.drain(..written);
+            self.buffered.drain(..written);
         }
-        // A connection that lives on needs no empty buffer.
-        self.held = Vec::new();
+        // The connection no longer needs the memory.
+        self.buffered = Vec::new();
         if self.stage == Stage::Tickets {
-            self.stage = Stage::Open;
+            self.stage = Stage::Unbuffered;
         }
         Poll::Ready(Ok(()))
     }
@@ -70,11 +71,11 @@ impl AsyncRead for HandshakeBuffer {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
         if this.stage == Stage::Tickets && polled.is_ready() {
-            this.stage = Stage::AnswerFollows;
+            this.stage = Stage::AwaitingResponse;
         }
-        if polled.is_pending() && !this.held.is_empty() && this.stage != Stage::AnswerFollows {
-            // The other side may be waiting for just what is held. The socket wakes us in either case.
-            if let Poll::Ready(Err(error)) = this.poll_release(context) {
+        if polled.is_pending() && !this.buffered.is_empty() && this.stage != Stage::AwaitingResponse {
+            // The client may be waiting for exactly these bytes. The socket wakes this task in either case.
+            if let Poll::Ready(Err(error)) = this.poll_write_buffered(context) {
                 return Poll::Ready(Err(error));
             }
         }
@@ -93,16 +94,16 @@ impl AsyncWrite for HandshakeBuffer {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.held.is_empty() && this.stage != Stage::Handshake {
+        if this.buffered.is_empty() && this.stage != Stage::Handshake {
             return Pin::new(&mut this.stream).poll_write_vectored(context, slices);
         }
-        // A handshake's messages are a few KiB at most.
+        // Handshake messages have a few KiB at most.
         let len = slices.iter().map(|slice| slice.len()).sum();
-        slices.iter().for_each(|slice| this.held.extend_from_slice(slice));
+        slices.iter().for_each(|slice| this.buffered.extend_from_slice(slice));
         if this.stage != Stage::Handshake {
-            this.stage = Stage::Open;
-            // Taken in full. What the socket does not take now leaves at the next poll.
-            let _ = this.poll_release(context)?;
+            this.stage = Stage::Unbuffered;
+            // Reported as written in full. The next poll writes what the socket does not accept now.
+            let _ = this.poll_write_buffered(context)?;
         }
         Poll::Ready(Ok(len))
     }
@@ -113,16 +114,16 @@ impl AsyncWrite for HandshakeBuffer {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // hyper flushes whenever it has read, be there an answer or not.
-        if matches!(this.stage, Stage::Handshake | Stage::AnswerFollows) {
+        // hyper flushes after each read, with or without a response.
+        if matches!(this.stage, Stage::Handshake | Stage::AwaitingResponse) {
             return Poll::Ready(Ok(()));
         }
-        this.poll_release(context)
+        this.poll_write_buffered(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_release(context))?;
+        ready!(this.poll_write_buffered(context))?;
         Pin::new(&mut this.stream).poll_shutdown(context)
     }
 }

@@ -1,120 +1,127 @@
-//! How we part from a client that may still be sending.
+//! The lingering close: reads and discards what a client still sends after the last response.
 
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
 use crate::limits::pace::IdleTimer;
 
-/// Reads what a client still sends, and throws it away.
+/// The connections of one worker that may discard more than [`LingeringClose::PIECE`] at the same time.
+///
+/// A client that reconnects again and again leaves many such connections behind. Together they must not take the time
+/// of the clients that are served.
+#[derive(Clone)]
+pub(super) struct DrainSlots(Arc<Semaphore>);
+
+type DrainSlot = OwnedSemaphorePermit;
+
+impl DrainSlots {
+    const PER_WORKER: usize = 16;
+
+    pub(super) fn new() -> Self {
+        DrainSlots(Arc::new(Semaphore::new(Self::PER_WORKER)))
+    }
+
+    fn acquire(&self) -> Option<DrainSlot> {
+        self.0.clone().try_acquire_owned().ok()
+    }
+}
+
 pub(super) struct LingeringClose {
-    quiet: IdleTimer,
-    end: Instant,
-    /// So many bytes are read. Then the client is left alone until it is over: what it sends fills its own memory.
+    idle: IdleTimer,
+    deadline: Instant,
+    /// Bytes that are still discarded. Afterwards nothing is read until the close is over, and what the client sends
+    /// fills its own memory.
     left: usize,
-    /// So many of them before the next breath.
+    /// Bytes until the next pause.
     piece: usize,
-    breath: Option<Pin<Box<Sleep>>>,
-    /// Once it has said more than a piece.
-    ear: Option<DrainSlot>,
-}
-
-/// To so many clients that have much to say a worker listens at once. Whoever comes again and again leaves as many connections
-/// behind, and all of them together must not take the time of those who are served.
-const EARS: usize = 16;
-
-thread_local! {
-    /// A worker is a thread.
-    static LISTENING: Cell<usize> = const { Cell::new(0) };
-}
-
-struct DrainSlot;
-
-impl DrainSlot {
-    fn free() -> Option<DrainSlot> {
-        let listening = LISTENING.get();
-        (listening < EARS).then(|| {
-            LISTENING.set(listening + 1);
-            DrainSlot
-        })
-    }
-}
-
-impl Drop for DrainSlot {
-    fn drop(&mut self) {
-        LISTENING.set(LISTENING.get().saturating_sub(1));
-    }
+    pause: Option<Pin<Box<Sleep>>>,
+    slots: DrainSlots,
+    /// Held after the first piece.
+    slot: Option<DrainSlot>,
 }
 
 impl LingeringClose {
-    /// A client that sends nothing for so long has stopped. Whoever reads has heard why by then.
-    const QUIET: Duration = Duration::from_millis(500);
-    /// Nobody is listened to for longer.
-    const LONGEST: Duration = Duration::from_secs(10);
-    /// As much as an HTTP/2 client may have sent before it heard that it is over, twice: it has windows.
-    const HTTP2: usize = 2 * 1024 * 1024;
-    /// Over HTTP/1 some listen only when they have said all. Whoever has more to say than this has to listen meanwhile.
-    const HTTP1: usize = 16 * 1024 * 1024;
-    /// So much, and then a breath, is 3 MiB a second. As fast as it comes, four clients that go on and on take a whole processor.
+    /// How long a client sends nothing before the connection is closed. A client that reads has the last response by
+    /// then.
+    const IDLE: Duration = Duration::from_millis(500);
+    /// How long the close takes at most.
+    const MAX_TIME: Duration = Duration::from_secs(10);
+    /// Maximum bytes discarded over HTTP/2: twice what the windows let a client send before it learns of the close.
+    const HTTP2_BYTES: usize = 2 * 1024 * 1024;
+    /// Maximum bytes discarded over HTTP/1. Some clients read the response only after they sent their whole body. A
+    /// client with a larger body has to read while it sends.
+    const HTTP1_BYTES: usize = 16 * 1024 * 1024;
+    /// Bytes discarded before a pause: 3 MiB a second. Without pauses, four clients that never stop take a whole core.
     const PIECE: usize = 64 * 1024;
-    const BREATH: Duration = Duration::from_millis(20);
+    const PAUSE: Duration = Duration::from_millis(20);
 
-    pub(super) fn to_a_client(http2: bool) -> Self {
-        let left = if http2 { Self::HTTP2 } else { Self::HTTP1 };
+    /// For a connection after its last response.
+    pub(super) fn after_response(is_http2: bool, slots: DrainSlots) -> Self {
+        let left = if is_http2 { Self::HTTP2_BYTES } else { Self::HTTP1_BYTES };
         LingeringClose {
-            quiet: IdleTimer::of_at_most(Self::QUIET),
-            end: Instant::now() + Self::LONGEST,
+            idle: IdleTimer::new(Self::IDLE),
+            deadline: Instant::now() + Self::MAX_TIME,
             left,
             piece: Self::PIECE,
-            breath: None,
-            ear: None,
+            pause: None,
+            slots,
+            slot: None,
         }
     }
 
-    /// To read a flood is to suffer it.
-    pub(super) fn to_a_flood() -> Self {
-        LingeringClose { left: 0, ..Self::to_a_client(true) }
+    /// After a flood, nothing more is read: reading is what the flood is meant to cost.
+    pub(super) fn after_flood(slots: DrainSlots) -> Self {
+        LingeringClose { left: 0, ..Self::after_response(true, slots) }
     }
 
+    /// Returns ready when the connection can be closed.
     pub(super) fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
         if self.left == 0 {
-            return self.quiet.poll(context).map(drop);
+            return self.idle.poll(context).map(drop);
         }
-        if let Some(breath) = &mut self.breath {
-            ready!(breath.as_mut().poll(context));
-            self.breath = None;
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
         }
         let mut space = [MaybeUninit::uninit(); 16 * 1024];
         let mut buffer = ReadBuf::uninit(&mut space);
         match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
-            Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.end => {
-                let read = buffer.filled().len();
-                self.left = self.left.saturating_sub(read);
-                self.piece = self.piece.saturating_sub(read);
-                self.quiet.broken();
-                if self.piece == 0 {
-                    self.piece = Self::PIECE;
-                    self.ear = self.ear.take().or_else(DrainSlot::free);
-                    self.left = if self.ear.is_some() { self.left } else { 0 };
-                    self.breath = Some(Box::pin(tokio::time::sleep(Self::BREATH)));
-                }
-                // In any case: whoever goes on and on takes no more than a turn from others.
-                after_others(context)
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() && Instant::now() < self.deadline => {
+                self.discard(buffer.filled().len());
+                // Also without a pause: a client that sends without end must not take more than a turn from others.
+                yield_to_others(context)
             }
             Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => self.quiet.poll(context).map(drop),
+            Poll::Pending => self.idle.poll(context).map(drop),
         }
+    }
+
+    fn discard(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+        self.piece = self.piece.saturating_sub(bytes);
+        self.idle.reset();
+        if self.piece > 0 {
+            return;
+        }
+        self.piece = Self::PIECE;
+        self.slot = self.slot.take().or_else(|| self.slots.acquire());
+        if self.slot.is_none() {
+            self.left = 0;
+        }
+        self.pause = Some(Box::pin(tokio::time::sleep(Self::PAUSE)));
     }
 }
 
-/// Pending until the runtime has run whatever is ready, and has looked for I/O. To be woken at once would be to be polled again
-/// and again before it looks.
-pub(super) fn after_others<T>(context: &mut Context<'_>) -> Poll<T> {
+/// Returns pending until the runtime has run every ready task and has checked for I/O. With an immediate wake-up, the
+/// runtime would poll this task again and again before it checks.
+pub(super) fn yield_to_others<T>(context: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(tokio::task::yield_now()).poll(context);
     Poll::Pending
 }

@@ -1,4 +1,4 @@
-//! Connections that a balancer passes on: they begin with a header of the PROXY protocol, before TLS and HTTP.
+//! Connections from a balancer that begin with a PROXY protocol header, before TLS and HTTP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,46 +6,45 @@ use std::net::SocketAddr;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use super::{Shared, serve};
-use crate::protocols::proxy_protocol::{self, LONGEST, Source};
+use super::shared::Shared;
+use crate::protocols::proxy_protocol::{self, MAX_HEADER, Source};
 
-/// Who is at the other end.
+/// The client of a connection.
 pub(super) struct Client {
     pub(super) address: SocketAddr,
     /// See [`crate::gateway::client::Peer`].
     pub(super) trusts_forwarded: bool,
 }
 
-/// Nobody passes connections on here.
-impl From<SocketAddr> for Client {
-    fn from(address: SocketAddr) -> Self {
+impl Client {
+    pub(super) fn direct(address: SocketAddr) -> Self {
         Client { address, trusts_forwarded: true }
     }
 }
 
-/// Reads whose connection it is, by the word of whoever opened it.
+/// Reads the client's address from the PROXY protocol header.
 pub(super) async fn client(stream: &mut TcpStream, balancer: SocketAddr, shared: &Shared) -> io::Result<Client> {
-    // Anybody else could be anybody else.
+    // An untrusted peer could claim any address.
     if !shared.gateway.load().forwarding.trusts(balancer.ip()) {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "a PROXY protocol peer that [forwarding] does not trust",
+            "the peer sends a PROXY protocol header but is not in [forwarding] trusted",
         ));
     }
-    let whose = tokio::select! {
-        whose = header(stream) => whose?,
+    let source = tokio::select! {
+        source = header(stream) => source?,
         () = tokio::time::sleep(shared.settings.tls_handshake) => return Err(io::ErrorKind::TimedOut.into()),
-        () = shared.has_drained_for(serve::FIRST_REQUEST) => return Err(io::ErrorKind::TimedOut.into()),
+        () = shared.first_request_overdue() => return Err(io::ErrorKind::TimedOut.into()),
     };
-    Ok(match whose {
-        Source::Proxied(address) => Client::from(address),
+    Ok(match source {
+        Source::Proxied(address) => Client::direct(address),
         Source::Local => Client { address: balancer, trusts_forwarded: false },
     })
 }
 
-/// Takes the header, and not a byte of what comes behind it.
+/// Takes the header from the stream, and no byte after it.
 async fn header(stream: &mut TcpStream) -> io::Result<Source> {
-    let mut buffer = vec![0; LONGEST];
+    let mut buffer = vec![0; MAX_HEADER];
     let mut taken = 0;
     loop {
         let seen = match stream.peek(&mut buffer[taken..]).await? {
@@ -53,11 +52,11 @@ async fn header(stream: &mut TcpStream) -> io::Result<Source> {
             more => taken + more,
         };
         let malformed = |malformed: proxy_protocol::Malformed| io::Error::new(io::ErrorKind::InvalidData, malformed.0);
-        let read = proxy_protocol::read(&buffer[..seen]).map_err(malformed)?;
+        let read = proxy_protocol::parse(&buffer[..seen]).map_err(malformed)?;
         let end = read.map_or(seen, |(_, len)| len);
         stream.read_exact(&mut buffer[taken..end]).await?;
         match read {
-            Some((whose, _)) => return Ok(whose),
+            Some((source, _)) => return Ok(source),
             None => taken = end,
         }
     }

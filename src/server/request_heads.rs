@@ -1,195 +1,130 @@
-//! Gives hyper the requests of an HTTP/1 connection head by whole head, so that it never sees one that has two readings.
+//! Passes an HTTP/1 connection to hyper head by head, so that hyper never sees a head that can be read in two ways.
 //!
-//! Bytes are looked at where they lie, in the buffer that hyper reads into; only the beginning of a head that has not come
-//! to its end is kept apart. A head that is refused is replaced by one of our own, which the service answers in its turn:
-//! requests before it get their answers, and nothing behind it is read.
+//! Bytes are checked in the buffer that hyper reads into. Only the beginning of an incomplete head is copied. A
+//! malformed head is replaced by a placeholder, which the service rejects in its turn: the requests before it get their
+//! responses, and nothing after it is read.
 
 use std::io;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::StatusCode;
 use tokio::io::ReadBuf;
 
+use super::exchange::Exchange;
 use crate::protocols::http::framing::{Framing, FramingError, Limits};
 
-/// What hyper reads instead of a head that is refused. By itself it would be refused as well: it names no host.
-const REFUSED: &[u8] = b"- * HTTP/1.1\r\nConnection: close\r\n\r\n";
-
-/// What the reading side of a connection and the answers to its requests have to know of each other.
-#[derive(Debug, Default)]
-pub(super) struct Exchange {
-    /// While this is set, closing does not close: hyper can be ended and the stream goes on.
-    pub(super) kept_open: AtomicBool,
-    /// Requests that were answered.
-    answered: AtomicU64,
-    /// The last of them was answered with 101.
-    tunnel: AtomicBool,
-    /// What was wrong with the head that comes after so many good ones.
-    refused: OnceLock<(u64, FramingError)>,
-    /// So many answers in a row were 429.
-    limited: AtomicU32,
-    /// The connection ends with an exchange that was begun.
-    ends: AtomicBool,
-    /// What the client sends next is no head: a body has not come to its end, or something was wrong.
-    unfinished: AtomicBool,
-}
-
-impl Exchange {
-    /// Can there be another request? Where not, what still comes must not be read as one: neither the rest of a body that
-    /// nobody wanted, nor what follows the last answer (RFC 9112 section 9.6).
-    pub(super) fn goes_on(&self) -> bool {
-        !self.ends.load(Ordering::Relaxed) && !self.unfinished.load(Ordering::Relaxed)
-    }
-
-    /// Nothing follows what is under way.
-    pub(super) fn ends(&self) {
-        self.ends.store(true, Ordering::Relaxed);
-    }
-
-    /// Is the request after so many others the one that stands for a refused head?
-    pub(super) fn refused_after(&self, requests: u64) -> Option<FramingError> {
-        self.refused.get().filter(|(heads, _)| *heads == requests).map(|(_, fault)| *fault)
-    }
-
-    /// Counts an answer that says 429, or one that does not, and tells how many were before it in a row.
-    pub(super) fn limited(&self, is_limited: bool) -> u32 {
-        let before = self.limited.load(Ordering::Relaxed);
-        let now = if is_limited { before.saturating_add(1) } else { 0 };
-        if now != before {
-            self.limited.store(now, Ordering::Relaxed);
-        }
-        if is_limited { before } else { 0 }
-    }
-
-    /// Have so many requests been answered?
-    pub(super) fn has_answered(&self, requests: u64) -> bool {
-        self.answered.load(Ordering::Relaxed) == requests
-    }
-
-    /// Before the answer is written: what follows a 101 is no HTTP.
-    pub(super) fn answers(&self, requests: u64, status: StatusCode) {
-        if status == StatusCode::SWITCHING_PROTOCOLS {
-            self.tunnel.store(true, Ordering::Relaxed);
-        }
-        self.answered.store(requests, Ordering::Release);
-    }
-}
+/// What hyper reads instead of a malformed head. The gateway would reject this one, too: it has no Host.
+const PLACEHOLDER: &[u8] = b"- * HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 /// What the stream does next.
 pub(super) enum Next {
     Read,
-    /// Nothing, until hyper has used what it has.
+    /// Waits until hyper has used what it has.
     Wait,
-    /// Goes on with these bytes first.
-    Give(Bytes),
-    /// Goes on with these, and without a look at what follows: it is a tunnel now.
-    Open(Bytes),
+    /// Passes these bytes on first.
+    Pass(Bytes),
+    /// Passes these bytes on first, and all others unchecked: the connection is a tunnel now.
+    Tunnel(Bytes),
 }
 
-/// Looks at what a client sends before hyper does.
+/// Checks what a client sends before hyper reads it.
 pub(super) struct RequestHeads {
     framing: Framing,
-    /// A head, or a chunk's line, that has not come to its end.
-    held: Vec<u8>,
-    most_held: usize,
-    over: Option<Over>,
+    /// An incomplete head, or an incomplete chunk header.
+    pending: Vec<u8>,
+    max_pending: usize,
+    malformed: Option<Malformed>,
 }
 
-/// Where a fault was seen.
-enum Over {
-    InHead,
-    InBody(&'static str),
+enum Malformed {
+    Head,
+    Body(&'static str),
 }
 
 impl RequestHeads {
     pub(super) fn new(limits: Limits) -> Self {
         RequestHeads {
             framing: Framing::new(limits),
-            held: Vec::new(),
-            most_held: limits.request_header_size,
-            over: None,
+            pending: Vec::new(),
+            max_pending: limits.request_header_size,
+            malformed: None,
         }
     }
 
-    /// Tells where the client stands, whenever it has been looked at.
-    fn tell(&self, exchange: &Exchange) {
-        exchange.unfinished.store(self.over.is_some() || self.framing.is_in_body(), Ordering::Relaxed);
+    /// Returns true if the client has begun a head that hyper has not seen.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    /// Has the client begun something that hyper does not know of?
-    pub(super) fn has_begun(&self) -> bool {
-        !self.held.is_empty()
-    }
-
-    /// Asked before each read.
+    /// Returns what to do instead of a read, or `Next::Read`.
     pub(super) fn next(&mut self, exchange: &Exchange) -> io::Result<Next> {
-        match self.over {
-            Some(Over::InBody(what)) => return Err(io::Error::new(io::ErrorKind::InvalidData, what)),
-            Some(Over::InHead) => return Ok(Next::Wait),
+        match self.malformed {
+            Some(Malformed::Body(what)) => return Err(io::Error::new(io::ErrorKind::InvalidData, what)),
+            Some(Malformed::Head) => return Ok(Next::Wait),
             None if !self.framing.is_switching() => return Ok(Next::Read),
             None => {}
         }
-        if exchange.answered.load(Ordering::Acquire) < self.framing.heads() {
-            return Ok(if self.held.len() < self.most_held { Next::Read } else { Next::Wait });
+        // The request asked for another protocol. The response decides whether the next bytes are HTTP.
+        if exchange.answered() < self.framing.heads() {
+            return Ok(if self.pending.len() < self.max_pending { Next::Read } else { Next::Wait });
         }
-        let held = std::mem::take(&mut self.held);
-        if exchange.tunnel.load(Ordering::Relaxed) {
-            return Ok(Next::Open(held.into()));
+        if exchange.is_tunnel() {
+            return Ok(Next::Tunnel(std::mem::take(&mut self.pending).into()));
         }
-        self.framing.stays_http();
-        self.held = held;
-        Ok(match self.release(exchange) {
+        self.framing.resume_http();
+        Ok(match self.take_complete(exchange) {
             bytes if bytes.is_empty() => Next::Read,
-            bytes => Next::Give(bytes),
+            bytes => Next::Pass(bytes),
         })
     }
 
-    /// Looks at what was read behind the first `before` bytes of `buffer`, and leaves there what may go on. What it returns
-    /// goes on next.
-    pub(super) fn inspect(&mut self, buffer: &mut ReadBuf<'_>, before: usize, exchange: &Exchange) -> Bytes {
+    /// Checks what was read into `buffer` after its first `before` bytes, and leaves there what hyper may read. Returns
+    /// bytes that hyper reads next.
+    pub(super) fn check(&mut self, buffer: &mut ReadBuf<'_>, before: usize, exchange: &Exchange) -> Bytes {
         let read = &buffer.filled()[before..];
-        if !self.held.is_empty() {
-            self.held.extend_from_slice(read);
+        if !self.pending.is_empty() {
+            self.pending.extend_from_slice(read);
             buffer.set_filled(before);
-            return self.release(exchange);
+            return self.take_complete(exchange);
         }
-        let passed = self.framing.pass(read);
-        let instead = passed.fault.map(|fault| self.refuse(fault, exchange));
-        self.tell(exchange);
+        let passed = self.framing.consume(read);
+        let instead = passed.error.map(|fault| self.reject(fault, exchange));
+        self.update(exchange);
         if instead.is_none() && passed.len < read.len() {
-            self.held.extend_from_slice(&read[passed.len..]);
+            self.pending.extend_from_slice(&read[passed.len..]);
         }
         buffer.set_filled(before + passed.len);
         Bytes::from_static(instead.unwrap_or_default())
     }
 
-    /// Looks at what was held, with what has come to it.
-    fn release(&mut self, exchange: &Exchange) -> Bytes {
-        let passed = self.framing.pass(&self.held);
-        if passed.len == 0 && passed.fault.is_none() {
+    /// Takes the part of `pending` that is complete now.
+    fn take_complete(&mut self, exchange: &Exchange) -> Bytes {
+        let passed = self.framing.consume(&self.pending);
+        if passed.len == 0 && passed.error.is_none() {
             return Bytes::new();
         }
-        let mut released = std::mem::take(&mut self.held);
-        let rest = released.split_off(passed.len);
-        match passed.fault {
-            Some(fault) => released.extend_from_slice(self.refuse(fault, exchange)),
-            None => self.held = rest,
+        let mut complete = std::mem::take(&mut self.pending);
+        let rest = complete.split_off(passed.len);
+        match passed.error {
+            Some(fault) => complete.extend_from_slice(self.reject(fault, exchange)),
+            None => self.pending = rest,
         }
-        self.tell(exchange);
-        released.into()
+        self.update(exchange);
+        complete.into()
     }
 
-    /// What hyper reads instead. A body that is refused breaks off.
-    fn refuse(&mut self, fault: FramingError, exchange: &Exchange) -> &'static [u8] {
+    /// Returns what hyper reads instead. A malformed body just ends.
+    fn reject(&mut self, fault: FramingError, exchange: &Exchange) -> &'static [u8] {
         if self.framing.is_in_body() {
-            self.over = Some(Over::InBody(fault.what));
+            self.malformed = Some(Malformed::Body(fault.message));
             return &[];
         }
-        self.over = Some(Over::InHead);
-        // Nobody sets it twice: nothing is read after a fault.
-        let _ = exchange.refused.set((self.framing.heads(), fault));
-        REFUSED
+        self.malformed = Some(Malformed::Head);
+        exchange.set_malformed(self.framing.heads(), fault);
+        PLACEHOLDER
+    }
+
+    /// Says whether the next bytes of the client begin a head.
+    fn update(&self, exchange: &Exchange) {
+        exchange.set_incomplete(self.malformed.is_some() || self.framing.is_in_body());
     }
 }

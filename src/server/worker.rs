@@ -1,96 +1,112 @@
-//! One worker: a thread with its own runtime, accepting on its own listeners.
+//! One worker: a thread with its own runtime that accepts connections on its own listeners.
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::{Listener, Shared, connection};
+use super::admission;
+use super::linger::DrainSlots;
+use super::shared::{Shared, WorkerState};
 use crate::gateway::worker::Worker;
 use crate::protocols::socket;
+use crate::protocols::tls::ServerTls;
 
-/// After the process ran out of file descriptors or memory, accepting again at once would only spin.
+/// How long a listener pauses after `accept` failed, for example because no file descriptor or memory was left. Without
+/// the pause it would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// So many connections are accepted at one go: each may have a handshake waiting, and others wait for them all.
-const AT_ONE_GO: u32 = 8;
+/// Maximum connections accepted in a row. Each may have a handshake waiting, and other tasks wait for all of them.
+const ACCEPT_BATCH: u32 = 8;
 
-/// For what is told only when the time of the drain is up.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long streams have to send their close message after `timeouts.drain`.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// Starts a worker. Its thread ends when the process has drained, or the drain's deadline has passed.
+/// A bound listener of one worker.
+pub struct Listener {
+    pub socket: std::net::TcpListener,
+    /// Loaded for each connection: a reload replaces it.
+    pub tls: Option<Arc<ArcSwap<ServerTls>>>,
+    pub proxy_protocol: bool,
+}
+
+/// Starts a worker. Its thread ends when all connections are closed during the drain, or when `timeouts.drain` is over.
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
-        runtime.block_on(run(worker, listeners, shared));
-        // Whatever is left has had its time.
+        let state = WorkerState { shared, worker, drain_slots: DrainSlots::new() };
+        runtime.block_on(run(Arc::new(state), listeners));
+        // The tasks that are left had their time.
         runtime.shutdown_background();
     })
 }
 
-async fn run(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) {
-    // Every listener and connection holds a sender; when all are gone, the receiver learns it.
-    let (alive, mut all_gone) = mpsc::channel::<Infallible>(1);
+async fn run(state: Arc<WorkerState>, listeners: Vec<Listener>) {
+    // Each listener and connection holds a sender. The receiver returns when all are dropped.
+    let (alive, mut all_closed) = mpsc::channel::<Infallible>(1);
     for listener in listeners {
-        tokio::spawn(accept(listener, shared.clone(), worker.clone(), alive.clone()));
+        tokio::spawn(listen(listener, state.clone(), alive.clone()));
     }
     drop(alive);
-    tokio::spawn(worker.streams.clone().watch());
-    shared.drains().await;
-    // At once: their clients can connect elsewhere, and have all of the time that there is.
-    worker.streams.drain();
-    let time = shared.settings.drain;
-    if tokio::time::timeout(time, all_gone.recv()).await.is_ok() {
+    let (streams, time) = (&state.worker.streams, state.shared.settings.drain);
+    tokio::spawn(streams.clone().watch());
+    state.shared.drain_begins().await;
+    // At once: their clients can reconnect to another process, and have the whole drain for it.
+    streams.drain();
+    if tokio::time::timeout(time, all_closed.recv()).await.is_ok() {
         return;
     }
-    worker.streams.end_drain();
-    if tokio::time::timeout(LAST_WORDS.min(time), all_gone.recv()).await.is_err() {
-        tracing::warn!(worker = worker.number, "the drain's deadline passed; remaining connections are cut");
+    streams.end_drain();
+    if tokio::time::timeout(CLOSE_TIME.min(time), all_closed.recv()).await.is_err() {
+        tracing::warn!(worker = state.worker.number, "timeouts.drain is over: closing the remaining connections");
     }
 }
 
-async fn accept(listener: Listener, shared: Arc<Shared>, worker: Arc<Worker>, alive: mpsc::Sender<Infallible>) {
+async fn listen(listener: Listener, state: Arc<WorkerState>, alive: mpsc::Sender<Infallible>) {
     let Listener { socket, tls, proxy_protocol } = listener;
     let socket = match socket::into_tokio(socket) {
         Ok(socket) => socket,
-        Err(error) => return tracing::error!(%error, "a listener cannot be used"),
+        Err(error) => return tracing::error!(%error, "failed to listen"),
     };
-    let serve = |stream, address| {
-        let (tls, shared, worker, alive) =
-            (tls.as_ref().map(|tls| tls.load_full()), shared.clone(), worker.clone(), alive.clone());
-        tokio::spawn(connection::serve(stream, address, proxy_protocol, tls, shared, worker, alive));
+    let serve = |stream: TcpStream, address: SocketAddr| {
+        let tls = tls.as_ref().map(|tls| tls.load_full());
+        tokio::spawn(admission::serve(stream, address, proxy_protocol, tls, state.clone(), alive.clone()));
     };
-    let mut left = AT_ONE_GO;
-    loop {
-        if left == 0 {
-            tokio::task::yield_now().await;
-            left = AT_ONE_GO;
-        }
-        left -= 1;
-        let accepted = tokio::select! {
-            accepted = socket.accept() => accepted,
-            () = shared.drains() => break,
-        };
-        match accepted {
-            Ok((stream, address)) => {
-                serve(stream, address);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "accepting a connection failed");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+    tokio::select! {
+        never = accept(&socket, &serve) => match never {},
+        () = state.shared.drain_begins() => {}
     }
-    // Connections that the kernel accepted before the listener closes were promised an answer. The kernel is asked itself:
-    // the runtime learns of them only at its next turn.
+    // The clients of connections that the kernel accepted before this listener closes expect a response. The runtime
+    // learns of these connections only at its next turn, so they are accepted without it.
     let Ok(socket) = socket.into_std() else { return };
-    // If another process goes on listening here, what comes later is for that.
+    // No more than the backlog: if another process listens here, it gets the connections that come later.
     for (stream, address) in (0..socket::BACKLOG).map_while(|_| socket.accept().ok()) {
         if let Ok(stream) = socket::into_tokio_stream(stream) {
             serve(stream, address);
+        }
+    }
+}
+
+async fn accept(socket: &TcpListener, serve: &impl Fn(TcpStream, SocketAddr)) -> Infallible {
+    let mut left = ACCEPT_BATCH;
+    loop {
+        if left == 0 {
+            tokio::task::yield_now().await;
+            left = ACCEPT_BATCH;
+        }
+        left -= 1;
+        match socket.accept().await {
+            Ok((stream, address)) => serve(stream, address),
+            Err(error) => {
+                tracing::warn!(%error, "failed to accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the operator sees: the access log, the audit log and metrics.
+//! What operators see: the access log, the audit log and metrics.
 
 pub mod access_log;
 pub mod audit_log;

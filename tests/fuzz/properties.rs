@@ -1,15 +1,16 @@
-//! What has to be true of any input whatever. Each function panics if it is not, and says whether the input was accepted.
+//! Properties that hold for every input. Each function panics if its property does not hold. It returns true if the
+//! input was accepted.
 //!
-//! Searched by a fuzzer, by hand, with `cargo install cargo-fuzz` and a nightly compiler:
+//! To run the fuzzer, you need `cargo install cargo-fuzz` and a nightly compiler:
 //!
 //! ```sh
-//! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite comes to the linker twice
-//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or path, headers, config
-//! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # keeps the corpus small
+//! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite is linked twice
+//! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60    # or: path, headers, config
+//! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # minimizes the corpus
 //! ```
 //!
-//! What it kept lies in `corpus/`, and is asked again by every test run.
-#![allow(dead_code, reason = "each fuzz target uses one of them")]
+//! The inputs that it kept are in `corpus/`. Every test run replays them (`tests/it/hostile/corpora.rs`).
+#![allow(dead_code, reason = "each fuzz target uses one function")]
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -33,7 +34,7 @@ use serde_json::{Map, Value};
 const SECRET: &[u8] = b"a secret for fuzzing, 32 bytes of";
 const ISSUER: &str = "https://login.example";
 const AUDIENCE: &str = "https://api.example";
-/// Seconds; a moment in 2027.
+/// Unix time in seconds, in 2027.
 const NOW: u64 = 1_800_000_000;
 const CLOCK_SKEW: u64 = 30;
 const MAX_LIFETIME: u64 = 86_400;
@@ -53,11 +54,11 @@ static ISSUERS: LazyLock<[TrustedIssuer; 1]> = LazyLock::new(|| {
     [TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }]
 });
 
-/// One line is a token as it came. Of several, the first is a header and the rest are claims, and the token is signed
-/// well: past the signature a fuzzer would never get by itself.
+/// An input of one line is a token. In an input of several lines, the first line is a header and the rest are claims.
+/// Such a token gets a valid signature, because a fuzzer cannot find one.
 ///
-/// Whoever is let through would be let through by the library too, whose checks are fewer, and says about itself what we
-/// ask for.
+/// If the gateway accepts the token, the library `jsonwebtoken` accepts it as well, and the claims meet the issuer's
+/// requirements.
 pub fn token(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let token = match text.split_once('\n') {
@@ -67,21 +68,21 @@ pub fn token(bytes: &[u8]) -> bool {
     let now = UnixTime::from_secs(NOW);
     let Ok(verified) = verify(&token, &*ISSUERS, now, Validity::Live, Trace::OFF) else { return false };
 
-    let claims = read_by_the_library(&token).expect("the library refuses what we accept");
-    assert_eq!(claims, verified.claims, "we and the library read different claims");
-    assert_eq!(verified.subject, claims["sub"], "another subject than the claims have");
+    let claims = decode_with_library(&token).expect("the library rejects a token that the gateway accepts");
+    assert_eq!(claims, verified.claims, "the gateway and the library read different claims");
+    assert_eq!(verified.subject, claims["sub"], "the subject differs from that in the claims");
     assert!(!verified.subject.is_empty(), "no subject");
     let date = |name: &str| claims.get(name).map(|date| date.as_f64().expect("a number"));
     let exp = date("exp").expect("exp");
     assert!(exp + CLOCK_SKEW as f64 > NOW as f64, "expired: {exp}");
-    assert!(exp - date("iat").unwrap_or(NOW as f64) < MAX_LIFETIME as f64 + 0.01, "a life that is too long");
+    assert!(exp - date("iat").unwrap_or(NOW as f64) < MAX_LIFETIME as f64 + 0.01, "the lifetime is too long");
     for begin in ["nbf", "iat"] {
-        assert!(date(begin).is_none_or(|begin| begin < (NOW + CLOCK_SKEW) as f64 + 0.01), "{begin} is ahead");
+        assert!(date(begin).is_none_or(|begin| begin < (NOW + CLOCK_SKEW) as f64 + 0.01), "{begin} is in the future");
     }
-    let header = jsonwebtoken::decode_header(&token).expect("a header that the library reads");
-    assert!(header.typ.is_some_and(|typ| typ.to_ascii_lowercase().ends_with("at+jwt")), "another typ");
-    assert!(header.jku.is_none() && header.jwk.is_none() && header.x5u.is_none(), "a key out of the token");
-    assert!(header.crit.is_none(), "an extension that nobody understood");
+    let header = jsonwebtoken::decode_header(&token).expect("the library reads the header");
+    assert!(header.typ.is_some_and(|typ| typ.to_ascii_lowercase().ends_with("at+jwt")), "wrong typ");
+    assert!(header.jku.is_none() && header.jwk.is_none() && header.x5u.is_none(), "a key from the token");
+    assert!(header.crit.is_none(), "a critical extension");
     true
 }
 
@@ -92,28 +93,28 @@ fn signed(header: &str, claims: &str) -> String {
     format!("{message}.{signature}")
 }
 
-/// Times are left to us: the library looks at a clock.
-fn read_by_the_library(token: &str) -> Result<Map<String, Value>, jsonwebtoken::errors::Error> {
-    let mut terms = Validation::new(Algorithm::HS256);
-    terms.validate_exp = false;
-    terms.set_issuer(&[ISSUER]);
-    terms.set_audience(&[AUDIENCE]);
-    terms.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-    jsonwebtoken::decode(token, &DecodingKey::from_secret(SECRET), &terms).map(|data| data.claims)
+/// The library does not check `exp` here, because it would read the clock.
+fn decode_with_library(token: &str) -> Result<Map<String, Value>, jsonwebtoken::errors::Error> {
+    let mut validation = Validation::new(Algorithm::HS256);
+    validation.validate_exp = false;
+    validation.set_issuer(&[ISSUER]);
+    validation.set_audience(&[AUDIENCE]);
+    validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+    jsonwebtoken::decode(token, &DecodingKey::from_secret(SECRET), &validation).map(|data| data.claims)
 }
 
-/// A path that is accepted means the same to whoever reads it next: decoded once or twice, with backslashes for slashes,
-/// with or without its parameters.
+/// An accepted path has one meaning for every backend: decoded once or twice, with backslashes read as slashes, with or
+/// without path parameters.
 pub fn path(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let Ok(path) = CanonicalPath::parse(text) else { return false };
     assert!(text.is_ascii() && text.starts_with('/'), "{text:?}");
     assert!(!text.bytes().any(|byte| byte.is_ascii_control() || b" \\;?#".contains(&byte)), "{text:?}");
     let once = naively_decoded(text.as_bytes());
-    assert_eq!(path.as_bytes(), once, "what is matched is not what was sent: {text:?}");
+    assert_eq!(path.as_bytes(), once, "the matched path differs from the path that was sent: {text:?}");
     let slashes = |path: &[u8]| path.iter().filter(|byte| b"/\\".contains(byte)).count();
     for decoded in [once.clone(), naively_decoded(&once)] {
-        assert_eq!(slashes(&decoded), slashes(text.as_bytes()), "another depth once decoded: {text:?}");
+        assert_eq!(slashes(&decoded), slashes(text.as_bytes()), "decoding changes the number of segments: {text:?}");
         assert!(!decoded.iter().any(|byte| byte.is_ascii_control() || b";?#".contains(byte)), "{text:?}");
         assert!(!decoded.split(|byte| *byte == b'/').any(|segment| segment == b"." || segment == b".."), "{text:?}");
     }
@@ -121,7 +122,7 @@ pub fn path(bytes: &[u8]) -> bool {
     true
 }
 
-/// As a careless backend decodes: what is not an encoding stays.
+/// Decodes like a careless backend: an invalid percent-encoding stays as it is.
 fn naively_decoded(path: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::new();
     let mut rest = path;
@@ -142,11 +143,12 @@ fn naively_decoded(path: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// Lines of `name: value`, as a client may send them. Nothing of ours is left of it, in no spelling that a backend takes
-/// for the same name; nothing that concerns one connection; and what had nothing to do with either is untouched.
+/// The input is lines of `name: value`. The gateway removes the header names that it sets itself, in every spelling
+/// that a backend might treat as the same name. It removes hop-by-hop headers. It leaves all other headers unchanged.
 pub fn headers(bytes: &[u8]) -> bool {
-    const OURS: &[&str] = &["x-auth-subject", "x-auth-claims", "x-auth-observed", "forwarded", "x-real-ip", "proxy"];
-    const HOPS: &[&str] = &["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+    const GATEWAY_NAMES: &[&str] =
+        &["x-auth-subject", "x-auth-claims", "x-auth-observed", "forwarded", "x-real-ip", "proxy"];
+    const HOP_BY_HOP: &[&str] = &["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
     let sent = lines(bytes);
     let mut left = sent.clone();
     let subject = HeaderName::from_static("x-auth-subject");
@@ -157,14 +159,17 @@ pub fn headers(bytes: &[u8]) -> bool {
     let as_cgi = |name: &str| name.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     for name in left.keys().map(HeaderName::as_str) {
         let spelled = as_cgi(name);
-        assert!(OURS.iter().all(|ours| spelled != as_cgi(ours)), "{name} is ours");
-        assert!(!spelled.starts_with("X_FORWARDED_") || spelled == "X_FORWARDED_", "{name} is ours");
-        assert!(!HOPS.contains(&name), "{name} is of one connection");
+        assert!(GATEWAY_NAMES.iter().all(|reserved| spelled != as_cgi(reserved)), "{name} is reserved for the gateway");
+        assert!(
+            !spelled.starts_with("X_FORWARDED_") || spelled == "X_FORWARDED_",
+            "{name} is reserved for the gateway"
+        );
+        assert!(!HOP_BY_HOP.contains(&name), "{name} is a hop-by-hop header");
     }
     assert!(left.get_all("te").iter().all(|te| te == "trailers"), "te: {left:?}");
     for (name, value) in &left {
         let was_sent = sent.get_all(name).iter().any(|sent| sent == value);
-        assert!(was_sent || name == "te", "{name} was not sent so");
+        assert!(was_sent || name == "te", "{name} has a value that was not sent");
     }
     for kept in ["host", "authorization", "cookie", "content-length", "x-auth-subjects"] {
         let is_nominated = kept == "x-auth-subjects" && sent.contains_key("connection");
@@ -186,15 +191,16 @@ fn lines(bytes: &[u8]) -> HeaderMap {
     headers
 }
 
-/// Any text is a configuration or has faults, each at a place that is in the text, and they can be shown.
+/// Any text is a valid configuration or has faults. Each fault has a position inside the text, and all faults can be
+/// shown.
 pub fn config(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
-    // A device never ends, and is not what this is about.
+    // Reading a device might never end.
     if text.contains("/dev") || text.contains("/proc") {
         return false;
     }
     let Err(faults) = config::parse(text, &std::env::temp_dir(), Probe::None) else { return true };
-    assert!(!faults.all().is_empty(), "refused without a fault");
+    assert!(!faults.all().is_empty(), "rejected without a fault");
     let lines = text.split('\n').count();
     for fault in faults.all() {
         let (line, column) = faults.line_and_column(&fault.place);

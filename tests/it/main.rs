@@ -1,5 +1,6 @@
 //! The stories: one binary, a module for each behaviour.
 
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
 
 mod admin;

@@ -1,40 +1,40 @@
-//! Known tokens beside a flood of new ones: each of those costs a signature, and those with known tokens must not wait for
-//! them all.
+//! Known tokens beside a flood of new tokens. Each new token costs a signature check; requests with known tokens must
+//! not wait for all of these checks.
 
 use std::thread;
 
+use super::line::{Line, median};
 use super::side_by_side::REVOCATIONS;
-use super::{Line, median};
 use crate::Outcome;
-use crate::bench::{Answers, Bench};
+use crate::bench::{Bench, UnderTest};
 use crate::drive::{Load, Measured, Pace, drive};
 use crate::gateway::{Gateway, Setup};
+use crate::idle_priority::idle_priority;
 use crate::peers::Kind;
 use crate::scenario::Scenario;
-use crate::stand_back::stand_back;
 
-/// Connections that each bring one token after the other that nobody has seen: if these were served as they come, whoever has a
-/// known token would wait for two hundred signatures.
+/// Connections that each send one new token after another. If the gateway served them in order of arrival, a request
+/// with a known token would wait for 200 signature checks.
 const FLOODING: usize = 200;
 
 pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
-    let (known, new) = (Scenario::called("es256-1000")?, Scenario::called("es256-new")?);
+    let (known, new) = (Scenario::by_name("es256-1000")?, Scenario::by_name("es256-new")?);
     let gateway = Gateway::start(&Setup { workers: 1, revocations: REVOCATIONS, ..bench.gateway() })?;
-    let who = Answers::gateway(&gateway, known);
-    // A quarter of the usual rate: the flood takes what is left of the worker, whatever that is.
-    let (pace, length) = (Pace::PerSecond(bench.flags.rate / 4), bench.flags.length());
+    let process = UnderTest::gateway(&gateway, known);
+    // A quarter of the usual rate. The flood uses the rest of the worker's time.
+    let (pace, length) = (Pace::OpenLoop(bench.flags.rate / 4), bench.flags.length());
     let (mut alone, mut beside, mut floods) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.flags.rounds {
-        bench.warm_up(known, who)?;
-        alone.push(bench.run(known, who, pace, length)?);
-        let flood = bench.load(new, who.address, Pace::AsFastAsItAnswers, length)?;
+        bench.warm_up(known, process)?;
+        alone.push(bench.run(known, process, pace, length)?);
+        let flood = bench.load(new, process.address, Pace::ClosedLoop, length)?;
         let flood = Load { connections: if bench.flags.test { 4 } else { FLOODING }, ..flood };
         let (known, flooded) = thread::scope(|scope| {
             let flooding = scope.spawn(|| {
-                stand_back()?;
-                drive(&flood, Pace::AsFastAsItAnswers, length, who.pid)
+                idle_priority()?;
+                drive(&flood, Pace::ClosedLoop, length, process.pid)
             });
-            let known = bench.run(known, who, pace, length);
+            let known = bench.run(known, process, pace, length);
             Outcome::Ok((known?, flooding.join().map_err(|_| "the flood panicked")??))
         })?;
         beside.push(known);

@@ -1,11 +1,12 @@
-//! The table of the goals: the gateway beside its peers, or beside itself, each line with what it should be.
+//! The table of goals: the gateway compared with its peers or with itself. Each line shows its goal.
 //!
-//! Whatever is compared is measured in turns, round by round, so that a drift of the machine meets all of it alike; the median
-//! of the rounds counts. What cannot be measured says why, and the rest goes on.
+//! Compared programs take turns in each round, so that a change of the machine's speed affects all of them. The result
+//! is the median of the rounds. A line that cannot be measured shows the reason, and the others continue.
 
+mod alternating;
 mod flood;
 mod idle;
-mod in_turns;
+mod line;
 mod over_plain;
 mod refresh;
 mod revocations;
@@ -16,23 +17,12 @@ use crate::Outcome;
 use crate::bench::Bench;
 use crate::peers::Kind;
 
-/// One of the table. Figures are of the gateway, then of the peers in their order.
-pub struct Line {
-    pub name: String,
-    pub unit: &'static str,
-    pub figures: Vec<Figure>,
-    /// What the goal is about.
-    pub ratio: Option<f64>,
-    pub goal: String,
-    pub is_met: Option<bool>,
-}
+use line::Line;
 
-/// A figure of each round; or why there is none.
-pub type Figure = Result<Vec<f64>, String>;
-
-/// What is measured, in the order of the table.
+/// Measures one or more lines of the table.
 type Rows = fn(&Bench<'_>, &[Kind]) -> Outcome<Vec<Line>>;
 
+/// The measurements that are not in `side_by_side`, in the order of the table.
 const ALONE: [(&str, Rows); 6] = [
     ("over-plain", over_plain::lines),
     ("idle", idle::lines),
@@ -42,12 +32,12 @@ const ALONE: [(&str, Rows); 6] = [
     ("flood", flood::lines),
 ];
 
-/// For `--row`.
+/// The names for `--row`.
 pub fn names() -> Vec<&'static str> {
     side_by_side::names().into_iter().chain(ALONE.map(|(name, _)| name)).collect()
 }
 
-/// Measures and prints it. Fails if something of the gateway's own could not be measured.
+/// Measures and prints the table. Fails if a figure of the gateway is missing.
 pub fn measure(bench: &Bench<'_>) -> Outcome<()> {
     let kinds = &bench.flags.peers();
     let mut lines = side_by_side::lines(bench, kinds)?;
@@ -65,41 +55,7 @@ pub fn measure(bench: &Bench<'_>) -> Outcome<()> {
     }
 }
 
-impl Line {
-    /// Of the gateway alone.
-    pub fn alone(name: &str, unit: &'static str, figures: Vec<f64>, peers: usize) -> Line {
-        let theirs = (0..peers).map(|_| Err(String::new()));
-        let figures = std::iter::once(Ok(figures)).chain(theirs).collect();
-        Line { name: name.into(), unit, figures, ratio: None, goal: "-".into(), is_met: None }
-    }
-
-    fn not_measured(name: &str, peers: usize, why: &str) -> Line {
-        let mut line = Line::alone(name, "", vec![], peers);
-        line.figures[0] = Err(why.into());
-        line
-    }
-
-    pub fn goal(self, ratio: f64, goal: impl Into<String>, is_met: bool) -> Line {
-        Line { ratio: Some(ratio), goal: goal.into(), is_met: Some(is_met), ..self }
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let figures =
-            self.figures.iter().map(|figure| figure.as_deref().map_or("-".into(), |rounds| show(median(rounds))));
-        let (name, unit) = (self.name.clone(), self.unit.to_owned());
-        let spread = self.figures[0].as_deref().map_or("-".into(), |rounds| format!("{:.0} %", 100.0 * spread(rounds)));
-        let ratio = self.ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
-        let verdict = match self.is_met {
-            None => "",
-            Some(true) => "met",
-            Some(false) => "missed",
-        };
-        let ends = [spread, ratio, self.goal.clone(), verdict.to_owned()];
-        [name, unit].into_iter().chain(figures).chain(ends).collect()
-    }
-}
-
-/// As a table in Markdown, to be kept as it is.
+/// Prints the table in Markdown.
 fn print(lines: &[Line], kinds: &[Kind]) {
     let names = kinds.iter().map(|kind| kind.name());
     let head = ["", "unit", "bearward"].into_iter().chain(names).chain(["spread", "ratio", "goal", ""]);
@@ -110,7 +66,7 @@ fn print(lines: &[Line], kinds: &[Kind]) {
         cells.chain([head[column].chars().count(), 2]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    // Names and goals are words, the rest are numbers.
+    // Names and goals are text, aligned left. The other columns are numbers, aligned right.
     let is_number = |column: usize| (2..head.len() - 2).contains(&column);
     let row = |cells: &[String]| {
         let cell = |(column, cell): (usize, &String)| match is_number(column) {
@@ -131,8 +87,8 @@ fn print(lines: &[Line], kinds: &[Kind]) {
     names.enumerate().for_each(|(place, name)| print_reasons(lines, place, name));
 }
 
-/// Why there is no figure of this column, each reason once.
-fn print_reasons(lines: &[Line], place: usize, who: &str) {
+/// Prints why figures are missing in this column, each reason once.
+fn print_reasons(lines: &[Line], place: usize, program: &str) {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in lines {
         let Err(why) = &line.figures[place] else { continue };
@@ -141,32 +97,8 @@ fn print_reasons(lines: &[Line], place: usize, who: &str) {
             None => reasons.push((why, vec![&line.name])),
         }
     }
-    // What is of the gateway alone needs none.
+    // A line of the gateway only has empty reasons for the peers.
     for (why, names) in reasons.iter().filter(|(why, _)| !why.is_empty()) {
-        println!("not measured: {who}: {why}: {}", names.join("; "));
+        println!("not measured: {program}: {why}: {}", names.join("; "));
     }
-}
-
-pub fn median(rounds: &[f64]) -> f64 {
-    let mut rounds = rounds.to_vec();
-    rounds.sort_by(f64::total_cmp);
-    rounds.get(rounds.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// How far the rounds lie apart, in parts of the median.
-fn spread(rounds: &[f64]) -> f64 {
-    if median(rounds) == 0.0 {
-        return 0.0;
-    }
-    let (least, most) = rounds.iter().fold((f64::MAX, f64::MIN), |(least, most), one| (one.min(least), one.max(most)));
-    (most - least) / median(rounds)
-}
-
-/// As the table shows it: a goal of 0.45 is met by 0.454.
-pub fn is_at_most(ratio: f64, goal: f64) -> bool {
-    (ratio * 100.0).round() <= (goal * 100.0).round()
-}
-
-fn show(figure: f64) -> String {
-    if figure >= 1_000.0 { format!("{figure:.0}") } else { format!("{figure:.1}") }
 }

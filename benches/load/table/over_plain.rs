@@ -1,20 +1,20 @@
-//! What a token costs: requests with one, of each kind, beside requests of a public route.
+//! The cost of a token: requests with a token of each kind, compared with requests to a public route.
 
-use super::in_turns::{Side, costs, ratio};
+use super::alternating::{Side, costs, ratio};
+use super::line::{Line, is_at_most};
 use super::side_by_side::REVOCATIONS;
-use super::{Line, is_at_most};
 use crate::Outcome;
 use crate::bench::Bench;
 use crate::gateway::{Gateway, Setup};
 use crate::peers::Kind;
 use crate::scenario::Scenario;
 
-/// At most so many times what a request costs without.
+/// Maximum ratio to a request without a token check.
 const GOAL: f64 = 1.06;
 
 pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
     let gateway = Gateway::start(&Setup { workers: 1, revocations: REVOCATIONS, ..bench.gateway() })?;
-    let side = |name: &'static str| Scenario::called(name).map(|scenario| Side { gateway: &gateway, scenario });
+    let side = |name: &'static str| Scenario::by_name(name).map(|scenario| Side { gateway: &gateway, scenario });
     let line = |name: &'static str| {
         let costs = costs(bench, &[side("plain")?, side(name)?])?;
         let (ratio, [_, dearer]) = (ratio(&costs), costs);

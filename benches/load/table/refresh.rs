@@ -1,4 +1,5 @@
-//! `POST /user/refresh` over sockets, durable before it is answered: 64 clients, beside the disk alone and a single client.
+//! `POST /user/refresh` over sockets with 64 clients, compared with bare fsyncs and with a single client. The gateway
+//! responds after the refresh is durable.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,21 +7,21 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::line::{Line, median};
 use super::side_by_side::REVOCATIONS;
-use super::{Line, median};
 use crate::Outcome;
 use crate::bench::Bench;
 use crate::client::{Connection, Target};
-use crate::gateway::{Gateway, Pair, Setup};
+use crate::gateway::{Gateway, Setup, TokenPair};
 use crate::peers::Kind;
 
 const CLIENTS: usize = 64;
 
-/// So many a second; or so many times what one fsync each gives, on a disk that is too slow for it.
+/// Minimum refreshes per second; or, on a slow disk, the minimum ratio to bare fsyncs per second.
 const GOAL: (f64, f64) = (3_000.0, 25.0);
 
 pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
-    // Nobody refreshes that often: the limits for one login are off.
+    // The limit per session is off: no real client refreshes this often.
     let gateway = Gateway::start(&Setup { throttled: false, revocations: REVOCATIONS, ..bench.gateway() })?;
     let target = gateway.target(false);
     let mut logins = gateway.log_in(CLIENTS + 1)?;
@@ -41,7 +42,7 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
     ])
 }
 
-/// Bare writes with an fsync each, a second.
+/// Writes of 4 KiB per second, each with an fsync.
 fn flush(folder: &Path, length: Duration) -> Outcome<f64> {
     let mut file = File::create(folder.join("flushed"))?;
     let (start, mut count) = (Instant::now(), 0);
@@ -53,8 +54,8 @@ fn flush(folder: &Path, length: Duration) -> Outcome<f64> {
     Ok(f64::from(count) / start.elapsed().as_secs_f64())
 }
 
-/// Each login refreshes again and again over a connection of its own: refreshes a second.
-fn refresh(target: &Target, logins: &mut [Pair], length: Duration) -> Outcome<f64> {
+/// Refreshes per second. Each session refreshes repeatedly over its own connection.
+fn refresh(target: &Target, logins: &mut [TokenPair], length: Duration) -> Outcome<f64> {
     let start = Instant::now();
     let counts = thread::scope(|scope| {
         let spawn = |login| scope.spawn(move || refresh_one(target, login, start + length));
@@ -65,7 +66,7 @@ fn refresh(target: &Target, logins: &mut [Pair], length: Duration) -> Outcome<f6
     Ok(f64::from(counts.iter().sum::<u32>()) / start.elapsed().as_secs_f64())
 }
 
-fn refresh_one(target: &Target, login: &mut Pair, end: Instant) -> Outcome<u32> {
+fn refresh_one(target: &Target, login: &mut TokenPair, end: Instant) -> Outcome<u32> {
     let mut connection = Connection::open(target)?;
     let mut count = 0;
     while Instant::now() < end {
@@ -76,12 +77,12 @@ fn refresh_one(target: &Target, login: &mut Pair, end: Instant) -> Outcome<u32> 
             login.access,
             body.len()
         );
-        let answer = connection.exchange(request.as_bytes())?;
-        if answer.status != 200 {
-            let body = String::from_utf8_lossy(&answer.body).into_owned();
-            return Err(format!("POST /user/refresh: {} {body}", answer.status).into());
+        let response = connection.exchange(request.as_bytes())?;
+        if response.status != 200 {
+            let body = String::from_utf8_lossy(&response.body).into_owned();
+            return Err(format!("POST /user/refresh: {} {body}", response.status).into());
         }
-        *login = Pair::read(&answer.body)?;
+        *login = TokenPair::read(&response.body)?;
         count += 1;
     }
     Ok(count)

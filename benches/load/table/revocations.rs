@@ -1,18 +1,18 @@
-//! Many tokens beside a million live revocations, and beside none.
+//! Requests with many tokens, with a million live revocations and with none.
 
-use super::in_turns::{Side, costs, ratio};
-use super::{Line, is_at_most};
+use super::alternating::{Side, costs, ratio};
+use super::line::{Line, is_at_most};
 use crate::Outcome;
 use crate::bench::Bench;
 use crate::gateway::{Gateway, Setup};
 use crate::peers::Kind;
 use crate::scenario::Scenario;
 
-/// With them, at most so many times what it costs without.
+/// Maximum ratio to the cost without revocations.
 const GOAL: f64 = 1.03;
 
 pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
-    let scenario = Scenario::called("es256-10k")?;
+    let scenario = Scenario::by_name("es256-10k")?;
     let many = if bench.flags.test { 2_000 } else { 1_000_000 };
     let setup = Setup { workers: 1, ..bench.gateway() };
     let gateways = [Gateway::start(&setup)?, Gateway::start(&Setup { revocations: many, ..setup })?];

@@ -1,21 +1,21 @@
-//! The rows in which the gateway stands beside its peers: the same load on each of them in turn.
+//! The rows that compare the gateway with its peers. Each gets the same load in turn.
 
-use super::{Figure, Line, is_at_most, median};
+use super::line::{Figure, Line, is_at_most, median};
 use crate::Outcome;
-use crate::bench::{Answers, Bench};
+use crate::bench::{Bench, UnderTest};
 use crate::drive::{Measured, Pace};
 use crate::gateway::{Gateway, Setup};
 use crate::peers::{Kind, Peer};
 use crate::scenario::Scenario;
 
-/// Live ones in each gateway that is compared.
+/// Live revocations in each gateway that is compared.
 pub const REVOCATIONS: u32 = 1_000;
 
-/// One run, and what is read off it.
+/// One run and the lines that show its results.
 struct Run {
     row: &'static str,
     scenario: &'static str,
-    /// At the fixed rate of `--rate`.
+    /// If true, an open loop at `--rate`.
     is_open: bool,
     lines: &'static [Read],
 }
@@ -24,7 +24,7 @@ struct Read {
     name: &'static str,
     unit: &'static str,
     figure: fn(&Measured) -> f64,
-    /// At most this ratio to the best peer.
+    /// Maximum ratio to the best peer.
     goal: Option<f64>,
 }
 
@@ -70,11 +70,11 @@ pub fn names() -> Vec<&'static str> {
     RUNS.iter().map(|run| run.row).collect()
 }
 
-/// Whoever runs, in the order of the columns.
-struct Field {
+/// The programs that are compared, in the order of the columns.
+struct Programs {
     shipped: Gateway,
-    /// Checks bad signatures without end.
-    tireless: Gateway,
+    /// With `limits.bad_signatures` at its maximum.
+    unlimited: Gateway,
     peers: Vec<(Kind, Result<Peer, String>)>,
 }
 
@@ -83,16 +83,16 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let field = Field::start(bench, kinds)?;
+    let programs = Programs::start(bench, kinds)?;
     let mut seen: Vec<Vec<Result<Vec<Measured>, String>>> = Vec::new();
     seen.resize_with(runs.len(), || (0..=kinds.len()).map(|_| Ok(Vec::new())).collect());
     for round in 1..=bench.flags.rounds {
         for (run, seen) in runs.iter().zip(&mut seen) {
             eprintln!("round {round} of {}: {}", bench.flags.rounds, run.row);
             for (place, seen) in seen.iter_mut().enumerate() {
-                // Who could not once is not asked again.
+                // A program that failed once is not measured again.
                 let Ok(rounds) = seen else { continue };
-                match field.measure(bench, run, place) {
+                match programs.measure(bench, run, place) {
                     Ok(measured) => rounds.push(measured),
                     Err(error) => *seen = Err(error.to_string()),
                 }
@@ -103,37 +103,37 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
     Ok(runs.iter().zip(&seen).flat_map(read).collect())
 }
 
-impl Field {
-    fn start(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Field> {
-        // Every peer has one worker.
+impl Programs {
+    fn start(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Programs> {
+        // One worker, as each peer has.
         let setup = Setup { workers: 1, revocations: REVOCATIONS, ..bench.gateway() };
         let start = |kind: &Kind| (*kind, Peer::start(*kind, &bench.peer()).map_err(|error| error.to_string()));
-        Ok(Field {
+        Ok(Programs {
             shipped: Gateway::start(&setup)?,
-            tireless: Gateway::start(&Setup { bad_signatures: 10_000, ..setup })?,
+            unlimited: Gateway::start(&Setup { bad_signatures: 10_000, ..setup })?,
             peers: kinds.iter().map(start).collect(),
         })
     }
 
-    /// The gateway is at place 0.
+    /// Place 0 is the gateway.
     fn measure(&self, bench: &Bench<'_>, run: &Run, place: usize) -> Outcome<Measured> {
-        let scenario = Scenario::called(run.scenario)?;
-        let who = match place.checked_sub(1).map(|place| &self.peers[place]) {
-            None if scenario.is_beyond_limits() => Answers::gateway(&self.tireless, scenario),
-            None => Answers::gateway(&self.shipped, scenario),
+        let scenario = Scenario::by_name(run.scenario)?;
+        let process = match place.checked_sub(1).map(|place| &self.peers[place]) {
+            None if scenario.needs_unlimited() => UnderTest::gateway(&self.unlimited, scenario),
+            None => UnderTest::gateway(&self.shipped, scenario),
             Some((kind, peer)) => {
-                if let Some(why) = kind.lacks(scenario) {
+                if let Some(why) = kind.unsupported_reason(scenario) {
                     return Err(why.into());
                 }
-                Answers::peer(peer.as_ref().map_err(String::as_str)?, scenario)
+                UnderTest::peer(peer.as_ref().map_err(String::as_str)?, scenario)
             }
         };
-        bench.warm_up(scenario, who)?;
+        bench.warm_up(scenario, process)?;
         let rate = scenario.rate(bench.flags.rate);
-        let pace = if run.is_open { Pace::PerSecond(rate) } else { Pace::AsFastAsItAnswers };
-        let measured = bench.run(scenario, who, pace, bench.flags.length())?;
-        if measured.answered == 0 {
-            return Err("nothing was answered in time".into());
+        let pace = if run.is_open { Pace::OpenLoop(rate) } else { Pace::ClosedLoop };
+        let measured = bench.run(scenario, process, pace, bench.flags.length())?;
+        if measured.responses == 0 {
+            return Err("no request got a response in time".into());
         }
         Ok(measured)
     }

@@ -1,7 +1,7 @@
-//! Two workers beside one: what a request costs when they share what they share, and whether they wait for each other.
+//! One worker compared with two: the CPU time of a request, and whether workers wait for each other.
 //!
-//! Both run on all cores of this machine, which the load generator and the origin use as well: how many more requests two
-//! workers answer says as much about those as about the gateway. What a request costs, and where the workers stand, does not.
+//! Both gateways run on all cores, which the load generator and the origin use as well. The number of requests per
+//! second therefore depends on those too. The CPU time of a request and the state of the workers do not.
 
 use std::fs;
 use std::path::Path;
@@ -9,23 +9,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::line::{Line, median};
 use super::side_by_side::REVOCATIONS;
-use super::{Line, median};
 use crate::Outcome;
-use crate::bench::{Answers, Bench};
+use crate::bench::{Bench, UnderTest};
 use crate::drive::{Measured, Pace};
 use crate::gateway::{Gateway, Setup};
 use crate::peers::Kind;
 use crate::scenario::Scenario;
 
-/// Of the looks at a worker, at most this share finds it waiting for a lock, in percent.
+/// Maximum percentage of samples in which a worker waits for a lock.
 const GOAL: f64 = 1.0;
 
-/// Between two looks at where the workers stand. No divisor of the kernel's ticks.
-const LOOK: Duration = Duration::from_micros(1_700);
+/// Time between two samples of the workers' state. It does not divide the kernel's tick.
+const SAMPLE_INTERVAL: Duration = Duration::from_micros(1_700);
 
 pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
-    let scenario = Scenario::called("es256-10k")?;
+    let scenario = Scenario::by_name("es256-10k")?;
     let all = fs::read_to_string("/sys/devices/system/cpu/online")?;
     let setup = Setup { cpus: Some(all.trim()), revocations: REVOCATIONS, ..bench.gateway() };
     let gateways = [Gateway::start(&Setup { workers: 1, ..setup })?, Gateway::start(&Setup { workers: 2, ..setup })?];
@@ -33,18 +33,19 @@ pub fn lines(bench: &Bench<'_>, kinds: &[Kind]) -> Outcome<Vec<Line>> {
     let mut locked = Vec::new();
     for _ in 0..bench.flags.rounds {
         for (gateway, runs) in gateways.iter().zip(&mut runs) {
-            let who = Answers::gateway(gateway, scenario);
-            bench.warm_up(scenario, who)?;
-            let over = AtomicBool::new(false);
-            let (measured, looks) = thread::scope(|scope| {
-                let looking = scope.spawn(|| look(gateway.pid(), &over));
-                let measured = bench.run(scenario, who, Pace::AsFastAsItAnswers, bench.flags.length());
-                over.store(true, Ordering::Relaxed);
-                let looks = looking.join().map_err(|_| "a look panicked")?;
-                Outcome::Ok((measured?, looks))
+            let process = UnderTest::gateway(gateway, scenario);
+            bench.warm_up(scenario, process)?;
+            let done = AtomicBool::new(false);
+            let (measured, samples) = thread::scope(|scope| {
+                let sampling = scope.spawn(|| sample(gateway.pid(), &done));
+                let measured = bench.run(scenario, process, Pace::ClosedLoop, bench.flags.length());
+                done.store(true, Ordering::Relaxed);
+                let samples = sampling.join().map_err(|_| "the sampling thread panicked")?;
+                Outcome::Ok((measured?, samples))
             })?;
             runs.push(measured);
-            locked.extend((gateway.pid() == gateways[1].pid()).then(|| looks.map(|looks| looks.locked_percent())));
+            locked
+                .extend((gateway.pid() == gateways[1].pid()).then(|| samples.map(|samples| samples.locked_percent())));
         }
     }
     let [one, two] = &runs;
@@ -79,38 +80,38 @@ impl Line {
 }
 
 #[derive(Default)]
-struct Looks {
+struct Samples {
     all: u64,
     locked: u64,
 }
 
-impl Looks {
+impl Samples {
     fn locked_percent(&self) -> f64 {
         100.0 * self.locked as f64 / self.all.max(1) as f64
     }
 }
 
-/// The system call by which a thread waits for another.
+/// The number of the system call `futex`, in which a thread waits for a lock.
 #[cfg(target_arch = "x86_64")]
 const FUTEX: &str = "202";
 #[cfg(not(target_arch = "x86_64"))]
 const FUTEX: &str = "98";
 
-/// Looks again and again at what the workers are in. A worker waits for sockets in epoll_wait and for a lock in futex, and for
-/// nothing else; one that spins is not seen (`perf` shows it).
-fn look(pid: u32, over: &AtomicBool) -> Outcome<Looks> {
-    let mut looks = Looks::default();
+/// Samples the system call that each worker is in. A worker waits for sockets in epoll_wait and for a lock in futex.
+/// This does not detect a spinning worker (`perf` does).
+fn sample(pid: u32, done: &AtomicBool) -> Outcome<Samples> {
+    let mut samples = Samples::default();
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?.flatten().map(|task| task.path());
     let is_worker = |task: &Path| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("worker-"));
     let workers: Vec<_> = tasks.filter(|task| is_worker(task)).map(|task| task.join("syscall")).collect();
-    while !over.load(Ordering::Relaxed) {
+    while !done.load(Ordering::Relaxed) {
         for worker in &workers {
-            // "running", or the number of the system call that it waits in.
-            let stands = fs::read_to_string(worker).map_err(|error| format!("{}: {error}", worker.display()))?;
-            looks.all += 1;
-            looks.locked += u64::from(stands.split(' ').next() == Some(FUTEX));
+            // "running", or the number of the system call that the worker waits in.
+            let state = fs::read_to_string(worker).map_err(|error| format!("{}: {error}", worker.display()))?;
+            samples.all += 1;
+            samples.locked += u64::from(state.split(' ').next() == Some(FUTEX));
         }
-        thread::sleep(LOOK);
+        thread::sleep(SAMPLE_INTERVAL);
     }
-    Ok(looks)
+    Ok(samples)
 }

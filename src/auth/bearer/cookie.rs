@@ -1,14 +1,14 @@
-//! Cookies of one name (RFC 6265 section 5.4). Names are compared as they are: `Session` is not `session`.
+//! Cookies of one name (RFC 6265 section 5.4). Names are case-sensitive: `Session` is not `session`.
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// The values of all cookies of this name, over all `Cookie` fields: HTTP/2 sends several.
+/// The values of all cookies of this name, from all `Cookie` fields: an HTTP/2 client may send several.
 pub(super) fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
     let pairs = headers.get_all(header::COOKIE).iter().flat_map(|field| split(field.as_bytes()));
     pairs.filter(move |pair| name_of(pair) == name.as_bytes()).map(value_of)
 }
 
-/// Removes the cookies of these names. The others stay as they are.
+/// Removes the cookies of these names and leaves the others unchanged.
 pub(super) fn remove(headers: &mut HeaderMap, names: &[String]) {
     let is_named = |pair: &[u8]| names.iter().any(|name| name.as_bytes() == name_of(pair));
     let fields = || headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
@@ -18,7 +18,7 @@ pub(super) fn remove(headers: &mut HeaderMap, names: &[String]) {
     let rest: Vec<HeaderValue> = fields()
         .filter_map(|field| {
             let others: Vec<&[u8]> = split(field).filter(|pair| !is_named(pair)).map(<[u8]>::trim_ascii).collect();
-            // What stood in a valid value makes a valid value.
+            // Parts of a valid header value are a valid header value.
             HeaderValue::from_bytes(&others.join(&b"; "[..])).ok().filter(|field| !field.is_empty())
         })
         .collect();
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_found_by_their_exact_name() {
+    fn finds_cookies_by_their_exact_name() {
         for (fields, found) in [
             (&["t=a"][..], &["a"][..]),
             (&["x=1; t=a; y=2"], &["a"]),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_cookies_go() {
+    fn removes_only_the_named_cookies() {
         for (fields, rest) in [
             (&["t=a"][..], &[][..]),
             (&["x=1; t=a; y=\"2 3\""], &["x=1; y=\"2 3\""]),

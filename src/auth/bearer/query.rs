@@ -1,25 +1,25 @@
-//! Parameters of one name in a query. Names are compared as a backend would read them, with their escapes undone:
-//! `access%5Ftoken` is `access_token`.
+//! Parameters of one name in a query. Names are percent-decoded first, as backends do: `access%5Ftoken` is
+//! `access_token`.
 
 use crate::protocols::http::path::decode;
 
-/// The values of all parameters of this name, as they stand: no token needs an escape.
+/// The values of all parameters of this name, not decoded: no token needs an escape.
 pub(super) fn values<'q>(query: &'q str, name: &str) -> impl Iterator<Item = &'q str> {
-    query.split('&').filter(move |pair| is_called(pair, name)).map(|pair| pair.split_once('=').map_or("", |(_, v)| v))
+    query.split('&').filter(move |pair| has_name(pair, name)).map(|pair| pair.split_once('=').map_or("", |(_, v)| v))
 }
 
-/// The query without the parameters of these names; `None` if it has none of them.
+/// The query without the parameters of these names. `None` if it has none of them.
 pub(super) fn without(query: &str, names: &[String]) -> Option<String> {
-    let is_named = |pair: &&str| names.iter().any(|name| is_called(pair, name));
+    let is_named = |pair: &&str| names.iter().any(|name| has_name(pair, name));
     query.split('&').any(|pair| is_named(&pair)).then(|| {
         let others: Vec<&str> = query.split('&').filter(|pair| !is_named(pair)).collect();
         others.join("&")
     })
 }
 
-fn is_called(pair: &str, name: &str) -> bool {
-    let written = pair.split('=').next().unwrap_or_default();
-    *decode(written.as_bytes()) == *name.as_bytes()
+fn has_name(pair: &str, name: &str) -> bool {
+    let encoded = pair.split('=').next().unwrap_or_default();
+    *decode(encoded.as_bytes()) == *name.as_bytes()
 }
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_found_and_removed_however_they_are_escaped() {
+    fn finds_and_removes_escaped_parameters() {
         for (query, found, rest) in [
             ("t=a", &["a"][..], Some("")),
             ("x=1&t=a&y=%20&z", &["a"], Some("x=1&y=%20&z")),

@@ -1,26 +1,27 @@
-//! A token among the subprotocols of a WebSocket (RFC 6455 section 11.3.4): the one thing besides the URL that a page can set.
+//! A token among the subprotocols of a WebSocket (RFC 6455 section 11.3.4). Besides the URL, a browser lets a page set
+//! nothing else on a WebSocket handshake.
 //!
-//! Two ways of writing it are in use. `bearer, <token>`: a JWT is made of characters that a subprotocol may have. And
-//! `base64url.bearer.authorization.<anything>.<token in base64url>`, which came with Kubernetes.
+//! Two forms are in use: `bearer, <token>`, because a JWT has only characters that a subprotocol may have, and the form
+//! of Kubernetes, `base64url.bearer.authorization.<anything>.<token in base64url>`.
 
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::protocols::http::field_list;
 
-/// Answered to the client when the upstream chose nothing else: browsers close a WebSocket that asked for subprotocols and
-/// was given none.
+/// The gateway selects this subprotocol in the response if the upstream selected none: a browser closes a WebSocket
+/// that requested subprotocols and got none.
 pub const MARKER: &str = "bearer";
 const ENCODED: &[u8] = b"base64url.bearer.authorization.";
 
 pub(super) enum Entry<'h> {
     Marker,
-    /// What follows the marker. Empty if nothing does.
+    /// The entry after the marker. Empty if the marker is the last one.
     Token(&'h [u8]),
     Encoded(&'h [u8]),
     Other(&'h [u8]),
 }
 
-/// In their order, over all fields.
+/// The entries of all fields, in order.
 pub(super) fn entries(headers: &HeaderMap) -> Vec<Entry<'_>> {
     let mut items = field_list::items(headers, &header::SEC_WEBSOCKET_PROTOCOL);
     let mut entries = Vec::new();
@@ -37,22 +38,22 @@ pub(super) fn entries(headers: &HeaderMap) -> Vec<Entry<'_>> {
     entries
 }
 
-/// Leaves the entries that are no tokens. Answers whether the marker was among the others.
+/// Removes the tokens and the marker. Returns true if the marker was there.
 pub(super) fn remove(headers: &mut HeaderMap) -> bool {
     let all = entries(headers);
     if all.iter().all(|entry| matches!(entry, Entry::Other(_))) {
         return false;
     }
-    let marked = all.iter().any(|entry| matches!(entry, Entry::Marker));
+    let has_marker = all.iter().any(|entry| matches!(entry, Entry::Marker));
     let others: Vec<&[u8]> =
         all.iter().filter_map(|entry| if let Entry::Other(item) = entry { Some(*item) } else { None }).collect();
-    // What stood in a valid value makes a valid value.
+    // Parts of a valid header value are a valid header value.
     let rest = HeaderValue::from_bytes(&others.join(&b", "[..])).ok().filter(|_| !others.is_empty());
     headers.remove(header::SEC_WEBSOCKET_PROTOCOL);
     if let Some(rest) = rest {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, rest);
     }
-    marked
+    has_marker
 }
 
 #[cfg(test)]
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_told_from_subprotocols_and_taken_out() {
+    fn finds_and_removes_tokens_among_subprotocols() {
         for (fields, tokens, rest, marked) in [
             (&["bearer, a.b.c"][..], &["a.b.c"][..], None, true),
             (&["chat, bearer, a.b.c, v2"], &["a.b.c"], Some("chat, v2"), true),

@@ -1,8 +1,9 @@
-//! Tokens that name an unknown key, and the one fetch that they may cause.
+//! The one fetch that tokens with an unknown `kid` can cause.
 //!
-//! After a rotation at the source the first token with the new `kid` is here before the next refresh; it, and those that
-//! come while the source is asked, wait for the answer. But anybody can write a `kid`: however many tokens carry random
-//! ones, the source is asked once in a cool-down, and a bounded number of requests waits for a bounded time.
+//! After the issuer rotates its keys, the first token with the new `kid` arrives before the next refresh. That token,
+//! and those that arrive while the keys are fetched, wait for the fetch. But a `kid` is only text, and an attacker can
+//! send tokens with random ones: the issuer gets one request per cooldown, and a limited number of requests waits for a
+//! limited time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,122 +12,123 @@ use tokio::sync::{Notify, watch};
 
 use crate::types::clock::UnixTime;
 
-/// Requests that may wait for one issuer. At 1,000 a second and the longest wait, twice as many as come.
-const MOST_WAITING: usize = 4096;
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Maximum number of requests that wait for one issuer: twice those of [`MAX_WAIT`] at 1,000 requests a second.
+const MAX_WAITING: usize = 4096;
+/// Maximum time that a request waits.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// What a request with an unknown `kid` has learned.
+/// What a request with an unknown `kid` learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefetchOutcome {
-    /// The source was asked, after the request came: look again.
-    Anew,
-    /// It was asked in the cool-down, for a token before this one.
-    Lately,
-    /// Its answer takes too long, or too many wait for it.
-    NoAnswer,
+    /// A fetch began after the request arrived, and ended. Look for the key again.
+    Fetched,
+    /// An earlier token caused a fetch within the cooldown.
+    CoolingDown,
+    /// The fetch takes too long, or too many requests wait for it.
+    TimedOut,
 }
 
-/// Visits to the source are counted. A request waits for the one that was asked for by it or by others before it. One that
-/// was under way for another cause does not count: it may have read the keys before the new one was there.
+/// Fetches are numbered. A request waits for the first one that begins after it arrived. A fetch that runs already does
+/// not count: it may have read the key set before the new key was in it.
 pub(super) struct Refetch {
-    cool_down: Duration,
-    longest_wait: Duration,
+    cooldown: Duration,
+    max_wait: Duration,
     state: Mutex<State>,
-    wanted: Notify,
-    /// The newest visit that is over.
-    over: watch::Sender<u64>,
+    requested: Notify,
+    /// The number of the last fetch that ended.
+    finished: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Visits that have begun.
-    begun: u64,
-    /// The visit that is waited for.
+    /// The number of the last fetch that began.
+    started: u64,
+    /// The number of the fetch that requests wait for.
     pending: Option<u64>,
     waiting: usize,
-    /// When a visit was last asked for.
-    asked: Option<UnixTime>,
+    /// When a token last caused a fetch.
+    last_request: Option<UnixTime>,
 }
 
 impl Refetch {
-    pub(super) fn new(cool_down: Duration) -> Self {
+    pub(super) fn new(cooldown: Duration) -> Self {
         Refetch {
-            cool_down,
-            longest_wait: LONGEST_WAIT,
+            cooldown,
+            max_wait: MAX_WAIT,
             state: Mutex::default(),
-            wanted: Notify::new(),
-            over: watch::Sender::new(0),
+            requested: Notify::new(),
+            finished: watch::Sender::new(0),
         }
     }
 
-    /// A request has a token whose key is unknown.
-    pub(super) async fn ask(self: &Arc<Self>, now: UnixTime) -> RefetchOutcome {
-        let place = match self.take_place(now) {
-            Ok(place) => place,
-            Err(refused) => return refused,
+    /// Requests a fetch, if none is pending and no cooldown applies, and waits for it.
+    pub(super) async fn wait(self: &Arc<Self>, now: UnixTime) -> RefetchOutcome {
+        let slot = match self.take_slot(now) {
+            Ok(slot) => slot,
+            Err(outcome) => return outcome,
         };
-        let mut over = self.over.subscribe();
-        match tokio::time::timeout(self.longest_wait, over.wait_for(|over| *over >= place.visit)).await {
-            Ok(Ok(_)) => RefetchOutcome::Anew,
-            // The time is up, or the gateway ends.
-            Err(_) | Ok(Err(_)) => RefetchOutcome::NoAnswer,
+        let mut finished = self.finished.subscribe();
+        match tokio::time::timeout(self.max_wait, finished.wait_for(|finished| *finished >= slot.fetch)).await {
+            Ok(Ok(_)) => RefetchOutcome::Fetched,
+            // Timed out, or the gateway shuts down.
+            Err(_) | Ok(Err(_)) => RefetchOutcome::TimedOut,
         }
     }
 
-    fn take_place(self: &Arc<Self>, now: UnixTime) -> Result<WaiterSlot, RefetchOutcome> {
+    fn take_slot(self: &Arc<Self>, now: UnixTime) -> Result<WaiterSlot, RefetchOutcome> {
         let mut state = self.state();
-        let visit = match state.pending {
-            Some(visit) => visit,
-            None if self.is_cooling_down(state.asked, now) => return Err(RefetchOutcome::Lately),
+        let fetch = match state.pending {
+            Some(fetch) => fetch,
+            None if self.is_cooling_down(state.last_request, now) => return Err(RefetchOutcome::CoolingDown),
             None => {
-                let visit = state.begun + 1;
-                (state.pending, state.asked) = (Some(visit), Some(now));
-                self.wanted.notify_one();
-                visit
+                let fetch = state.started + 1;
+                (state.pending, state.last_request) = (Some(fetch), Some(now));
+                self.requested.notify_one();
+                fetch
             }
         };
-        if state.waiting == MOST_WAITING {
-            return Err(RefetchOutcome::NoAnswer);
+        if state.waiting == MAX_WAITING {
+            return Err(RefetchOutcome::TimedOut);
         }
         state.waiting += 1;
-        Ok(WaiterSlot { visit, of: self.clone() })
+        Ok(WaiterSlot { fetch, refetch: self.clone() })
     }
 
-    /// A visit shall be made without delay, whoever waits for it.
-    pub(super) fn wish(&self) {
+    /// Requests a fetch without a cooldown.
+    pub(super) fn request_now(&self) {
         let mut state = self.state();
         if state.pending.is_none() {
-            state.pending = Some(state.begun + 1);
-            self.wanted.notify_one();
+            state.pending = Some(state.started + 1);
+            self.requested.notify_one();
         }
     }
 
-    /// A clock that was set back does not prolong it.
-    fn is_cooling_down(&self, asked: Option<UnixTime>, now: UnixTime) -> bool {
-        asked.is_some_and(|asked| asked <= now && now.since(asked) < self.cool_down)
+    /// A clock that was set back does not prolong the cooldown.
+    fn is_cooling_down(&self, last_request: Option<UnixTime>, now: UnixTime) -> bool {
+        last_request.is_some_and(|last| last <= now && now.since(last) < self.cooldown)
     }
 
-    /// Returns once a request waits for a visit.
-    pub(super) async fn wanted(&self) {
-        // A notice may be left over from a visit that was made for another cause.
+    /// Returns once a fetch is requested.
+    pub(super) async fn requested(&self) {
+        // The notification may be left over from a fetch that began for another reason.
         while self.state().pending.is_none() {
-            self.wanted.notified().await;
+            self.requested.notified().await;
         }
     }
 
-    /// The source is about to be asked, for whatever cause. Pass the number to [`Refetch::end`].
-    pub(super) fn begin(&self) -> u64 {
+    /// A fetch begins, for any reason. Returns its number for [`Refetch::finish`].
+    pub(super) fn start(&self) -> u64 {
         let mut state = self.state();
-        state.begun += 1;
-        state.begun
+        state.started += 1;
+        state.started
     }
 
-    /// The visit is over and what it brought is in force.
-    pub(super) fn end(&self, visit: u64) {
+    /// The fetch ended and its keys are in force.
+    pub(super) fn finish(&self, fetch: u64) {
         let mut state = self.state();
-        state.pending = state.pending.filter(|pending| *pending > visit);
+        state.pending = state.pending.filter(|pending| *pending > fetch);
         drop(state);
-        self.over.send_replace(visit);
+        self.finished.send_replace(fetch);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -134,15 +136,15 @@ impl Refetch {
     }
 }
 
-/// A request's place among those that wait, given back when it stops waiting.
+/// Counts one request among the waiting ones until it is dropped.
 struct WaiterSlot {
-    visit: u64,
-    of: Arc<Refetch>,
+    fetch: u64,
+    refetch: Arc<Refetch>,
 }
 
 impl Drop for WaiterSlot {
     fn drop(&mut self) {
-        self.of.state().waiting -= 1;
+        self.refetch.state().waiting -= 1;
     }
 }
 
@@ -153,100 +155,100 @@ mod tests {
     use super::*;
 
     const T0: UnixTime = UnixTime::from_secs(1_700_000_000);
-    const COOL_DOWN: Duration = Duration::from_secs(30);
+    const COOLDOWN: Duration = Duration::from_secs(30);
     const MILLI: Duration = Duration::from_millis(1);
 
     fn refetch() -> Arc<Refetch> {
-        Arc::new(Refetch::new(COOL_DOWN))
+        Arc::new(Refetch::new(COOLDOWN))
     }
 
-    fn ask(refetch: &Arc<Refetch>, now: UnixTime) -> tokio::task::JoinHandle<RefetchOutcome> {
+    fn spawn_wait(refetch: &Arc<Refetch>, now: UnixTime) -> tokio::task::JoinHandle<RefetchOutcome> {
         let refetch = refetch.clone();
-        tokio::spawn(async move { refetch.ask(now).await })
+        tokio::spawn(async move { refetch.wait(now).await })
     }
 
-    /// A task that answers each wish, and counts.
+    /// A task that answers each request for a fetch, and counts the fetches.
     fn source(refetch: &Arc<Refetch>, takes: Duration) -> Arc<AtomicUsize> {
-        let visits = Arc::<AtomicUsize>::default();
-        let (refetch, count) = (refetch.clone(), visits.clone());
+        let fetches = Arc::<AtomicUsize>::default();
+        let (refetch, count) = (refetch.clone(), fetches.clone());
         tokio::spawn(async move {
             loop {
-                refetch.wanted().await;
-                let visit = refetch.begin();
+                refetch.requested().await;
+                let fetch = refetch.start();
                 count.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(takes).await;
-                refetch.end(visit);
+                refetch.finish(fetch);
             }
         });
-        visits
+        fetches
     }
 
     #[tokio::test]
-    async fn many_wait_for_one_visit_and_the_next_is_a_cool_down_later() {
+    async fn waiting_requests_share_one_fetch_per_cooldown() {
         let refetch = refetch();
-        let visits = source(&refetch, 20 * MILLI);
-        let waiting: Vec<_> = (0..1000).map(|_| ask(&refetch, T0)).collect();
+        let fetches = source(&refetch, 20 * MILLI);
+        let waiting: Vec<_> = (0..1000).map(|_| spawn_wait(&refetch, T0)).collect();
         for task in waiting {
-            assert_eq!(task.await.expect("no panic"), RefetchOutcome::Anew);
+            assert_eq!(task.await.expect("no panic"), RefetchOutcome::Fetched);
         }
-        assert_eq!(visits.load(Ordering::SeqCst), 1);
-        assert_eq!(refetch.ask(T0 + COOL_DOWN - MILLI).await, RefetchOutcome::Lately);
-        assert_eq!(visits.load(Ordering::SeqCst), 1);
-        assert_eq!(refetch.ask(T0 + COOL_DOWN).await, RefetchOutcome::Anew);
-        assert_eq!(visits.load(Ordering::SeqCst), 2);
-        assert_eq!(refetch.ask(T0).await, RefetchOutcome::Anew, "the clock was set back");
+        assert_eq!(fetches.load(Ordering::SeqCst), 1);
+        assert_eq!(refetch.wait(T0 + COOLDOWN - MILLI).await, RefetchOutcome::CoolingDown);
+        assert_eq!(fetches.load(Ordering::SeqCst), 1);
+        assert_eq!(refetch.wait(T0 + COOLDOWN).await, RefetchOutcome::Fetched);
+        assert_eq!(fetches.load(Ordering::SeqCst), 2);
+        assert_eq!(refetch.wait(T0).await, RefetchOutcome::Fetched, "the clock was set back");
         assert_eq!(refetch.state().waiting, 0);
     }
 
     #[tokio::test]
-    async fn patience_is_bounded() {
-        let refetch = Arc::new(Refetch { longest_wait: 100 * MILLI, ..Refetch::new(COOL_DOWN) });
-        let visits = source(&refetch, 150 * MILLI);
-        assert_eq!(refetch.ask(T0).await, RefetchOutcome::NoAnswer);
-        // It is still under way: those who come now wait for it, too.
-        assert_eq!(refetch.ask(T0 + MILLI).await, RefetchOutcome::Anew);
-        assert_eq!(visits.load(Ordering::SeqCst), 1);
+    async fn a_request_waits_for_a_limited_time() {
+        let refetch = Arc::new(Refetch { max_wait: 100 * MILLI, ..Refetch::new(COOLDOWN) });
+        let fetches = source(&refetch, 150 * MILLI);
+        assert_eq!(refetch.wait(T0).await, RefetchOutcome::TimedOut);
+        // The fetch still runs: a later request waits for it, too.
+        assert_eq!(refetch.wait(T0 + MILLI).await, RefetchOutcome::Fetched);
+        assert_eq!(fetches.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
-    async fn a_visit_that_was_under_way_already_is_not_the_one() {
+    async fn does_not_wait_for_a_fetch_that_runs_already() {
         let refetch = refetch();
-        let early = refetch.begin();
-        let asking = ask(&refetch, T0);
+        let early = refetch.start();
+        let waiting = spawn_wait(&refetch, T0);
         tokio::task::yield_now().await;
-        refetch.end(early);
+        refetch.finish(early);
         tokio::task::yield_now().await;
-        assert!(!asking.is_finished());
-        refetch.wanted().await;
-        let visit = refetch.begin();
-        refetch.end(visit);
-        assert_eq!(asking.await.expect("no panic"), RefetchOutcome::Anew);
+        assert!(!waiting.is_finished());
+        refetch.requested().await;
+        let fetch = refetch.start();
+        refetch.finish(fetch);
+        assert_eq!(waiting.await.expect("no panic"), RefetchOutcome::Fetched);
     }
 
     #[tokio::test]
-    async fn a_visit_for_another_cause_fulfils_the_wish() {
+    async fn a_scheduled_refresh_satisfies_waiting_requests() {
         let refetch = refetch();
-        let asking = ask(&refetch, T0);
+        let waiting = spawn_wait(&refetch, T0);
         tokio::task::yield_now().await;
-        // The refresh was due just then; nobody has looked at the wish yet.
-        let visit = refetch.begin();
-        refetch.end(visit);
-        assert_eq!(asking.await.expect("no panic"), RefetchOutcome::Anew);
-        let more = tokio::time::timeout(50 * MILLI, refetch.wanted()).await;
-        assert!(more.is_err(), "one wish, one visit");
+        // A scheduled refresh begins before the task sees the request.
+        let fetch = refetch.start();
+        refetch.finish(fetch);
+        assert_eq!(waiting.await.expect("no panic"), RefetchOutcome::Fetched);
+        let more = tokio::time::timeout(50 * MILLI, refetch.requested()).await;
+        assert!(more.is_err(), "one request, one fetch");
     }
 
     #[tokio::test]
-    async fn places_are_bounded_and_given_back() {
+    async fn limits_and_frees_the_slots_of_waiting_requests() {
         let refetch = refetch();
-        let waiting: Vec<_> = (0..MOST_WAITING).map(|_| ask(&refetch, T0)).collect();
-        while refetch.state().waiting < MOST_WAITING {
+        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| spawn_wait(&refetch, T0)).collect();
+        while refetch.state().waiting < MAX_WAITING {
             tokio::task::yield_now().await;
         }
         let began = std::time::Instant::now();
-        assert_eq!(refetch.ask(T0).await, RefetchOutcome::NoAnswer);
-        assert!(began.elapsed() < LONGEST_WAIT, "refused at once");
-        // Clients that leave give their places back.
+        assert_eq!(refetch.wait(T0).await, RefetchOutcome::TimedOut);
+        assert!(began.elapsed() < MAX_WAIT, "rejected at once");
+        // A client that disconnects frees its slot.
         waiting.iter().for_each(|task| task.abort());
         for task in waiting {
             assert!(task.await.is_err_and(|error| error.is_cancelled()));

@@ -1,4 +1,4 @@
-//! A visit to an issuer: which documents are asked for, and what they must say.
+//! One fetch from an issuer: which documents are requested, and what they must contain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,28 +6,33 @@ use std::time::Duration;
 use http::HeaderValue;
 use serde_json::Value;
 
+use super::error::{DiscoveryError, KeySourceError};
 use super::fetch::{self, FetchOutcome, FetchedPage, TIME_LIMIT};
 use super::settings::{Location, Remote};
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::{Issuer, json};
 
-/// What a visit has found.
-pub(super) struct Found {
-    /// `None`: those of the last good visit.
+/// Maximum number of left-out keys that are logged for one key set.
+const MAX_WARNINGS: usize = 5;
+/// Maximum characters of a foreign issuer's name in an error message.
+const SHOWN_ISSUER: usize = 200;
+
+pub(super) struct FetchedKeys {
+    /// `None`: the keys of the last good fetch are still current.
     pub(super) keys: Option<KeySet>,
-    /// How long the source says that this is good for.
+    /// How long the keys may be cached, by the response.
     pub(super) max_age: Option<Duration>,
 }
 
-/// Goes to one issuer again and again, and remembers what makes the next visit cheaper.
+/// Fetches the keys of one issuer repeatedly, and remembers what makes the next fetch cheaper.
 pub(super) struct KeySourceClient {
     remote: Remote,
     policy: Arc<Issuer>,
-    /// Where the keys were last found by discovery.
-    discovered: Option<KeyUrl>,
-    /// Of the last good set, and where it was.
-    etag: Option<(KeyUrl, HeaderValue)>,
+    /// The URL that discovery found last.
+    discovered: Option<SecureUrl>,
+    /// The ETag of the last good key set, and its URL.
+    etag: Option<(SecureUrl, HeaderValue)>,
 }
 
 impl KeySourceClient {
@@ -35,67 +40,69 @@ impl KeySourceClient {
         KeySourceClient { remote, policy, discovered: None, etag: None }
     }
 
-    /// `in_haste`: requests wait for a new key. Where the keys are is then not asked again if it is known.
-    pub(super) async fn visit(&mut self, in_haste: bool) -> Result<Found, String> {
-        let known = self.discovered.take().filter(|_| in_haste);
+    /// `is_urgent`: requests wait for a new key. Discovery is then skipped if it has found the URL before.
+    pub(super) async fn fetch(&mut self, is_urgent: bool) -> Result<FetchedKeys, KeySourceError> {
+        let known = self.discovered.take().filter(|_| is_urgent);
         let url = match (&self.remote.location, known) {
             (Location::Jwks(url), _) => url.clone(),
             (Location::Discovery(_), Some(known)) => known,
-            (Location::Discovery(places), None) => self.discover(places).await?,
+            (Location::Discovery(urls), None) => self.discover(urls).await?,
         };
         let etag = self.etag.as_ref().filter(|(of, _)| *of == url).map(|(_, etag)| etag);
-        let answer = fetch::get(&url, self.remote.ca_file.as_deref(), etag, TIME_LIMIT).await?;
-        let found = match answer {
-            FetchOutcome::NotModified { max_age } => Found { keys: None, max_age },
+        let response = fetch::get(&url, self.remote.ca_file.as_deref(), etag, TIME_LIMIT).await;
+        let fetched = match response.map_err(KeySourceError::fetch)? {
+            FetchOutcome::NotModified { max_age } => FetchedKeys { keys: None, max_age },
             FetchOutcome::FetchedPage(page) => self.admit(&url, page)?,
         };
         self.discovered = Some(url);
-        Ok(found)
+        Ok(fetched)
     }
 
-    fn admit(&mut self, url: &KeyUrl, page: FetchedPage) -> Result<Found, String> {
+    fn admit(&mut self, url: &SecureUrl, page: FetchedPage) -> Result<FetchedKeys, KeySourceError> {
         let set = KeySet::from_remote_jwks(&page.text, &self.policy.algorithms);
-        let (keys, warnings) = set.map_err(|fault| format!("{url}: {fault}"))?;
-        for warning in warnings.iter().take(5) {
-            tracing::warn!(issuer = %self.policy.issuer, warning, "a key is left out");
+        let (keys, warnings) = set.map_err(|error| KeySourceError::keys(url, error))?;
+        for warning in warnings.iter().take(MAX_WARNINGS) {
+            tracing::warn!(issuer = %self.policy.issuer, warning, "a key of an issuer is left out");
         }
-        // Only of a set that is in force: "not modified" must never confirm one that was refused.
+        // Stored only for an accepted set: "not modified" must never confirm a rejected one.
         self.etag = page.etag.map(|etag| (url.clone(), etag));
-        Ok(Found { keys: Some(keys), max_age: page.max_age })
+        Ok(FetchedKeys { keys: Some(keys), max_age: page.max_age })
     }
 
-    /// Asks the issuer where its keys are.
-    async fn discover(&self, places: &[KeyUrl]) -> Result<KeyUrl, String> {
-        let mut faults = Vec::new();
-        for place in places {
-            match fetch::get(place, self.remote.ca_file.as_deref(), None, TIME_LIMIT).await {
+    /// Finds the URL of the keys in the issuer's discovery document.
+    async fn discover(&self, urls: &[SecureUrl]) -> Result<SecureUrl, KeySourceError> {
+        let mut errors = Vec::new();
+        for url in urls {
+            match fetch::get(url, self.remote.ca_file.as_deref(), None, TIME_LIMIT).await {
                 Ok(FetchOutcome::FetchedPage(page)) => {
-                    let url = jwks_url(&page.text, &self.policy.issuer, self.remote.allow_http);
-                    return url.map_err(|fault| format!("{place}: {fault}"));
+                    let found = jwks_url(&page.text, &self.policy.issuer, self.remote.allow_http);
+                    return found.map_err(|source| KeySourceError::Discovery { url: url.to_string(), source });
                 }
+                // Only a request with an ETag gets this, and this one has none.
                 Ok(FetchOutcome::NotModified { .. }) => {}
-                Err(fault) => faults.push(fault),
+                Err(error) => errors.push(KeySourceError::fetch(error)),
             }
         }
-        Err(faults.join("; "))
+        Err(KeySourceError::NotDiscovered(errors))
     }
 }
 
-/// `jwks_uri` of a discovery document that speaks of this very issuer. One that speaks of another is how a token of one
-/// issuer comes to be checked with the keys of another (RFC 8414 section 3.3, RFC 9207).
-fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<KeyUrl, String> {
-    let document = json::object(document.as_bytes()).map_err(|error| format!("this is not JSON: {error}"))?;
+/// The `jwks_uri` of a discovery document. Its `issuer` must be exactly the configured one: with the document of
+/// another issuer, the tokens of this one would be verified with the keys of the other (RFC 8414 section 3.3, RFC
+/// 9207).
+fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<SecureUrl, DiscoveryError> {
+    let document = json::object(document.as_bytes()).map_err(DiscoveryError::NotJson)?;
     let text = |name: &str| document.get(name).and_then(Value::as_str);
     match text("issuer") {
-        None => return Err("the document names no issuer".into()),
-        Some(named) if named != issuer => {
-            let named: String = named.chars().take(200).collect();
-            return Err(format!("the document is of the issuer {named:?}, not of {issuer:?}"));
+        None => return Err(DiscoveryError::NoIssuer),
+        Some(found) if found != issuer => {
+            let found = found.chars().take(SHOWN_ISSUER).collect();
+            return Err(DiscoveryError::OtherIssuer { found, expected: issuer.to_owned() });
         }
         Some(_) => {}
     }
-    let url = text("jwks_uri").ok_or("the document names no jwks_uri")?;
-    KeyUrl::parse(url, allow_http).map_err(|fault| format!("jwks_uri: {fault}"))
+    let url = text("jwks_uri").ok_or(DiscoveryError::NoJwksUri)?;
+    SecureUrl::parse(url, allow_http).map_err(DiscoveryError::JwksUri)
 }
 
 #[cfg(test)]
@@ -103,24 +110,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_discovery_document_speaks_of_its_own_issuer_and_of_a_safe_address() {
+    fn accepts_only_a_discovery_document_of_its_own_issuer() {
         let good = r#"{"issuer":"https://a.example","jwks_uri":"https://keys.example/k"}"#;
         let url = jwks_url(good, "https://a.example", false).expect("good");
         assert_eq!(url.to_string(), "https://keys.example/k");
         for (document, says) in [
-            (r#"{"issuer":"https://a.example/","jwks_uri":"https://a.example/k"}"#, "of the issuer"),
-            (r#"{"issuer":"https://A.example","jwks_uri":"https://a.example/k"}"#, "of the issuer"),
-            (r#"{"issuer":["https://a.example"],"jwks_uri":"https://a.example/k"}"#, "names no issuer"),
-            (r#"{"jwks_uri":"https://a.example/k"}"#, "names no issuer"),
-            (r#"{"issuer":"https://a.example"}"#, "names no jwks_uri"),
-            (r#"{"issuer":"https://a.example","jwks_uri":"http://a.example/k"}"#, "cleartext"),
-            (r#"{"issuer":"https://a.example","jwks_uri":"/k"}"#, "not a URL"),
-            (r#"{"issuer":"https://b.example","issuer":"https://a.example","jwks_uri":"https://a.example/k"}"#, "JSON"),
-            ("<html>", "not JSON"),
-            ("", "not JSON"),
+            (r#"{"issuer":"https://a.example/","jwks_uri":"https://a.example/k"}"#, "OtherIssuer"),
+            (r#"{"issuer":"https://A.example","jwks_uri":"https://a.example/k"}"#, "OtherIssuer"),
+            (r#"{"issuer":["https://a.example"],"jwks_uri":"https://a.example/k"}"#, "NoIssuer"),
+            (r#"{"jwks_uri":"https://a.example/k"}"#, "NoIssuer"),
+            (r#"{"issuer":"https://a.example"}"#, "NoJwksUri"),
+            (r#"{"issuer":"https://a.example","jwks_uri":"http://a.example/k"}"#, "JwksUri(Cleartext)"),
+            (r#"{"issuer":"https://a.example","jwks_uri":"/k"}"#, "JwksUri(NotAUrl)"),
+            (
+                r#"{"issuer":"https://b.example","issuer":"https://a.example","jwks_uri":"https://a.example/k"}"#,
+                "NotJson",
+            ),
+            ("<html>", "NotJson"),
+            ("", "NotJson"),
         ] {
-            let fault = jwks_url(document, "https://a.example", false).expect_err(document);
-            assert!(fault.contains(says), "{document}: {fault}");
+            let error = jwks_url(document, "https://a.example", false).expect_err(document);
+            assert!(format!("{error:?}").starts_with(says), "{document}: {error:?}");
         }
     }
 }

@@ -1,25 +1,25 @@
-//! When a source is asked again. Pure.
+//! When a source is fetched again. Pure.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// First pause after a failed visit; doubled by each further one.
+/// The delay after the first failed fetch. It doubles with each further failure.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 
-/// Ahead of the time at which what is here runs out, by a fifth of it or less, and within the operator's bounds. `luck` is
-/// from 0 to 1: the gateways of a fleet, which start together, must not ask together.
-pub(super) fn next_refresh(max_age: Option<Duration>, bounds: &RangeInclusive<Duration>, luck: f64) -> Duration {
-    let (least, most) = (*bounds.start(), *bounds.end());
-    // A source that says nothing is asked as seldom as the operator allows.
-    let good_for = max_age.unwrap_or(most).clamp(least, most);
-    let ahead = good_for.mul_f64(0.8 + 0.15 * luck);
-    if ahead < least { least.mul_f64(1.0 + 0.1 * luck).min(most) } else { ahead }
+/// How long until the next refresh: 5 to 20 % before the keys expire, and within the operator's bounds. `jitter` is
+/// from 0 to 1: gateways that start together must not fetch together.
+pub(super) fn next_refresh(max_age: Option<Duration>, bounds: &RangeInclusive<Duration>, jitter: f64) -> Duration {
+    let (min, max) = (*bounds.start(), *bounds.end());
+    // A source without Cache-Control is fetched as rarely as the operator allows.
+    let fresh_for = max_age.unwrap_or(max).clamp(min, max);
+    let delay = fresh_for.mul_f64(0.8 + 0.15 * jitter);
+    if delay < min { min.mul_f64(1.0 + 0.1 * jitter).min(max) } else { delay }
 }
 
-/// After so many failures in a row, the first of them 1. Never later than a refresh could be.
-pub(super) fn next_try(failures: u32, bounds: &RangeInclusive<Duration>, luck: f64) -> Duration {
+/// How long until the next try after this number of failures in a row. At most about the minimum between two refreshes.
+pub(super) fn next_try(failures: u32, bounds: &RangeInclusive<Duration>, jitter: f64) -> Duration {
     let doubled = FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(*bounds.start()).mul_f64(0.75 + 0.5 * luck)
+    doubled.min(*bounds.start()).mul_f64(0.75 + 0.5 * jitter)
 }
 
 #[cfg(test)]
@@ -31,12 +31,12 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_comes_ahead_of_expiry_and_within_bounds() {
+    fn refreshes_before_expiry_and_within_bounds() {
         let bounds = secs(60.0)..=secs(900.0);
-        for (max_age, luck, expected) in [
+        for (max_age, jitter, expected) in [
             (Some(300.0), 0.0, 240.0),
             (Some(300.0), 1.0, 285.0),
-            // A source that wants to be asked all the time, and one that wants never to be.
+            // Cache times below the minimum and above the maximum.
             (Some(0.0), 0.0, 60.0),
             (Some(0.0), 1.0, 66.0),
             (Some(70.0), 0.0, 60.0),
@@ -45,17 +45,17 @@ mod tests {
             (None, 0.0, 720.0),
             (None, 1.0, 855.0),
         ] {
-            assert_eq!(next_refresh(max_age.map(secs), &bounds, luck), secs(expected), "{max_age:?} {luck}");
+            assert_eq!(next_refresh(max_age.map(secs), &bounds, jitter), secs(expected), "{max_age:?} {jitter}");
         }
         let fixed = secs(60.0)..=secs(60.0);
         assert_eq!(next_refresh(None, &fixed, 0.5), secs(60.0));
     }
 
     #[test]
-    fn failures_are_retried_soon_and_then_less_often() {
+    fn retries_failures_with_exponential_backoff() {
         let bounds = secs(60.0)..=secs(900.0);
-        let pauses: Vec<f64> = (1..=9).map(|failures| next_try(failures, &bounds, 0.5).as_secs_f64()).collect();
-        assert_eq!(pauses, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]);
+        let delays: Vec<f64> = (1..=9).map(|failures| next_try(failures, &bounds, 0.5).as_secs_f64()).collect();
+        assert_eq!(delays, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]);
         assert_eq!(next_try(u32::MAX, &bounds, 0.5), secs(60.0));
         assert_eq!((next_try(2, &bounds, 0.0), next_try(2, &bounds, 1.0)), (secs(0.75), secs(1.25)));
     }

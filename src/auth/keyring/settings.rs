@@ -1,10 +1,11 @@
-//! `[[issuer]]`, as far as it says where the keys are and how they are kept.
+//! `[[issuer]]`: where the keys of another issuer are, and how they are kept up to date.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::protocols::url::KeyUrl;
+use super::error::KeySourceError;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 
@@ -15,12 +16,12 @@ pub enum KeySource {
     Remote(Box<Remote>),
 }
 
-/// A file of the operator's own.
+/// A file that the operator provides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyFile {
     Jwks(PathBuf),
     Pem(PathBuf),
-    /// The bytes of the file, without a final line break, are the HMAC secret.
+    /// The HMAC secret is the content of the file without white space at its end.
     Secret(PathBuf),
 }
 
@@ -28,15 +29,15 @@ pub enum KeyFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     pub location: Location,
-    /// Cleartext is allowed, also for what a discovery document names.
+    /// If true, `http://` is allowed, also for the URL in a discovery document.
     pub allow_http: bool,
-    /// Roots for `https://`; the system's when `None`.
+    /// CA certificates (PEM) for `https://`. `None`: the system's.
     pub ca_file: Option<PathBuf>,
-    /// From one refresh to the next, whatever the source says about caching.
+    /// Minimum and maximum time between two refreshes, regardless of `Cache-Control`.
     pub refresh: RangeInclusive<Duration>,
-    /// From one refetch for an unknown `kid` to the next.
+    /// Minimum time between two refetches for an unknown `kid`.
     pub refetch_cooldown: Duration,
-    /// Keys that were not confirmed for so long are stale: the gateway is not ready.
+    /// How long keys are used after the source last confirmed them. Older keys are stale, and the gateway is not ready.
     pub max_age: Duration,
     pub on_stale: OnStale,
     pub startup: Startup,
@@ -44,26 +45,26 @@ pub struct Remote {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    Jwks(KeyUrl),
-    /// The places at which the issuer may describe itself, in the order they are asked.
-    Discovery([KeyUrl; 2]),
+    Jwks(SecureUrl),
+    /// The URLs of the discovery document, in the order in which they are tried.
+    Discovery([SecureUrl; 2]),
 }
 
-/// What becomes of tokens whose issuer's keys are stale.
+/// What happens to the tokens of an issuer with stale keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStale {
-    /// They are checked with the last good keys.
+    /// They are verified with the last good keys.
     Keep,
-    /// 503 until the source confirms its keys.
+    /// They get 503 until the source confirms its keys.
     Reject,
 }
 
-/// What a start does without the keys.
+/// What a start without keys does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Startup {
-    /// Wait for them, for a bounded time, and be not ready as long as they are missing.
+    /// It waits for them for a limited time. The gateway is not ready while they are missing.
     Wait,
-    /// Go on. Tokens of this issuer get 503 until its keys are there.
+    /// It continues. Tokens of this issuer get 503 until its keys arrive.
     Continue,
 }
 
@@ -74,22 +75,24 @@ impl KeyFile {
         }
     }
 
-    /// The keys in the file's content, admitted on the issuer's terms.
-    pub fn admit(&self, content: &[u8], issuer: &Issuer) -> Result<KeySet, String> {
-        match self {
-            KeyFile::Jwks(_) => match std::str::from_utf8(content) {
-                Ok(text) => KeySet::from_jwks(text, &issuer.algorithms),
-                Err(_) => Err("this is not UTF-8".into()),
-            },
+    /// The keys in this content of the file that the issuer's policy allows.
+    pub fn admit(&self, content: &[u8], issuer: &Issuer) -> Result<KeySet, KeySourceError> {
+        let place = self.path().display();
+        let keys = match self {
+            KeyFile::Jwks(_) => {
+                let text = std::str::from_utf8(content).map_err(|error| KeySourceError::keys(&place, error))?;
+                KeySet::from_jwks(text, &issuer.algorithms)
+            }
             KeyFile::Pem(_) => KeySet::from_pem(content, &issuer.algorithms),
             KeyFile::Secret(_) => KeySet::from_secret(content.trim_ascii_end(), &issuer.algorithms),
-        }
+        };
+        keys.map_err(|error| KeySourceError::keys(&place, error))
     }
 
-    /// As [`KeyFile::admit`], of what the file holds now.
-    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, String> {
-        let path = self.path().display();
-        let content = std::fs::read(self.path()).map_err(|error| format!("{path}: {error}"))?;
-        self.admit(&content, issuer).map_err(|fault| format!("{path}: {fault}"))
+    /// Reads the file, and then as [`KeyFile::admit`].
+    pub fn read(&self, issuer: &Issuer) -> Result<KeySet, KeySourceError> {
+        let content = std::fs::read(self.path())
+            .map_err(|source| KeySourceError::ReadFile { path: self.path().clone(), source })?;
+        self.admit(&content, issuer)
     }
 }

@@ -1,17 +1,19 @@
-//! One issuer's keys as they stand: the last good set, when it was confirmed, and how that went.
+//! The state of one issuer's keys: the last good set, when it was confirmed, and how the last fetch went.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::error::KeySourceError;
 use super::refetch::{Refetch, RefetchOutcome};
 use super::settings::{KeySource, OnStale, Remote, Startup};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::types::clock::UnixTime;
+use crate::types::reject::with_causes;
 
-/// Kept up to date by one task ([`watch`](super::watch)), read by everybody.
+/// One task ([`watch`](super::watch)) keeps it up to date. All workers read it.
 pub struct Source {
     pub policy: Arc<Issuer>,
     pub settings: KeySource,
@@ -21,22 +23,21 @@ pub struct Source {
 }
 
 struct State {
-    /// The last good set; empty before the first.
+    /// The last good set. Empty before the first one.
     keys: Arc<KeySet>,
-    /// When the source last said that these are its keys.
+    /// When the source last confirmed that these are its keys.
     confirmed: Option<UnixTime>,
-    /// Too old to be believed.
-    withdrawn: bool,
-    /// The last visit failed.
-    failing: bool,
+    /// The keys are stale and not in force.
+    is_withdrawn: bool,
+    /// The last fetch failed.
+    is_failing: bool,
 }
 
-/// How visits to the source went.
+/// The outcomes of all fetches.
 #[derive(Default)]
 pub struct Counts {
-    /// Other keys than before.
+    /// The keys were other ones than before.
     pub changed: AtomicU64,
-    /// The same keys.
     pub unchanged: AtomicU64,
     pub failed: AtomicU64,
 }
@@ -47,18 +48,19 @@ impl Source {
             KeySource::File(_) => None,
             KeySource::Remote(remote) => Some(Arc::new(Refetch::new(remote.refetch_cooldown))),
         };
-        let state = State { keys: Arc::default(), confirmed: None, withdrawn: false, failing: false };
+        let state = State { keys: Arc::default(), confirmed: None, is_withdrawn: false, is_failing: false };
         Source { policy: Arc::new(policy), settings, counts: Counts::default(), refetch, state: Mutex::new(state) }
     }
 
-    /// A source of the same keys under another policy begins with the keys that are here.
-    pub fn begin_like(&self, other: &Source) {
+    /// Starts with the keys of `other`: the same source under another policy.
+    pub fn inherit_keys(&self, other: &Source) {
         let other = other.state();
         let mut state = self.state();
         (state.keys, state.confirmed) = (other.keys.clone(), other.confirmed);
     }
 
-    /// Does it bring the same keys, whatever the tokens have to say besides?
+    /// Returns true if both have the same keys: the same issuer, algorithms and location. The rest of the policy may
+    /// differ.
     pub fn has_same_keys(&self, other: &Source) -> bool {
         let name = |source: &Source| (source.policy.issuer.clone(), source.policy.algorithms.clone());
         self.settings == other.settings && name(self) == name(other)
@@ -67,78 +69,80 @@ impl Source {
     /// The issuer with the keys that are in force.
     pub(super) fn trusted(&self) -> TrustedIssuer {
         let state = self.state();
-        let keys = if state.withdrawn { Arc::default() } else { state.keys.clone() };
+        let keys = if state.is_withdrawn { Arc::default() } else { state.keys.clone() };
         TrustedIssuer { policy: self.policy.clone(), keys }
     }
 
-    /// The source has these keys. Answers whether other keys are in force now.
+    /// Records the keys of a successful fetch. Returns true if the keys in force change.
     pub fn confirm(&self, keys: KeySet, now: UnixTime) -> bool {
         let mut state = self.state();
         let same = state.keys.has_all(&keys) && keys.has_all(&state.keys) && !keys.is_empty();
-        let was_withdrawn = std::mem::take(&mut state.withdrawn);
-        (state.confirmed, state.failing) = (Some(now), false);
+        let was_withdrawn = std::mem::take(&mut state.is_withdrawn);
+        (state.confirmed, state.is_failing) = (Some(now), false);
         if same {
             self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
             return was_withdrawn;
         }
         let kids: Vec<_> = keys.keys().iter().map(|key| key.kid.as_deref().unwrap_or("(none)")).collect();
-        tracing::info!(issuer = %self.policy.issuer, ?kids, "other keys are in force");
+        tracing::info!(issuer = %self.policy.issuer, ?kids, "the keys of an issuer changed");
         state.keys = Arc::new(keys);
         self.counts.changed.fetch_add(1, Ordering::Relaxed);
         true
     }
 
-    /// The source says that nothing has changed. Answers as [`Source::confirm`].
-    pub(super) fn confirm_same(&self, now: UnixTime) -> bool {
+    /// Records a fetch that found the keys unchanged. Returns true if the keys in force change.
+    pub(super) fn confirm_unchanged(&self, now: UnixTime) -> bool {
         let mut state = self.state();
-        (state.confirmed, state.failing) = (Some(now), false);
+        (state.confirmed, state.is_failing) = (Some(now), false);
         self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
-        std::mem::take(&mut state.withdrawn)
+        std::mem::take(&mut state.is_withdrawn)
     }
 
-    /// A visit was in vain: the keys that are here stay.
-    pub(super) fn fail(&self, fault: &str) {
+    /// Records a failed fetch. The current keys stay in force.
+    pub(super) fn record_failure(&self, error: &KeySourceError) {
         let mut state = self.state();
-        state.failing = true;
+        state.is_failing = true;
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         let keys = state.keys.keys().len();
-        tracing::warn!(issuer = %self.policy.issuer, fault, keys_kept = keys, "no keys could be had");
+        let error = with_causes(error);
+        tracing::warn!(issuer = %self.policy.issuer, error, keys_kept = keys, "failed to get the keys of an issuer");
     }
 
-    /// Takes stale keys out of force, where that was asked for. Answers whether it did.
+    /// Takes stale keys out of force if `on_stale` says so. Returns true if the keys in force change.
     pub(super) fn withdraw_if_stale(&self, now: UnixTime) -> bool {
-        let refuses = self.remote().is_some_and(|remote| remote.on_stale == OnStale::Reject);
-        if !refuses || !self.is_stale(now) {
+        let rejects = self.remote().is_some_and(|remote| remote.on_stale == OnStale::Reject);
+        if !rejects || !self.is_stale(now) {
             return false;
         }
-        let withdrawn = !std::mem::replace(&mut self.state().withdrawn, true);
-        if withdrawn {
-            tracing::error!(issuer = %self.policy.issuer, "the keys are stale and no longer in force");
+        let changes = !std::mem::replace(&mut self.state().is_withdrawn, true);
+        if changes {
+            tracing::error!(issuer = %self.policy.issuer, "the keys of an issuer are stale: its tokens get 503");
         }
-        withdrawn
+        changes
     }
 
-    /// For a token whose key is unknown. Without a source that can be asked, what is here is all there is.
-    pub async fn ask(&self, now: UnixTime) -> RefetchOutcome {
+    /// Waits for a refetch because of a token with an unknown key. Keys from a file are never refetched: they are all
+    /// there is.
+    pub async fn refetch(&self, now: UnixTime) -> RefetchOutcome {
         match &self.refetch {
-            Some(refetch) => refetch.ask(now).await,
-            None => RefetchOutcome::Lately,
+            Some(refetch) => refetch.wait(now).await,
+            None => RefetchOutcome::CoolingDown,
         }
     }
 
-    /// The source shall be asked without delay, for the operator's sake: no cool-down.
-    pub fn ask_soon(&self) {
+    /// Has the keys fetched now, without a cooldown, because the operator reloads the configuration.
+    pub fn fetch_now(&self) {
         if let Some(refetch) = &self.refetch {
-            refetch.wish();
+            refetch.request_now();
         }
     }
 
-    /// Has the source failed to say which keys it has? Then a key that is not here may still be good.
+    /// Returns true if the last fetch failed. Then a token with an unknown key may still be valid.
     pub fn is_failing(&self) -> bool {
-        self.state().failing
+        self.state().is_failing
     }
 
-    /// How long ago the source confirmed its keys; `None` before the first.
+    /// How long ago the source confirmed its keys. `None` before the first time.
     pub fn age(&self, now: UnixTime) -> Option<Duration> {
         self.state().confirmed.map(|confirmed| now.since(confirmed))
     }
@@ -151,8 +155,8 @@ impl Source {
         self.remote().is_some_and(|remote| self.age(now).is_some_and(|age| age > remote.max_age))
     }
 
-    /// Why the gateway is not ready, as far as this issuer goes.
-    pub fn unready(&self, now: UnixTime) -> Option<String> {
+    /// Why the gateway is not ready because of this issuer. `None` if it is.
+    pub fn not_ready(&self, now: UnixTime) -> Option<String> {
         let issuer = &self.policy.issuer;
         if !self.has_keys() {
             let waits = self.remote().is_none_or(|remote| remote.startup == Startup::Wait);
@@ -162,8 +166,8 @@ impl Source {
         self.is_stale(now).then(|| format!("issuer {issuer}: its keys were confirmed {age}s ago"))
     }
 
-    /// Does the start wait for the first keys?
-    pub fn is_waited_for(&self) -> bool {
+    /// Returns true if the start waits for the first keys of this issuer.
+    pub fn blocks_startup(&self) -> bool {
         !self.has_keys() && self.remote().is_some_and(|remote| remote.startup == Startup::Wait)
     }
 

@@ -1,14 +1,17 @@
-//! When known tokens stay known, and what a source's age means.
+//! When the generation of the keyring changes, and what the age of a source means.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::*;
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem, verifying_keys};
+use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Audience, Issuer};
+use crate::types::clock::UnixTime;
 
 const T0: UnixTime = UnixTime::from_secs(1_700_000_000);
 const HOUR: Duration = Duration::from_hours(1);
@@ -39,7 +42,7 @@ fn policy(name: &str) -> Issuer {
 
 fn remote(on_stale: OnStale, startup: Startup) -> KeySource {
     KeySource::Remote(Box::new(Remote {
-        location: Location::Jwks(KeyUrl::parse("https://a.example/keys", false).expect("a good URL")),
+        location: Location::Jwks(SecureUrl::parse("https://a.example/keys", false).expect("a good URL")),
         allow_http: false,
         ca_file: None,
         refresh: Duration::from_secs(60)..=Duration::from_secs(900),
@@ -58,7 +61,7 @@ fn keyring() -> Keyring {
     let signing = signing_key();
     let keys = Arc::new(verifying_keys([&signing]).expect("good"));
     let own = TrustedIssuer { policy: Arc::new(policy("https://own.example")), keys };
-    Keyring::new(Keys::new(Own::alone(own, signing)))
+    Keyring::new(Keys::new(OwnIssuer::single_key(own, signing)))
 }
 
 fn keys_in_force(keyring: &Keyring) -> usize {
@@ -66,7 +69,7 @@ fn keys_in_force(keyring: &Keyring) -> usize {
 }
 
 #[test]
-fn the_generation_moves_when_a_known_token_may_have_become_bad_and_only_then() {
+fn the_generation_changes_only_if_a_key_or_policy_changes() {
     let (a, b) = (signing_key(), signing_key());
     let (keyring, source) = (keyring(), source(OnStale::Keep, Startup::Wait));
     let mut moved = {
@@ -74,7 +77,7 @@ fn the_generation_moves_when_a_known_token_may_have_become_bad_and_only_then() {
         move |keyring: &Keyring| std::mem::replace(&mut before, keyring.generation()) != keyring.generation()
     };
     keyring.replace_sources(vec![source.clone()]);
-    assert!(!moved(&keyring), "an issuer more");
+    assert!(!moved(&keyring), "another issuer is added");
     let mut confirm = |keys: &[&SigningKey]| {
         let changed = source.confirm(set(keys), T0);
         if changed {
@@ -84,24 +87,24 @@ fn the_generation_moves_when_a_known_token_may_have_become_bad_and_only_then() {
     };
     assert_eq!(confirm(&[&a]), (true, false, 1), "the first keys");
     assert_eq!(confirm(&[&a]), (false, false, 1), "the same again");
-    assert_eq!(confirm(&[&b, &a]), (true, false, 2), "a key more: a rotation begins");
+    assert_eq!(confirm(&[&b, &a]), (true, false, 2), "a key is added: a rotation begins");
     assert_eq!(confirm(&[&a, &b]), (false, false, 2), "in another order");
-    assert_eq!(confirm(&[&b]), (true, true, 1), "a key less: what it verified is bad from now on");
+    assert_eq!(confirm(&[&b]), (true, true, 1), "a key is removed: its tokens are no longer valid");
     assert_eq!(confirm(&[&a]), (true, true, 1), "another key instead");
 
     let mut before = keyring.generation();
     let mut moved = || std::mem::replace(&mut before, keyring.generation()) != keyring.generation();
     let lenient = Source::new(Issuer { clock_skew: HOUR, ..policy("https://a.example") }, source.settings.clone());
-    lenient.begin_like(&source);
+    lenient.inherit_keys(&source);
     keyring.replace_sources(vec![Arc::new(lenient)]);
-    assert!(moved(), "other terms");
-    assert_eq!(keys_in_force(&keyring), 1, "with the keys that were here");
+    assert!(moved(), "another policy");
+    assert_eq!(keys_in_force(&keyring), 1, "the keys are inherited");
     keyring.replace_sources(Vec::new());
-    assert!(moved(), "an issuer less");
+    assert!(moved(), "an issuer is removed");
 }
 
 #[test]
-fn stale_keys_make_the_gateway_unready_and_are_refused_only_where_that_was_said() {
+fn stale_keys_make_the_gateway_not_ready() {
     let key = signing_key();
     for (on_stale, kept) in [(OnStale::Keep, 1), (OnStale::Reject, 0)] {
         let (keyring, source) = (keyring(), source(on_stale, Startup::Wait));
@@ -109,32 +112,36 @@ fn stale_keys_make_the_gateway_unready_and_are_refused_only_where_that_was_said(
         source.confirm(set(&[&key]), T0);
         keyring.publish();
         let generation = keyring.generation();
-        source.fail("the source is down");
+        source.record_failure(&KeySourceError::fetch("the source is down"));
         for (now, ready, keys) in [(T0 + HOUR, true, 1), (T0 + HOUR + MILLI, false, kept)] {
             if source.withdraw_if_stale(now) {
                 keyring.publish();
             }
-            assert_eq!((keyring.unready(now).is_none(), keys_in_force(&keyring)), (ready, keys), "{on_stale:?} {now}");
+            assert_eq!(
+                (keyring.not_ready(now).is_none(), keys_in_force(&keyring)),
+                (ready, keys),
+                "{on_stale:?} {now}"
+            );
         }
-        assert!(!source.withdraw_if_stale(T0 + HOUR + MILLI), "once is enough");
-        assert_eq!(keyring.generation() > generation, kept == 0, "what is known is asked again");
-        // The same keys again, by a page or by "not modified".
-        let changed = source.confirm_same(T0 + 2 * HOUR);
+        assert!(!source.withdraw_if_stale(T0 + HOUR + MILLI), "withdrawn once");
+        assert_eq!(keyring.generation() > generation, kept == 0, "known tokens are checked again");
+        // The source confirms the same keys.
+        let changed = source.confirm_unchanged(T0 + 2 * HOUR);
         assert_eq!(changed, kept == 0);
         keyring.publish();
-        assert_eq!((keyring.unready(T0 + 2 * HOUR), keys_in_force(&keyring)), (None, 1));
+        assert_eq!((keyring.not_ready(T0 + 2 * HOUR), keys_in_force(&keyring)), (None, 1));
         assert_eq!(source.age(T0 + 3 * HOUR), Some(HOUR));
     }
 }
 
 #[test]
-fn without_its_first_keys_a_gateway_is_ready_only_if_it_was_told_not_to_wait() {
+fn without_keys_readiness_depends_on_the_startup_setting() {
     for (startup, ready) in [(Startup::Wait, false), (Startup::Continue, true)] {
         let (keyring, source) = (keyring(), source(OnStale::Keep, startup));
         keyring.replace_sources(vec![source.clone()]);
-        assert_eq!(keyring.unready(T0).is_none(), ready);
-        assert_eq!(source.is_waited_for(), !ready);
+        assert_eq!(keyring.not_ready(T0).is_none(), ready);
+        assert_eq!(source.blocks_startup(), !ready);
         source.confirm(set(&[&signing_key()]), T0);
-        assert_eq!((keyring.unready(T0), source.is_waited_for()), (None, false));
+        assert_eq!((keyring.not_ready(T0), source.blocks_startup()), (None, false));
     }
 }

@@ -15,9 +15,9 @@ fn of_family(number: u128) -> RevocationKeys {
 fn of(issuer: &str, subject: &str, jti: &str, issued_at: UnixTime) -> RevocationKeys {
     RevocationKeys {
         family: None,
-        token: Some(name(b"jti", issuer, jti)),
-        subject: name(b"sub", issuer, subject),
-        issuer: name(b"iss", issuer, ""),
+        token: Some(key(b"jti", issuer, jti)),
+        subject: key(b"sub", issuer, subject),
+        issuer: key(b"iss", issuer, ""),
         issued_at,
     }
 }
@@ -31,7 +31,7 @@ fn family(number: u128, life: Duration) -> Revocation {
 }
 
 #[test]
-fn a_million_revocations_are_all_found_and_nothing_else_is() {
+fn finds_a_million_revocations_and_nothing_else() {
     const HALF: u128 = 500_000;
     let revocations = Revocations::new();
     let halves = [1..=HALF, HALF + 1..=2 * HALF];
@@ -40,7 +40,7 @@ fn a_million_revocations_are_all_found_and_nothing_else_is() {
             scope.spawn(|| half.for_each(|number| revocations.enforce(&family(number, HOUR), NOW)));
         }
     });
-    revocations.tidy();
+    revocations.remove_expired();
     let million = 2 * HALF as u64;
     assert_eq!((revocations.len(), revocations.sequence(), revocations.epoch()), (million, million, million + 1));
     thread::scope(|scope| {
@@ -52,15 +52,15 @@ fn a_million_revocations_are_all_found_and_nothing_else_is() {
     assert_eq!(others.filter(|number| revocations.is_revoked(&of_family(*number))).count(), 0);
 }
 
-/// Others look while one revokes: whatever was enforced before a look began is found by it.
+/// Two threads look up while one revokes: a look-up finds everything that was enforced before it began.
 #[test]
-fn what_is_enforced_is_found_at_once_also_in_the_middle_of_a_storm() {
+fn finds_a_revocation_at_once_during_many_others() {
     let revocations = Revocations::new();
-    let storming = AtomicBool::new(true);
+    let revoking = AtomicBool::new(true);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while storming.load(Ordering::Acquire) {
+                while revoking.load(Ordering::Acquire) {
                     let enforced = u128::from(revocations.sequence());
                     assert!(enforced == 0 || revocations.is_revoked(&of_family(enforced)), "{enforced}");
                     assert!(!revocations.is_revoked(&of_family(u128::MAX - enforced)));
@@ -70,13 +70,13 @@ fn what_is_enforced_is_found_at_once_also_in_the_middle_of_a_storm() {
         for number in 1..=50_000 {
             revocations.enforce(&family(number, HOUR), NOW);
         }
-        storming.store(false, Ordering::Release);
+        revoking.store(false, Ordering::Release);
     });
 }
 
-/// Time in the set is the machine's own, which no administrator sets back.
+/// The set uses the monotonic clock, which an administrator cannot set back.
 #[test]
-fn a_revocation_is_kept_for_its_life_and_not_much_longer() {
+fn keeps_a_revocation_for_its_life_and_little_longer() {
     for what in [
         Revoked::Family(TokenId::from_bytes([7; 16])),
         Revoked::Token { issuer: "a".into(), jti: "1".into() },
@@ -93,12 +93,12 @@ fn a_revocation_is_kept_for_its_life_and_not_much_longer() {
         revocations.enforce(&revocation(1, what.clone(), life), NOW);
         assert_eq!(revocations.len_now(), 1);
         while revocations.is_revoked(&keys) {
-            assert!(began.elapsed() < 100 * life, "{what:?} is never forgotten");
+            assert!(began.elapsed() < 100 * life, "{what:?} does not expire");
             thread::yield_now();
         }
-        assert!(began.elapsed() >= life, "{what:?} was forgotten after {:?}", began.elapsed());
+        assert!(began.elapsed() >= life, "{what:?} expired after {:?}", began.elapsed());
         while revocations.len_now() > 0 {
-            assert!(began.elapsed() < 100 * life, "{what:?} keeps its memory");
+            assert!(began.elapsed() < 100 * life, "{what:?} does not free its memory");
             thread::yield_now();
         }
     }
@@ -106,13 +106,13 @@ fn a_revocation_is_kept_for_its_life_and_not_much_longer() {
 
 impl Revocations {
     fn len_now(&self) -> u64 {
-        self.tidy();
+        self.remove_expired();
         self.len()
     }
 }
 
 #[test]
-fn a_watermark_bites_at_its_instant_and_only_rises() {
+fn a_watermark_includes_its_instant_and_only_rises() {
     let revocations = Revocations::new();
     let subject = |not_after| Revoked::Subject { issuer: "a".into(), subject: "alice".into(), not_after };
     let issuer = |not_after| Revoked::Issuer { issuer: "b".into(), not_after };
@@ -140,7 +140,7 @@ fn a_watermark_bites_at_its_instant_and_only_rises() {
     }
 }
 
-/// One that is written again with a shorter life, as after a clock was set back, keeps the longer one.
+/// A second write with a shorter life, as after a clock was set back, keeps the longer life.
 #[test]
 fn a_second_revocation_never_shortens_the_first() {
     let revocations = Revocations::new();
@@ -150,17 +150,17 @@ fn a_second_revocation_never_shortens_the_first() {
 }
 
 #[test]
-fn names_of_different_kinds_and_issuers_do_not_meet() {
+fn keys_of_different_kinds_and_issuers_do_not_collide() {
     let revocations = Revocations::new();
     let token = Revoked::Token { issuer: "ab".into(), jti: "c".into() };
     revocations.enforce(&revocation(1, token, HOUR), NOW);
     assert!(revocations.is_revoked(&of("ab", "c", "c", NOW)));
-    assert!(!revocations.is_revoked(&of("a", "c", "bc", NOW)), "where the issuer ends is part of the name");
+    assert!(!revocations.is_revoked(&of("a", "c", "bc", NOW)), "the end of the issuer is part of the key");
     assert!(!revocations.is_revoked(&of("ab", "c", "d", NOW)), "a subject is not a jti");
 }
 
 #[test]
-fn a_token_that_does_not_say_when_it_was_issued_is_void_by_any_watermark_and_only_then() {
+fn any_watermark_revokes_a_token_without_iat() {
     let keys = of("a", "alice", "1", UnixTime::default());
     assert!(!Revocations::new().is_revoked(&keys));
     let not_after = UnixTime::default();
@@ -175,9 +175,9 @@ fn a_token_that_does_not_say_when_it_was_issued_is_void_by_any_watermark_and_onl
     }
 }
 
-/// From `until` on there is no token left that it could concern: each is refused for its time from that instant.
+/// At `until` every token that the revocation concerns has expired.
 #[test]
-fn a_revocation_that_concerns_nobody_any_more_is_not_held() {
+fn does_not_keep_a_revocation_past_its_end() {
     let revocations = Revocations::new();
     revocations.enforce(&family(1, Duration::ZERO), NOW);
     assert!(!revocations.is_revoked(&of_family(1)));

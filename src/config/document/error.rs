@@ -1,7 +1,7 @@
-//! What is wrong with `gateway.toml`, and how it is shown: for people as rustc shows errors, for programs as JSON.
+//! Errors in `gateway.toml`, and how they are printed: for people as rustc prints errors, for programs as JSON.
 //!
-//! A check that knows nothing of positions makes a [`Fault`]; whoever holds the value puts it [`Fault::at`] its place.
-//! [`Faults`] is everything wrong with one file, in the order of the file.
+//! A check that does not know the position creates a [`ConfigError`]; the caller that holds the value sets its place
+//! with [`ConfigError::at`]. [`ConfigErrors`] are all errors of one file, in the order of the file.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,42 +12,41 @@ use serde_json::{Value, json};
 /// A place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// `route[0].scopes`; empty where no single key is meant.
+    /// For example `route[0].scopes`. Empty if the error is not about one key.
     pub key: String,
-    /// Bytes of the file; `None` for the file as a whole.
+    /// Bytes of the file. `None`: the file as a whole.
     pub span: Option<Range<usize>>,
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigError {
     pub place: Place,
     /// What is wrong.
     pub message: String,
-    /// What was expected. Stands under the underlined source.
+    /// What was expected. Printed below the underlined source.
     pub expected: String,
-    /// What to do. Empty where that is plain.
+    /// What to do. Empty if that is obvious.
     pub help: String,
-    /// Another place that has a part in it, and which.
+    /// Another place that conflicts with this one, and a label for it.
     pub related: Option<(Place, String)>,
-    /// It complains that something is not there. A torn line may hold it, so this is not believed of a file with syntax
-    /// errors.
-    pub(crate) absence: bool,
-    /// Part of the file that may be a secret. It is not shown, as faults end up in journals.
+    /// Something is missing. Such errors are dropped if the file has syntax errors: an unreadable line may contain it.
+    pub(crate) missing: bool,
+    /// Part of the file that may be a secret. It is printed as asterisks, because errors end up in logs.
     hidden: Option<Range<usize>>,
-    /// The value at fault is such a part, once it has its place.
+    /// If true, `at` hides the value.
     confidential: bool,
 }
 
-impl Fault {
+impl ConfigError {
     pub(crate) fn new(message: impl Into<String>, expected: impl Into<String>) -> Self {
-        Fault {
+        ConfigError {
             place: Place::default(),
             message: message.into(),
             expected: expected.into(),
             help: String::new(),
             related: None,
-            absence: false,
+            missing: false,
             hidden: None,
             confidential: false,
         }
@@ -58,13 +57,13 @@ impl Fault {
         self
     }
 
-    pub(crate) fn related(mut self, place: &Place, what: impl Into<String>) -> Self {
-        self.related = Some((place.clone(), what.into()));
+    pub(crate) fn related(mut self, place: &Place, label: impl Into<String>) -> Self {
+        self.related = Some((place.clone(), label.into()));
         self
     }
 
-    pub(crate) fn of_absence(mut self) -> Self {
-        self.absence = true;
+    pub(crate) fn missing(mut self) -> Self {
+        self.missing = true;
         self
     }
 
@@ -87,120 +86,120 @@ impl Fault {
     }
 }
 
-/// Everything that is wrong with one file. Never empty.
-pub struct Faults {
+/// All errors of one file. Never empty.
+pub struct ConfigErrors {
     file: String,
     source: String,
-    faults: Vec<Fault>,
+    errors: Vec<ConfigError>,
 }
 
-impl Faults {
-    pub(crate) fn new(file: &str, source: &str, mut faults: Vec<Fault>) -> Self {
-        // Faults of the file as a whole come first: they have no span, and `None` sorts before any position.
-        faults.sort_by_key(|fault| fault.place.span.as_ref().map(|span| (span.start, span.end)));
-        faults.dedup();
+impl ConfigErrors {
+    pub(crate) fn new(file: &str, source: &str, mut errors: Vec<ConfigError>) -> Self {
+        // Errors of the file as a whole come first: they have no span, and `None` sorts before any position.
+        errors.sort_by_key(|error| error.place.span.as_ref().map(|span| (span.start, span.end)));
+        errors.dedup();
         let mut source = source.to_owned();
-        for hidden in faults.iter().filter_map(|fault| fault.hidden.clone()) {
-            // Byte by byte and line by line, so that every position stays what it is.
-            let stars =
+        for hidden in errors.iter().filter_map(|error| error.hidden.clone()) {
+            // Byte by byte and without touching line breaks, so that all positions stay valid.
+            let asterisks =
                 source[hidden.clone()].bytes().map(|byte| if byte == b'\n' { '\n' } else { '*' }).collect::<String>();
-            source.replace_range(hidden, &stars);
+            source.replace_range(hidden, &asterisks);
         }
-        Faults { file: file.to_owned(), source, faults }
+        ConfigErrors { file: file.to_owned(), source, errors }
     }
 
     /// In the order of the file.
-    pub fn all(&self) -> &[Fault] {
-        &self.faults
+    pub fn all(&self) -> &[ConfigError] {
+        &self.errors
     }
 
-    /// Line and column of the first character, both from 1; columns count characters. A fault of the file as a whole
-    /// stands at 1:1.
+    /// Line and column of the first character, both starting at 1. Columns count characters. An error of the file as a
+    /// whole is at 1:1.
     pub fn line_and_column(&self, place: &Place) -> (usize, usize) {
         line_and_column(&self.source, place.span.as_ref().map_or(0, |span| span.start))
     }
 
-    /// For people: each fault with its source underlined, and how many there are.
+    /// For people: each error with its source underlined, then the number of errors.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let mut text = String::new();
-        for fault in &self.faults {
-            text.push_str(&renderer.render(&[self.explain(fault)]));
+        for error in &self.errors {
+            text.push_str(&renderer.render(&[self.group(error)]));
             text.push_str("\n\n");
         }
-        let count = match self.faults.len() {
-            1 => format!("1 fault in {}", self.file),
-            several => format!("{several} faults in {}", self.file),
+        let count = match self.errors.len() {
+            1 => format!("1 error in {}", self.file),
+            several => format!("{several} errors in {}", self.file),
         };
         text.push_str(&renderer.render(&[Group::with_title(Level::ERROR.primary_title(count))]));
         text.push('\n');
         text
     }
 
-    fn explain<'a>(&'a self, fault: &'a Fault) -> Group<'a> {
-        let title = match fault.place.key.as_str() {
-            "" => fault.message.clone(),
-            key => format!("{key}: {}", fault.message),
+    fn group<'a>(&'a self, error: &'a ConfigError) -> Group<'a> {
+        let title = match error.place.key.as_str() {
+            "" => error.message.clone(),
+            key => format!("{key}: {}", error.message),
         };
         let group = Group::with_title(Level::ERROR.primary_title(title));
-        let group = match self.snippet(fault) {
+        let group = match self.snippet(error) {
             Some(snippet) => group.element(snippet),
-            // Nothing to underline: what was expected has no other place than a line of its own.
+            // Without source to underline, `expected` gets a line of its own.
             None => group
                 .element(Origin::path(self.file.as_str()))
-                .element(Level::NOTE.message(normalize_untrusted_str(&fault.expected))),
+                .element(Level::NOTE.message(normalize_untrusted_str(&error.expected))),
         };
-        match fault.help.as_str() {
+        match error.help.as_str() {
             "" => group,
-            // The help may quote the file, and the terminal must not obey what the file says.
+            // The help may quote the file. Escape codes in it must not reach the terminal.
             help => group.element(Level::HELP.message(normalize_untrusted_str(help))),
         }
     }
 
-    fn snippet<'a>(&'a self, fault: &'a Fault) -> Option<Snippet<'a, annotate_snippets::Annotation<'a>>> {
-        let span = fault.place.span.clone()?;
-        let primary = AnnotationKind::Primary.span(span).label(fault.expected.as_str());
-        let related = fault.related.as_ref().and_then(|(place, what)| {
+    fn snippet<'a>(&'a self, error: &'a ConfigError) -> Option<Snippet<'a, annotate_snippets::Annotation<'a>>> {
+        let span = error.place.span.clone()?;
+        let primary = AnnotationKind::Primary.span(span).label(error.expected.as_str());
+        let related = error.related.as_ref().and_then(|(place, label)| {
             let span = place.span.clone()?;
-            Some(AnnotationKind::Context.span(span).label(what.as_str()))
+            Some(AnnotationKind::Context.span(span).label(label.as_str()))
         });
         Some(Snippet::source(self.source.as_str()).path(self.file.as_str()).annotation(primary).annotations(related))
     }
 
     /// For programs: an array of objects.
     pub fn json(&self) -> String {
-        let faults: Vec<Value> = self.faults.iter().map(|fault| self.as_json(fault)).collect();
-        format!("{:#}", Value::Array(faults))
+        let errors: Vec<Value> = self.errors.iter().map(|error| self.as_json(error)).collect();
+        format!("{:#}", Value::Array(errors))
     }
 
-    fn as_json(&self, fault: &Fault) -> Value {
-        let (line, column) = self.line_and_column(&fault.place);
+    fn as_json(&self, error: &ConfigError) -> Value {
+        let (line, column) = self.line_and_column(&error.place);
         json!({
             "file": self.file,
             "line": line,
             "column": column,
-            "key": fault.place.key,
-            "message": fault.message,
-            "expected": fault.expected,
-            "help": fault.help,
+            "key": error.place.key,
+            "message": error.message,
+            "expected": error.expected,
+            "help": error.help,
         })
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(false))
     }
 }
 
-/// As people see it, so that a failing test shows what is wrong.
-impl fmt::Debug for Faults {
+/// The same text as `Display`, so that a failed test prints readable errors.
+impl fmt::Debug for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigErrors {}
 
 pub(crate) fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
     let before = source.get(..offset).unwrap_or(source);

@@ -1,6 +1,7 @@
-//! Reading `gateway.toml`: tables with positions, units, and every error with its place.
+//! Reading `gateway.toml`: tables with positions, units, and each error with its place.
 
 pub(super) mod error;
+pub(super) mod report;
 pub(super) mod suggest;
 pub(super) mod syntax;
 pub(super) mod table;

@@ -1,103 +1,107 @@
-//! Syntax errors of the file, and what not to believe because of them.
+//! Syntax errors of the file, and the errors that they cause elsewhere.
 //!
-//! The parser goes on after an error, so that one run shows the faults before and behind it. It also stumbles over what
-//! it has just misread. What is only such an echo is left out here.
+//! The parser continues after an error, so that one run finds the errors before and after it. It then misreads text
+//! near the error, and reports errors that the operator cannot understand. Those are dropped here.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-use crate::config::document::error::{Fault, Place, line_and_column};
+use crate::config::document::error::{ConfigError, Place, line_and_column};
 
 const DUPLICATE: &str = "duplicate key";
 
-/// The syntax errors, then those of `faults` that do not come from them.
-pub(crate) fn with_syntax_errors(source: &str, tree: &DeTable<'_>, errors: &[Error], faults: Vec<Fault>) -> Vec<Fault> {
-    if errors.is_empty() {
-        return faults;
+/// The syntax errors, and the errors of `checked` that they did not cause.
+pub(crate) fn with_syntax_errors(
+    source: &str,
+    tree: &DeTable<'_>,
+    syntax: &[Error],
+    checked: Vec<ConfigError>,
+) -> Vec<ConfigError> {
+    if syntax.is_empty() {
+        return checked;
     }
-    let mut torn: Vec<Range<usize>> = Vec::new();
+    let mut unreadable: Vec<Range<usize>> = Vec::new();
     let mut all = Vec::new();
-    for SyntaxError { fault, reach } in unechoed(tree, errors) {
-        let line = first_line(source, &fault).unwrap_or(1);
-        // Of several errors in one line, the first is the one that a person would see.
-        if !torn.iter().any(|lines| lines.contains(&line)) {
-            torn.extend(reach.lines(source, line));
-            all.push(fault);
+    for SyntaxError { error, damage } in without_followups(tree, syntax) {
+        let line = first_line(source, &error).unwrap_or(1);
+        // Of several errors in one line, the first is the real one.
+        if !unreadable.iter().any(|lines| lines.contains(&line)) {
+            unreadable.extend(damage.lines(source, line));
+            all.push(error);
         }
     }
-    let on_torn_line = |line: usize| torn.iter().any(|lines| lines.contains(&line));
-    let is_echo = |fault: &Fault| fault.absence || first_line(source, fault).is_some_and(on_torn_line);
-    all.extend(faults.into_iter().filter(|fault| !is_echo(fault)));
+    let is_unreadable = |line: usize| unreadable.iter().any(|lines| lines.contains(&line));
+    let is_followup = |error: &ConfigError| error.missing || first_line(source, error).is_some_and(is_unreadable);
+    all.extend(checked.into_iter().filter(|error| !is_followup(error)));
     all
 }
 
-fn first_line(source: &str, fault: &Fault) -> Option<usize> {
-    fault.place.span.as_ref().map(|span| line_and_column(source, span.start).0)
+fn first_line(source: &str, error: &ConfigError) -> Option<usize> {
+    error.place.span.as_ref().map(|span| line_and_column(source, span.start).0)
 }
 
 struct SyntaxError {
-    fault: Fault,
-    reach: Reach,
+    error: ConfigError,
+    damage: Damage,
 }
 
-/// How much of the file cannot be believed because of a syntax error.
-enum Reach {
-    /// All of it can: a duplicate key is read as if it stood there once.
+/// The part of the file that is unreadable because of a syntax error.
+enum Damage {
+    /// None: a duplicate key is read as if it occurred once.
     Nothing,
-    /// Its own line; after a header all lines up to the next, as nobody knows what table their keys belong to.
+    /// The line. For a header also all lines up to the next header, because the table of their keys is unknown.
     Line,
-    /// Everything from there.
+    /// Everything from there on.
     Rest,
 }
 
-impl Reach {
+impl Damage {
     fn lines(&self, source: &str, line: usize) -> Option<Range<usize>> {
         let is_header = |text: &str| text.trim_start().starts_with('[');
         let mut lines = source.lines().skip(line - 1);
         match self {
-            Reach::Nothing => None,
-            Reach::Rest => Some(line..usize::MAX),
-            Reach::Line if lines.next().is_some_and(is_header) => {
+            Damage::Nothing => None,
+            Damage::Rest => Some(line..usize::MAX),
+            Damage::Line if lines.next().is_some_and(is_header) => {
                 let next_header = lines.position(is_header).map_or(usize::MAX, |between| line + 1 + between);
                 Some(line..next_header)
             }
-            Reach::Line => Some(line..line + 1),
+            Damage::Line => Some(line..line + 1),
         }
     }
 }
 
-/// A bracket that is never closed swallows the rest of the file, with an error for nearly each line of it: one fault at
-/// the bracket stands for them all.
-fn unechoed(tree: &DeTable<'_>, errors: &[Error]) -> Vec<SyntaxError> {
-    let end = errors.iter().filter(|error| is_unclosed(error)).filter_map(Error::span).map(|span| span.start).max();
+/// A bracket that is never closed causes an error in almost each line after it. One error at the bracket replaces them.
+fn without_followups(tree: &DeTable<'_>, syntax: &[Error]) -> Vec<SyntaxError> {
+    let end = syntax.iter().filter(|error| is_unclosed(error)).filter_map(Error::span).map(|span| span.start).max();
     let Some(bracket) = end.and_then(|end| bracket_open_at(tree, end)) else {
-        return errors.iter().map(explain).collect();
+        return syntax.iter().map(explain).collect();
     };
-    let before = errors.iter().filter(|error| error.span().is_none_or(|span| span.start < bracket));
-    let fault = Fault::new("not TOML: this bracket is never closed", "expected its other half before the file ends");
-    let fault = fault.at(&Place { key: String::new(), span: Some(bracket..bracket + 1) });
-    before.map(explain).chain([SyntaxError { fault, reach: Reach::Rest }]).collect()
+    let before = syntax.iter().filter(|error| error.span().is_none_or(|span| span.start < bracket));
+    let error = ConfigError::new("not TOML: this bracket is never closed", "expected a closing bracket");
+    let error = error.at(&Place { key: String::new(), span: Some(bracket..bracket + 1) });
+    before.map(explain).chain([SyntaxError { error, damage: Damage::Rest }]).collect()
 }
 
 fn is_unclosed(error: &Error) -> bool {
     error.message().starts_with("unclosed array,") || error.message().starts_with("unclosed inline table")
 }
 
-/// The outermost list or inline table that is still open at `end`. Tables with a header have the span of the header.
+/// The outermost list or inline table that is still open at `end`. The span of a table with a header is the header.
 fn bracket_open_at(tree: &DeTable<'_>, end: usize) -> Option<usize> {
     let open = |value: &Spanned<DeValue<'_>>| {
         let is_open = (value.span().start..=value.span().end).contains(&end);
-        is_open.then(|| value.span().start).or_else(|| inside(value, end))
+        is_open.then(|| value.span().start).or_else(|| open_inside(value, end))
     };
     tree.iter().find_map(|(_, value)| open(value))
 }
 
-fn inside(value: &Spanned<DeValue<'_>>, end: usize) -> Option<usize> {
+fn open_inside(value: &Spanned<DeValue<'_>>, end: usize) -> Option<usize> {
     match value.get_ref() {
         DeValue::Table(table) => bracket_open_at(table, end),
-        DeValue::Array(list) => list.iter().find_map(|item| inside(item, end)),
+        DeValue::Array(list) => list.iter().find_map(|item| open_inside(item, end)),
         _ => None,
     }
 }
@@ -108,11 +112,11 @@ fn explain(error: &Error) -> SyntaxError {
         None if error.message() == DUPLICATE => (DUPLICATE, "expected each key once".to_owned()),
         None => (error.message(), "this is not TOML".to_owned()),
     };
-    let (help, reach) = match message {
-        DUPLICATE => ("a key, or a [table], stands in the file once: remove or rename one of the two", Reach::Nothing),
-        "string values must be quoted" => ("put it in quotes", Reach::Line),
-        _ => ("", Reach::Line),
+    let (help, damage) = match message {
+        DUPLICATE => ("a key or [table] may occur once: remove or rename one of the two", Damage::Nothing),
+        "string values must be quoted" => ("put it in quotes", Damage::Line),
+        _ => ("", Damage::Line),
     };
-    let fault = Fault::new(format!("not TOML: {message}"), expected).help(help);
-    SyntaxError { fault: fault.at(&Place { key: String::new(), span: error.span() }), reach }
+    let config_error = ConfigError::new(format!("not TOML: {message}"), expected).help(help);
+    SyntaxError { error: config_error.at(&Place { key: String::new(), span: error.span() }), damage }
 }

@@ -1,140 +1,39 @@
-//! Reading tables: which keys there are, which of them were asked for, and which nobody knows.
+//! Tables of the file: reading keys, and reporting the keys that no code reads.
 //!
-//! Nothing here stops at a fault. A getter that finds a wrong value records that and answers with the default, so that
-//! one run finds everything that is wrong. A table is read inside [`Table::table`] or [`Table::tables`], which report
-//! what was left unasked when the reading is done: a misspelt key cannot pass unseen.
+//! Reading never stops at an error. If a value is wrong, the error is added to the report and the default is returned,
+//! so that one run finds all errors. [`Table::table`] and [`Table::tables`] report all keys that were not read
+//! afterwards: a misspelt key is always found.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
-use crate::config::document::error::{Fault, Place};
-use crate::config::document::suggest;
+use crate::config::document::error::{ConfigError, Place};
+use crate::config::document::report::{Report, UnknownKey, without_indexes};
 use crate::config::document::value::Value;
 
-/// What the reading of one file gathers.
-pub(crate) struct Reading<'a> {
-    /// Relative paths begin here.
-    base: &'a Path,
-    faults: RefCell<Vec<Fault>>,
-    unknown: RefCell<Vec<UnknownKey>>,
-    /// Every key that was asked for, with `[]` for any index: `route[].path`.
-    keys: RefCell<BTreeSet<String>>,
-}
-
-struct UnknownKey {
-    name: String,
-    place: Place,
-    /// Where its value is, if that is a string.
-    text: Option<Range<usize>>,
-    /// The table it stands in, and the keys that table has.
-    table: String,
-    known: Vec<&'static str>,
-}
-
-impl<'a> Reading<'a> {
-    pub(crate) fn new(base: &'a Path) -> Self {
-        Reading { base, faults: RefCell::default(), unknown: RefCell::default(), keys: RefCell::default() }
-    }
-
-    pub(crate) fn base(&self) -> &'a Path {
-        self.base
-    }
-
-    pub(crate) fn record(&self, fault: Fault) {
-        self.faults.borrow_mut().push(fault);
-    }
-
-    pub(crate) fn into_keys(self) -> BTreeSet<String> {
-        self.keys.into_inner()
-    }
-
-    /// All that was recorded. `every_key` helps those who wrote a good key in the wrong table.
-    pub(crate) fn into_faults(self, every_key: impl FnOnce() -> BTreeSet<String>) -> Vec<Fault> {
-        let mut faults = self.faults.into_inner();
-        let unknown = self.unknown.into_inner();
-        if !unknown.is_empty() {
-            let every_key = every_key();
-            faults.extend(unknown.iter().map(|key| key.explain(&every_key)));
-        }
-        faults
-    }
-}
-
-impl UnknownKey {
-    fn explain(&self, every_key: &BTreeSet<String>) -> Fault {
-        let known = format!("{} has {}", in_brackets(&self.table), self.known.join(", "));
-        let fault = if let Some(home) = self.home(every_key) {
-            // The usual slip in TOML: a key belongs to the last header above it, however far above.
-            Fault::new("this key belongs elsewhere", format!("expected {home}"))
-                .help("a key belongs to the nearest [table] header above it")
-        } else if let Some(near) = suggest::nearest(&self.name, self.known.iter().copied()) {
-            Fault::new("unknown key", format!("did you mean `{near}`?")).help(known)
-        } else {
-            Fault::new("unknown key", format!("{} has no such key", in_brackets(&self.table))).help(known)
-        };
-        let may_be_secret = ["secret", "token", "pass", "key"].iter().any(|word| self.name.contains(word));
-        let hidden = self.text.clone().filter(|_| may_be_secret);
-        fault.at(&self.place).hiding(hidden)
-    }
-
-    /// The tables that have such a key.
-    fn home(&self, every_key: &BTreeSet<String>) -> Option<String> {
-        let mut tables = Vec::new();
-        for key in every_key {
-            match key.rsplit_once('.') {
-                Some((table, name)) if name == self.name => tables.push(format!("under {}", in_brackets(table))),
-                None if *key == self.name => tables.push("at the top of the file, above every header".to_owned()),
-                _ => {}
-            }
-        }
-        (!tables.is_empty()).then(|| tables.join(" or "))
-    }
-}
-
-/// As the table's header is written: `[tokens]`, `[[route]]`.
-fn in_brackets(table: &str) -> String {
-    match (table, table.split_once('[')) {
-        ("", _) => "the top of the file".to_owned(),
-        (nested, _) if nested.contains('.') => format!("`{nested}`"),
-        (_, Some((name, _index))) => format!("[[{name}]]"),
-        (name, None) => format!("[{name}]"),
-    }
-}
-
-/// `route[3].path` → `route[].path`
-fn without_indexes(path: &str) -> String {
-    let mut inside = false;
-    let outside_brackets = |character: &char| {
-        inside = *character == '[' || (inside && *character != ']');
-        !inside || *character == '['
-    };
-    path.chars().filter(outside_brackets).collect()
-}
-
-/// A cursor on one table of the file, or on a table that the file leaves out: then every key has its default.
+/// A table of the file, or a table that the file omits: then all keys have their defaults.
 pub(crate) struct Table<'a> {
     entries: Option<&'a DeTable<'a>>,
-    /// Where faults point that concern no key of it.
+    /// Where errors point that are not about one key.
     place: Place,
-    asked: Vec<&'static str>,
-    reading: &'a Reading<'a>,
+    /// The keys that were read so far.
+    known: Vec<&'static str>,
+    report: &'a Report<'a>,
 }
 
 impl<'a> Table<'a> {
-    pub(crate) fn new(entries: &'a DeTable<'a>, place: Place, reading: &'a Reading<'a>) -> Self {
-        Table { entries: Some(entries), place, asked: Vec::new(), reading }
+    pub(crate) fn new(entries: &'a DeTable<'a>, place: Place, report: &'a Report<'a>) -> Self {
+        Table { entries: Some(entries), place, known: Vec::new(), report }
     }
 
-    fn absent(place: Place, reading: &'a Reading<'a>) -> Self {
-        Table { entries: None, place, asked: Vec::new(), reading }
+    fn absent(place: Place, report: &'a Report<'a>) -> Self {
+        Table { entries: None, place, known: Vec::new(), report }
     }
 
-    /// Runs `read` on this table, then reports the keys that it did not ask for.
+    /// Runs `read` on this table, then reports the keys that it did not read.
     pub(crate) fn read<T>(mut self, read: impl FnOnce(&mut Table<'a>) -> T) -> T {
         let result = read(&mut self);
         self.report_unknown_keys();
@@ -144,44 +43,44 @@ impl<'a> Table<'a> {
     fn report_unknown_keys(&self) {
         for (key, value) in self.entries.into_iter().flatten() {
             let name = key.get_ref().as_ref();
-            if !self.asked.contains(&name) {
-                self.reading.unknown.borrow_mut().push(UnknownKey {
+            if !self.known.contains(&name) {
+                self.report.add_unknown(UnknownKey {
                     name: name.to_owned(),
                     place: Place { key: self.path_of(name), span: Some(key.span()) },
-                    text: value.get_ref().is_str().then(|| value.span()),
+                    string: value.get_ref().is_str().then(|| value.span()),
                     table: self.place.key.clone(),
-                    known: self.asked.clone(),
+                    table_keys: self.known.clone(),
                 });
             }
         }
     }
 
-    /// The value of `key`, if it is there.
+    /// The value of `key`, if the file has it.
     pub(crate) fn take(&mut self, key: &'static str) -> Option<Value<'a>> {
-        if !self.asked.contains(&key) {
-            self.asked.push(key);
-            self.reading.keys.borrow_mut().insert(without_indexes(&self.path_of(key)));
+        if !self.known.contains(&key) {
+            self.known.push(key);
+            self.report.add_key(&self.path_of(key));
         }
         let value = self.entries?.get(key)?;
-        Some(Value::new(value.get_ref(), self.place(key), self.reading))
+        Some(Value::new(value.get_ref(), self.place(key), self.report))
     }
 
-    /// As [`take`](Self::take), but records a fault if the key is not there. `example` is how it could be written.
+    /// Like [`take`](Self::take), but reports an error if the key is missing. `example`: a possible value.
     pub(crate) fn required(&mut self, key: &'static str, example: &str) -> Option<Value<'a>> {
         let value = self.take(key);
         if value.is_none() {
-            let fault = Fault::new(format!("`{key}` is missing"), format!("expected `{key} = {example}`"));
-            self.wrong(key, fault.of_absence());
+            let error = ConfigError::new(format!("`{key}` is missing"), format!("expected `{key} = {example}`"));
+            self.reject(key, error.missing());
         }
         value
     }
 
-    pub(crate) fn flag(&mut self, key: &'static str, default: bool) -> bool {
-        self.take(key).and_then(|value| value.flag()).unwrap_or(default)
+    pub(crate) fn boolean(&mut self, key: &'static str, default: bool) -> bool {
+        self.take(key).and_then(|value| value.boolean()).unwrap_or(default)
     }
 
-    pub(crate) fn whole(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
-        self.take(key).and_then(|value| value.whole(range)).unwrap_or(default)
+    pub(crate) fn integer(&mut self, key: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
+        self.take(key).and_then(|value| value.integer(range)).unwrap_or(default)
     }
 
     pub(crate) fn duration(
@@ -205,43 +104,44 @@ impl<'a> Table<'a> {
         self.take(key).and_then(|value| value.path())
     }
 
-    /// A table of its own name, read whether it is there or not.
+    /// Reads the table `key`, also if the file omits it.
     pub(crate) fn table<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Table<'a>) -> T) -> T {
         let written = self.take(key).and_then(|value| value.table());
-        let table = written.unwrap_or_else(|| Table::absent(self.place(key), self.reading));
+        let table = written.unwrap_or_else(|| Table::absent(self.place(key), self.report));
         table.read(read)
     }
 
-    /// An array of tables, read one by one.
+    /// Reads each table of the array `key`.
     pub(crate) fn tables<T>(&mut self, key: &'static str, read: impl FnMut(&mut Table<'a>) -> T) -> Vec<T> {
         let tables = self.take(key).map(|value| value.tables()).unwrap_or_default();
         let mut read = read;
         tables.into_iter().map(|table| table.read(&mut read)).collect()
     }
 
-    /// Where a fault about `key` points: at its value, or at the table's header if it is not there.
+    /// Where an error about `key` points: at its value, or at the header of the table if the key is missing.
     pub(crate) fn place(&self, key: &str) -> Place {
         let value = self.entries.and_then(|entries| entries.get(key));
         let span: Option<Range<usize>> = value.map(|value| value.span()).or_else(|| self.place.span.clone());
         Place { key: self.path_of(key), span }
     }
 
+    /// Returns true if the file has the key.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.entries.is_some_and(|entries| entries.contains_key(key))
     }
 
-    pub(crate) fn reading(&self) -> &'a Reading<'a> {
-        self.reading
+    pub(crate) fn report(&self) -> &'a Report<'a> {
+        self.report
     }
 
-    /// Records a fault about `key`.
-    pub(crate) fn wrong(&self, key: &str, fault: Fault) {
-        self.reading.record(fault.at(&self.place(key)));
+    /// Reports an error about `key`.
+    pub(crate) fn reject(&self, key: &str, error: ConfigError) {
+        self.report.add(error.at(&self.place(key)));
     }
 
-    /// What a check said about `key`: its result, or a fault that is recorded.
-    pub(crate) fn accept<T>(&self, key: &str, checked: Result<T, Fault>) -> Option<T> {
-        checked.map_err(|fault| self.wrong(key, fault)).ok()
+    /// The result of a check of `key`, or `None` after its error was reported.
+    pub(crate) fn accept<T>(&self, key: &str, checked: Result<T, ConfigError>) -> Option<T> {
+        checked.map_err(|error| self.reject(key, error)).ok()
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -249,5 +149,33 @@ impl<'a> Table<'a> {
             "" => key.to_owned(),
             table => format!("{table}.{key}"),
         }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// This value as a table.
+    pub(crate) fn table(self) -> Option<Table<'a>> {
+        match self.value {
+            DeValue::Table(entries) => Some(Table::new(entries, self.place, self.report)),
+            DeValue::Array(_) => {
+                let header = format!("[{}]", self.place.key);
+                self.reject(self.wrong_type("one table").help(format!("write {header}; there is only one such table")));
+                None
+            }
+            _ => {
+                self.reject(self.wrong_type("a table"));
+                None
+            }
+        }
+    }
+
+    /// This value as an array of tables. A single table is an error, but is read too, to find the errors in it.
+    pub(crate) fn tables(self) -> Vec<Table<'a>> {
+        let header = format!("[[{}]]", without_indexes(&self.place.key).replace("[]", ""));
+        if let DeValue::Table(entries) = self.value {
+            self.reject(ConfigError::new("a single table where several are possible", format!("expected {header}")));
+            return vec![Table::new(entries, self.place, self.report)];
+        }
+        self.list(&header).into_iter().flatten().filter_map(Value::table).collect()
     }
 }

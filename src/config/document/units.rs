@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them: `"15m"`, `"8KiB"`. A bare number is refused: its unit would be a guess.
+//! Durations and sizes with units: `"15m"`, `"8KiB"`. A number without a unit is rejected: its unit would be a guess.
 
 use std::time::Duration;
 
@@ -6,45 +6,44 @@ use bytesize::ByteSize;
 use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 
 pub(crate) const DURATION_UNITS: &[&str] = &["s", "m", "h", "d"];
 pub(crate) const SIZE_UNITS: &[&str] = &["B", "KiB", "MiB"];
 
-/// The fault of a number that stands alone.
-pub(crate) fn no_unit(what: &str, number: &str, units: &[&str]) -> Fault {
+/// The error for a number without a unit.
+pub(crate) fn missing_unit(what: &str, number: &str, units: &[&str]) -> ConfigError {
     let choices: Vec<String> = units.iter().map(|unit| format!("\"{number}{unit}\"")).collect();
-    Fault::new("a number without a unit", format!("expected {what}"))
-        .help(format!("say which unit is meant: {}", choices.join(", ")))
+    ConfigError::new("the unit is missing", format!("expected {what}"))
+        .help(format!("write the unit, for example {}", choices.join(", ")))
 }
 
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, Fault> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, ConfigError> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(no_unit("a duration", text, DURATION_UNITS));
+        return Err(missing_unit("a duration", text, DURATION_UNITS));
     }
-    // Days and weeks are 24 hours and 7 of these: a lifetime does not follow the changes of the clock in spring and
-    // autumn. Months and years have no length without a calendar, and are refused.
+    // A day always has 24 hours, also when clocks change. Months and years have no fixed length and are rejected.
     let parsed =
         SpanParser::new().parse_span(text).and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
     parsed.ok().and_then(|duration| Duration::try_from(duration).ok()).ok_or_else(|| {
-        Fault::new(format!("\"{text}\" is not a duration"), "expected a number and its unit: ms, s, m, h, d or w")
+        ConfigError::new(format!("\"{text}\" is not a duration"), "expected a number and its unit: ms, s, m, h, d or w")
             .help("write for example \"30s\", \"15m\", \"1h 30m\" or \"7d\"")
     })
 }
 
-pub(crate) fn parse_size(text: &str) -> Result<usize, Fault> {
+pub(crate) fn parse_size(text: &str) -> Result<usize, ConfigError> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(no_unit("a size", text, SIZE_UNITS));
+        return Err(missing_unit("a size", text, SIZE_UNITS));
     }
     let size = text.parse::<ByteSize>().ok().and_then(|size| usize::try_from(size.as_u64()).ok());
     size.ok_or_else(|| {
-        Fault::new(format!("\"{text}\" is not a size"), "expected a number and its unit: B, KiB, MiB or GiB")
+        ConfigError::new(format!("\"{text}\" is not a size"), "expected a number and its unit: B, KiB, MiB or GiB")
             .help("write for example \"8KiB\" (8 × 1024 bytes) or \"8KB\" (8 × 1000 bytes)")
     })
 }
 
-/// The shortest exact way to write it: `7d`, `90s`.
-pub(crate) fn spell_duration(duration: Duration) -> String {
+/// The shortest exact text: `7d`, `90s`.
+pub(crate) fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     match units.into_iter().find(|(unit, _)| millis >= *unit && millis.is_multiple_of(*unit)) {
@@ -54,7 +53,7 @@ pub(crate) fn spell_duration(duration: Duration) -> String {
     }
 }
 
-pub(crate) fn spell_size(bytes: usize) -> String {
+pub(crate) fn format_size(bytes: usize) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{}{name}", bytes / unit),
@@ -85,12 +84,12 @@ mod tests {
         for (text, millis) in rows {
             assert_eq!(parse_duration(text).ok().map(|read| read.as_millis()), millis, "{text}");
         }
-        let spelled = ["250ms", "30s", "90m", "24h", "7d"].map(|text| parse_duration(text).map(spell_duration));
-        assert_eq!(spelled.map(|text| text.unwrap_or_default()), ["250ms", "30s", "90m", "1d", "7d"]);
+        let formatted = ["250ms", "30s", "90m", "24h", "7d"].map(|text| parse_duration(text).map(format_duration));
+        assert_eq!(formatted.map(|text| text.unwrap_or_default()), ["250ms", "30s", "90m", "1d", "7d"]);
     }
 
     #[test]
-    fn sizes_are_read_in_both_families_of_units() {
+    fn sizes_are_read_in_binary_and_decimal_units() {
         let rows = [
             ("8KiB", Some(8192)),
             ("8KB", Some(8000)),
@@ -104,6 +103,6 @@ mod tests {
         for (text, bytes) in rows {
             assert_eq!(parse_size(text).ok(), bytes, "{text}");
         }
-        assert_eq!([spell_size(8192), spell_size(1 << 20), spell_size(1000)], ["8KiB", "1MiB", "1000B"]);
+        assert_eq!([format_size(8192), format_size(1 << 20), format_size(1000)], ["8KiB", "1MiB", "1000B"]);
     }
 }

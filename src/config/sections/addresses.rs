@@ -1,13 +1,13 @@
-//! Addresses of listeners against each other, and, when asked, against what this machine has free.
+//! Checks that no two listeners share an address and, before a start, that each address is free on this machine.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 use crate::admin;
-use crate::config::Probe;
-use crate::config::document::error::{Fault, Place};
+use crate::config::document::error::{ConfigError, Place};
 use crate::config::document::table::Table;
-use crate::config::sections::Placed;
+use crate::config::sections::placed::Placed;
+use crate::config::settings::Probe;
 use crate::protocols::socket;
 use crate::server::ListenerSettings;
 
@@ -22,50 +22,50 @@ pub(super) fn check(
     for (index, (address, place)) in all.iter().enumerate() {
         let earlier = all[..index].iter().find(|(earlier, _)| overlap(*earlier, *address));
         if let Some((other, other_place)) = earlier {
-            root.reading()
-                .record(taken_twice(*address, *other).related(other_place, "the first one is here").at(place));
+            root.report().add(taken_twice(*address, *other).related(other_place, "first used here").at(place));
         } else if probe == Probe::Addresses
             && let Err(error) = socket::probe(*address)
         {
-            root.reading().record(cannot_bind(*address, &error).at(place));
+            root.report().add(cannot_bind(*address, &error).at(place));
         }
     }
 }
 
-/// Would one listener take connections of the other? `0.0.0.0` and `[::]` stand for every address of their family, and
-/// for that alone: listeners on `[::]` take IPv6 only.
+/// Returns true if one listener would accept connections of the other. `0.0.0.0` and `[::]` mean all addresses of their
+/// family only: listeners on `[::]` accept IPv6 only.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
-    // Port 0 is a free one, chosen by the system: never the same twice.
+    // With port 0, the system picks a free port: two of them never conflict.
     let same_port = a.port() == b.port() && a.port() != 0;
     let same_family = a.is_ipv4() == b.is_ipv4();
     same_port && same_family && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
 }
 
-fn taken_twice(address: SocketAddr, other: SocketAddr) -> Fault {
+fn taken_twice(address: SocketAddr, other: SocketAddr) -> ConfigError {
     let message = match address == other {
-        true => format!("two listeners on {address}"),
+        true => format!("two listeners have the address {address}"),
         false => format!("{address} and {other} overlap"),
     };
-    Fault::new(message, "expected an address of its own").help("give one of them another port")
+    ConfigError::new(message, "expected a different address").help("give one of them another port")
 }
 
-fn cannot_bind(address: SocketAddr, error: &io::Error) -> Fault {
+fn cannot_bind(address: SocketAddr, error: &io::Error) -> ConfigError {
     let port = address.port();
     match error.kind() {
-        ErrorKind::AddrInUse => Fault::new(format!("{address} is in use"), "expected an address that is free")
-            .help(format!("`ss -ltnp 'sport = :{port}'` shows by whom; stop that, or choose another port")),
+        ErrorKind::AddrInUse => ConfigError::new(format!("{address} is in use"), "expected a free address").help(
+            format!("`ss -ltnp 'sport = :{port}'` shows the program that uses it; stop it, or choose another port"),
+        ),
         ErrorKind::AddrNotAvailable => {
-            Fault::new(format!("{} is no address of this machine", address.ip()), "expected one of its own")
-                .help("`ip address` lists them; \"0.0.0.0\" stands for all")
+            ConfigError::new(format!("{} is not an address of this machine", address.ip()), "expected a local address")
+                .help("`ip address` lists the local addresses; \"0.0.0.0\" means all of them")
         }
         ErrorKind::PermissionDenied => {
-            Fault::new(format!("this user may not listen on port {port}"), "expected 1024 or above")
-                .help("or give the capability: AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit")
+            ConfigError::new(format!("no permission to listen on port {port}"), "expected port 1024 or above")
+                .help("choose another port, or set AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit")
         }
         _ if address.is_ipv6() => {
-            Fault::new(format!("cannot listen on {address}: {error}"), "expected an address that can be listened on")
-                .help("does this machine have IPv6?")
+            ConfigError::new(format!("cannot listen on {address}: {error}"), "expected a usable address")
+                .help("check that IPv6 is enabled on this machine, or use an IPv4 address")
         }
-        _ => Fault::new(format!("cannot listen on {address}: {error}"), "expected an address that can be listened on"),
+        _ => ConfigError::new(format!("cannot listen on {address}: {error}"), "expected a usable address"),
     }
 }

@@ -1,45 +1,45 @@
-//! `[audit]`: where audit events go.
+//! `[audit]`: the file or webhook for audit events.
 
 use std::path::Path;
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
-use crate::protocols::url::{KeyUrl, UrlFault};
+use crate::protocols::url::{SecureUrl, UrlError};
 use crate::telemetry::audit_log::{Settings, Target, Webhook};
 
-/// What means something only with a webhook.
-const OF_WEBHOOK: &[&str] = &["webhook_ca_file", "webhook_authorization_file", "webhook_allow_http"];
+/// Keys that need `webhook`.
+const WEBHOOK_ONLY: &[&str] = &["webhook_ca_file", "webhook_authorization_file", "webhook_allow_http"];
 
-/// Without a word in the file, events lie beside the store.
+/// By default, events go to a file beside the database.
 pub(super) fn read(table: &mut Table<'_>, store: &Path) -> Settings {
     let webhook = webhook(table);
     let file = file(table, store);
     let target = match webhook {
         Some(webhook) => {
             if table.has("file") {
-                let fault = Fault::new("audit events go to two places", "expected `file` or `webhook`");
-                table.wrong("file", fault.related(&table.place("webhook"), "the other one is here"));
+                let error = ConfigError::new("audit events have two destinations", "expected `file` or `webhook`");
+                table.reject("file", error.related(&table.place("webhook"), "also set here"));
             }
             Target::Webhook(webhook)
         }
         None => {
-            refuse_without_webhook(table);
+            reject_webhook_settings(table);
             file
         }
     };
-    Settings { target, outbox: table.whole("outbox", 100_000, 1_000..=10_000_000) }
+    Settings { target, outbox: table.integer("outbox", 100_000, 1_000..=10_000_000) }
 }
 
 fn file(table: &mut Table<'_>, store: &Path) -> Target {
     let default = || Target::File(store.with_file_name("audit.jsonl"));
     let Some(value) = table.take("file") else { return default() };
-    let path = match value.text() {
+    let path = match value.string() {
         Some("off") => return Target::Off,
         Some("stdout") => {
-            value.wrong(
-                Fault::new("audit events cannot go to standard output", "expected a file, or \"off\"")
-                    .help("an event leaves the store once it is safe elsewhere, which a pipe cannot say; name a file or a webhook"),
+            value.reject(
+                ConfigError::new("audit events cannot be written to stdout", "expected the path of a file, or \"off\"")
+                    .help("a pipe does not confirm that an event was stored; use a file or `webhook`"),
             );
             return default();
         }
@@ -47,12 +47,12 @@ fn file(table: &mut Table<'_>, store: &Path) -> Target {
         None => None,
     };
     let Some(path) = path else { return default() };
-    table.accept("file", files::writable_later(&path));
+    table.accept("file", files::can_create(&path));
     Target::File(path)
 }
 
 fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
-    let allow_http = table.flag("webhook_allow_http", false);
+    let allow_http = table.boolean("webhook_allow_http", false);
     let ca_file = table.path("webhook_ca_file");
     if let Some(path) = &ca_file {
         table.accept("webhook_ca_file", pem::certificates(path));
@@ -61,30 +61,32 @@ fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
     if let Some(path) = &authorization_file {
         table.accept("webhook_authorization_file", files::contents(path));
     }
-    let url = table.take("webhook")?.parse(|text| KeyUrl::parse(text, allow_http).map_err(explain))?;
+    let url = table.take("webhook")?.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     Some(Webhook { url, ca_file, authorization_file })
 }
 
-fn explain(fault: UrlFault) -> Fault {
+fn explain(error: UrlError) -> ConfigError {
     let expected = "expected https:// and a host";
-    match fault {
-        UrlFault::NotAUrl => Fault::new("this is not a URL that events can be sent to", expected)
-            .help("write it in full, as \"https://collector.example/bearward\""),
-        UrlFault::Credentials => Fault::new("a URL with a user name or password", expected)
-            .help("put the value of the Authorization header into a file, and name it: `webhook_authorization_file`")
+    match error {
+        UrlError::Invalid => ConfigError::new("this is not a URL for a webhook", expected)
+            .help("write the complete URL, for example \"https://collector.example/bearward\""),
+        UrlError::Credentials => ConfigError::new("the URL contains a user name or password", expected)
+            .help("write the value of the Authorization header to a file, and name it in `webhook_authorization_file`")
             .confidential(),
-        UrlFault::Fragment => Fault::new("a URL with a fragment", expected).help("leave out what follows `#`"),
-        UrlFault::Cleartext => Fault::new("events would be sent in cleartext", expected).help(
-            "they name users and addresses; if nobody can read them on their way, say `webhook_allow_http = true`",
+        UrlError::Fragment => {
+            ConfigError::new("the URL contains a fragment", expected).help("remove `#` and the text after it")
+        }
+        UrlError::Cleartext => ConfigError::new("events would be sent in cleartext", expected).help(
+            "use https://; on a trusted network, set `webhook_allow_http = true` (events contain users and addresses)",
         ),
     }
 }
 
-fn refuse_without_webhook(table: &Table<'_>) {
-    // A webhook that is there and wrong is reported already.
-    for key in OF_WEBHOOK.iter().filter(|key| table.has(key) && !table.has("webhook")) {
-        let fault =
-            Fault::new(format!("`{key}` is about a webhook, and there is none"), "expected `webhook` beside it");
-        table.wrong(key, fault.help("name one, as `webhook = \"https://collector.example/bearward\"`, or remove this"));
+fn reject_webhook_settings(table: &Table<'_>) {
+    // An invalid webhook has its own error.
+    for key in WEBHOOK_ONLY.iter().filter(|key| table.has(key) && !table.has("webhook")) {
+        let error =
+            ConfigError::new(format!("`{key}` has no effect without a webhook"), "expected `webhook` in this table");
+        table.reject(key, error.help("add `webhook = \"https://collector.example/bearward\"`, or remove this key"));
     }
 }

@@ -1,39 +1,39 @@
-//! Files that the configuration names: those that must be there, and those that the gateway makes.
+//! Files that the configuration names: files that must exist, and files that the gateway creates.
 //!
-//! Looking changes nothing: no file is created, locked or truncated to see whether that would work.
+//! A check changes nothing: it creates, locks and truncates no file.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use crate::admin::SecretSource;
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 
-/// The contents of a file that must be there.
-pub(super) fn contents(path: &Path) -> Result<Vec<u8>, Fault> {
+/// The contents of a file that must exist.
+pub(super) fn contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
     fs::read(path).map_err(|error| unreadable(path, &error))
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Fault {
+fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
     let shown = path.display();
     match error.kind() {
-        ErrorKind::NotFound => Fault::new(format!("{shown} does not exist"), "expected a file that is there")
-            .help("a relative path begins at the folder of the configuration file"),
-        ErrorKind::PermissionDenied => Fault::new(
-            format!("{shown} must not be read by this user"),
-            "expected a file that the gateway's user may read",
+        ErrorKind::NotFound => ConfigError::new(format!("{shown} does not exist"), "expected an existing file")
+            .help("check the path; a relative path starts at the folder of the configuration file"),
+        ErrorKind::PermissionDenied => ConfigError::new(
+            format!("no permission to read {shown}"),
+            "expected a file that the user of the gateway can read",
         )
-        .help("change its owner or mode, and look at the folders above it too"),
-        ErrorKind::IsADirectory => Fault::new(format!("{shown} is a folder"), "expected a file"),
-        _ => Fault::new(format!("{shown} cannot be read: {error}"), "expected a file that can be read"),
+        .help("change the owner or mode of the file, and of its folders"),
+        ErrorKind::IsADirectory => ConfigError::new(format!("{shown} is a folder"), "expected a file"),
+        _ => ConfigError::new(format!("cannot read {shown}: {error}"), "expected a readable file"),
     }
 }
 
-/// A file that the gateway opens or makes later: it may be missing, its folder may not.
-pub(super) fn writable_later(path: &Path) -> Result<(), Fault> {
+/// A file that the gateway creates later. The file may be missing, its folder must exist.
+pub(super) fn can_create(path: &Path) -> Result<(), ConfigError> {
     if path.is_dir() {
-        return Err(Fault::new(format!("{} is a folder", path.display()), "expected a file"));
+        return Err(ConfigError::new(format!("{} is a folder", path.display()), "expected a file"));
     }
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -44,11 +44,11 @@ pub(super) fn writable_later(path: &Path) -> Result<(), Fault> {
         return Ok(());
     }
     let shown = folder.display();
-    Err(Fault::new(format!("the folder {shown} does not exist"), "expected a file in a folder that is there")
-        .help(format!("make it: mkdir -p {shown}")))
+    Err(ConfigError::new(format!("the folder {shown} does not exist"), "expected a file in an existing folder")
+        .help(format!("create the folder: mkdir -p {shown}")))
 }
 
-/// A secret from one of two keys: a file, which may not be there yet, or a variable of the environment.
+/// A secret from one of two keys: a file, which may not exist yet, or an environment variable.
 pub(super) fn secret(
     table: &mut Table<'_>,
     file_key: &'static str,
@@ -58,51 +58,55 @@ pub(super) fn secret(
     let file = table.path(file_key);
     let variable = table.take(variable_key).and_then(|value| value.parse(variable_name));
     if table.has(file_key) && table.has(variable_key) {
-        let fault =
-            Fault::new("the secret comes from two places", format!("expected `{file_key}` or `{variable_key}`"));
-        table.wrong(variable_key, fault.related(&table.place(file_key), "the other one is here"));
+        let error =
+            ConfigError::new("the secret has two sources", format!("expected `{file_key}` or `{variable_key}`"));
+        table.reject(variable_key, error.related(&table.place(file_key), "also set here"));
     }
     if let Some(name) = variable {
-        table.accept(variable_key, set_variable(&name));
+        table.accept(variable_key, variable_is_set(&name));
         return SecretSource::Environment(name);
     }
-    let path = file.unwrap_or_else(|| table.reading().base().join(default_file));
+    let path = file.unwrap_or_else(|| table.report().base().join(default_file));
     table.accept(file_key, secret_file(&path));
     SecretSource::File(path)
 }
 
-fn secret_file(path: &Path) -> Result<(), Fault> {
+fn secret_file(path: &Path) -> Result<(), ConfigError> {
     if !path.exists() {
-        return writable_later(path);
+        return can_create(path);
     }
     let contents = contents(path)?;
     if contents.trim_ascii().is_empty() {
-        return Err(Fault::new(format!("{} is empty", path.display()), "expected a file with a secret in it")
-            .help("remove the file, and the gateway makes one"));
+        return Err(ConfigError::new(format!("{} is empty", path.display()), "expected a file with a secret")
+            .help("remove the file; the gateway then creates a new secret"));
     }
     Ok(())
 }
 
-fn variable_name(text: &str) -> Result<String, Fault> {
+fn variable_name(text: &str) -> Result<String, ConfigError> {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !text.is_empty() && text.bytes().all(word) && !text.starts_with(|first: char| first.is_ascii_digit()) {
         return Ok(text.to_owned());
     }
-    Err(Fault::new(
+    Err(ConfigError::new(
         "this is not the name of an environment variable",
-        "expected letters, digits and underscores, as \"BEARWARD_SECRET\"",
+        "expected letters, digits and underscores, for example \"BEARWARD_SECRET\"",
     )
-    .help("the secret itself never stands in this file; name the variable that holds it")
+    .help("do not write the secret itself here; name the variable that contains it")
     .confidential())
 }
 
-fn set_variable(name: &str) -> Result<(), Fault> {
+fn variable_is_set(name: &str) -> Result<(), ConfigError> {
     match std::env::var_os(name) {
         Some(value) if !value.is_empty() => Ok(()),
-        Some(_) => {
-            Err(Fault::new(format!("the environment variable {name} is empty"), "expected one with a secret in it"))
-        }
-        None => Err(Fault::new(format!("the environment variable {name} is not set"), "expected one that is set")
-            .help("with systemd: EnvironmentFile= or LoadCredential= in the unit")),
+        Some(_) => Err(ConfigError::new(
+            format!("the environment variable {name} is empty"),
+            "expected a variable with a secret",
+        )),
+        None => Err(ConfigError::new(
+            format!("the environment variable {name} is not set"),
+            "expected a variable that is set",
+        )
+        .help("set it; with systemd, use EnvironmentFile= or LoadCredential= in the unit")),
     }
 }

@@ -1,10 +1,10 @@
-//! `[forwarding]`: which proxies are believed about where a request came from.
+//! `[forwarding]`: the proxies that may set the address of a client.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::protocols::http::forwarded::Forwarding;
 
@@ -13,21 +13,21 @@ pub(super) fn read(table: &mut Table<'_>) -> Forwarding {
     Forwarding { trusted: trusted.unwrap_or_default() }
 }
 
-fn network(text: &str) -> Result<IpNet, Fault> {
-    let expected = "expected a network, as \"10.0.0.0/8\" or \"fd00::/8\"";
+fn network(text: &str) -> Result<IpNet, ConfigError> {
+    let expected = "expected a network, for example \"10.0.0.0/8\" or \"fd00::/8\"";
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_canonical().into());
     }
     let Ok(network) = text.parse::<IpNet>() else {
-        return Err(Fault::new(format!("\"{}\" is not a network", text.escape_debug()), expected));
+        return Err(ConfigError::new(format!("\"{}\" is not a network", text.escape_debug()), expected));
     };
     if network.prefix_len() == 0 {
-        return Err(Fault::new("this is everybody", expected)
-            .help("a client could then say that it is anybody else: name the proxies in front of the gateway"));
+        return Err(ConfigError::new("this network contains all addresses", expected)
+            .help("any client could forge its address; list only the proxies in front of the gateway"));
     }
     if network.trunc() != network {
-        return Err(Fault::new(format!("{text} is an address inside a network"), expected).help(format!(
-            "the network is \"{}\", the address alone \"{}\"",
+        return Err(ConfigError::new(format!("{text} is an address with a prefix length"), expected).help(format!(
+            "write the network, \"{}\", or the address, \"{}\"",
             network.trunc(),
             network.addr()
         )));

@@ -1,18 +1,19 @@
-//! `[[issuer]]`: others whose tokens are accepted, and on which terms. Their keys are the subject of `keys.rs`.
+//! `[[issuer]]`: other issuers and the rules for their tokens. `keys.rs` reads the keys about key sets.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::keyring::{KeyFile, KeySource};
-use crate::config::ForeignIssuer;
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
-use crate::config::sections::{Placed, keys};
-use crate::tokens::jwt::key_set::is_hmac;
+use crate::config::sections::keys;
+use crate::config::sections::placed::Placed;
+use crate::config::settings::ForeignIssuer;
+use crate::tokens::jwt::is_hmac;
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Issuer};
 
-/// More than clocks can honestly differ: beyond, clock skew is a longer lifetime by another name.
+/// Clocks do not differ by more. A larger value would only make tokens live longer.
 pub(super) const MAX_CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 const DAY: Duration = Duration::from_hours(24);
@@ -20,7 +21,7 @@ const ONE_SECOND: Duration = Duration::from_secs(1);
 
 pub(super) struct Issuers {
     pub(super) accepted: Vec<ForeignIssuer>,
-    /// Of those with faults as well: what names them is not wrong.
+    /// Also of issuers with errors, so that routes that name them get no further error.
     pub(super) names: Vec<String>,
 }
 
@@ -36,23 +37,23 @@ pub(super) fn issuers(root: &mut Table<'_>, own: &str) -> Issuers {
     for (index, issuer) in issuers.iter().enumerate() {
         let name = &issuer.value.policy.issuer;
         let first = issuers[..index].iter().find(|first| first.value.policy.issuer == *name);
-        let fault = if **name == *own {
-            Fault::new("this is the gateway's own issuer", "expected the name of another issuer")
-                .help("its tokens are accepted without an [[issuer]]; remove this, or set tokens.issuer")
-                .related(&own_place, "the gateway's own tokens are set here")
+        let error = if **name == *own {
+            ConfigError::new("this is the issuer of the gateway itself", "expected another issuer")
+                .help("remove this [[issuer]]: the gateway always accepts its own tokens; or change tokens.issuer")
+                .related(&own_place, "the gateway's own issuer is set here")
         } else if let Some(first) = first {
-            Fault::new(format!("two issuers are called \"{name}\""), "expected another issuer")
-                .help("an issuer owns its keys: put them into one file, and all its algorithms into one list")
-                .related(&first.place, "the first one is here")
+            ConfigError::new(format!("two issuers have the name \"{name}\""), "expected a different issuer")
+                .help("write one [[issuer]] with all its keys in one file and all its algorithms in one list")
+                .related(&first.place, "first used here")
         } else {
             continue;
         };
-        root.reading().record(fault.at(&issuer.place));
+        root.report().add(error.at(&issuer.place));
     }
     Issuers { accepted: issuers.into_iter().map(|issuer| issuer.value).collect(), names }
 }
 
-/// `None` if it has no name or no keys to go by; the rest was checked all the same.
+/// `None` without a name or a source of keys. All other keys are checked anyway.
 fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIssuer>> {
     let audience = table.required("audience", "[\"https://api.example\"]").and_then(|value| audience_or_any(&value));
     let keys = keys::source(table, name);
@@ -65,34 +66,36 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
         types: types.unwrap_or_else(|| vec!["at+jwt".to_owned()]),
         clock_skew: table.duration("clock_skew", Duration::from_secs(30), Duration::ZERO..=MAX_CLOCK_SKEW),
         max_lifetime: table.duration("max_lifetime", DAY, ONE_SECOND..=366 * DAY),
-        require_subject: table.flag("require_subject", true),
+        require_subject: table.boolean("require_subject", true),
         own: false,
     };
     let keys = keys?;
     if let KeySource::File(file) = &keys.value
-        && let Err(fault) = keys::fit(file, &policy)
+        && let Err(error) = keys::keys_match(file, &policy)
     {
-        table.reading().record(fault.at(&keys.place));
+        table.report().add(error.at(&keys.place));
     }
     let place = table.place("issuer");
     (!policy.issuer.is_empty()).then_some(Placed { value: ForeignIssuer { policy, keys: keys.value }, place })
 }
 
-/// Compared with `iss` byte for byte, so nothing is normalised and little is refused.
-fn name(text: &str) -> Result<&str, Fault> {
+/// The name is compared with `iss` byte for byte, so it is not normalised, and few names are rejected.
+fn name(text: &str) -> Result<&str, ConfigError> {
     match !text.is_empty() && !text.chars().any(|character| character.is_whitespace() || character.is_control()) {
         true => Ok(text),
-        false => Err(Fault::new("no token can name this issuer", "expected the `iss` of its tokens, byte for byte")),
+        false => {
+            Err(ConfigError::new("this is empty or contains spaces", "expected the `iss` of its tokens, byte for byte"))
+        }
     }
 }
 
-/// Of `tokens` and of `issuer` alike: a token is for somebody, or it is for everybody.
+/// Also for `tokens.audience`.
 pub(super) fn audience(value: &Value<'_>) -> Option<Vec<String>> {
     some_of(value, "[\"https://api.example\"]", "the `aud` of the tokens")
 }
 
 fn audience_or_any(value: &Value<'_>) -> Option<Audience> {
-    match value.is_text().then(|| value.text()).flatten() {
+    match value.is_string().then(|| value.string()).flatten() {
         Some("any") => Some(Audience::Any),
         _ => audience(value).map(Audience::OneOf),
     }
@@ -104,11 +107,11 @@ fn types(value: &Value<'_>) -> Option<Vec<String>> {
 
 fn some_of(value: &Value<'_>, example: &str, what: &str) -> Option<Vec<String>> {
     let list = value.list_of(example, |text| match text {
-        "" => Err(Fault::new("this is empty", format!("expected {what}"))),
+        "" => Err(ConfigError::new("this is empty", format!("expected {what}"))),
         text => Ok(text.to_owned()),
     })?;
     if list.is_empty() && value.list(example)?.is_empty() {
-        value.wrong(Fault::new("the list is empty", format!("expected {what}, as {example}")));
+        value.reject(ConfigError::new("the list is empty", format!("expected {what}, for example {example}")));
     }
     Some(list)
 }
@@ -118,34 +121,37 @@ fn algorithms(table: &mut Table<'_>, keys: Option<&Placed<KeySource>>) -> Option
     let value = table.required("algorithms", example)?;
     let algorithms = value.list_of(example, algorithm)?;
     if value.list(example)?.is_empty() {
-        value.wrong(Fault::new("no algorithm is accepted", format!("expected at least one, as {example}")));
+        value.reject(ConfigError::new(
+            "the list is empty",
+            format!("expected at least one algorithm, for example {example}"),
+        ));
         return None;
     }
     let hmac = algorithms.iter().any(|algorithm| is_hmac(*algorithm));
     let public = algorithms.iter().any(|algorithm| !is_hmac(*algorithm));
     let keys = keys.map(|keys| &keys.value);
-    // CVE-2016-10555 and its kin: a public key, which everybody has, taken as the secret of an HMAC.
-    let fault = if hmac && public {
-        Fault::new("HMAC and public-key algorithms are mixed", "expected HS… alone, or none of them")
-            .help("with both, a public key could be used as the secret that signs a token")
+    // CVE-2016-10555: an attacker signs a token with HMAC and the public key as the secret.
+    let error = if hmac && public {
+        ConfigError::new("HMAC and public-key algorithms are mixed", "expected only HS algorithms, or none")
+            .help("remove one kind: an attacker could otherwise use a public key as an HMAC secret")
     } else if hmac && matches!(keys, Some(KeySource::File(KeyFile::Pem(_)))) {
-        Fault::new("HMAC has no public key", "expected algorithms of public keys with `pem_file`")
+        ConfigError::new("HMAC does not use public keys", "expected public-key algorithms with `pem_file`")
     } else if hmac && matches!(keys, Some(KeySource::Remote(_))) {
-        Fault::new("a secret that can be fetched is none", "expected algorithms of public keys")
-            .help("for HMAC, share a secret with the issuer and name it with `secret_file`")
+        ConfigError::new("HMAC secrets cannot be fetched", "expected public-key algorithms")
+            .help("for HMAC, write the secret that you share with the issuer to a file, and name it in `secret_file`")
     } else if public && matches!(keys, Some(KeySource::File(KeyFile::Secret(_)))) {
-        Fault::new("a secret serves HMAC alone", "expected HS256, HS384 or HS512 with `secret_file`")
+        ConfigError::new("public-key algorithms need a public key", "expected HS256, HS384 or HS512 with `secret_file`")
     } else {
         return Some(algorithms);
     };
-    value.wrong(fault);
+    value.reject(error);
     None
 }
 
-fn algorithm(text: &str) -> Result<Algorithm, Fault> {
+fn algorithm(text: &str) -> Result<Algorithm, ConfigError> {
     match text.eq_ignore_ascii_case("none") {
-        true => Err(Fault::new("`none` means unsigned tokens", "expected an algorithm that signs")
-            .help("anybody could make such a token")),
+        true => Err(ConfigError::new("`none` accepts unsigned tokens", "expected a signature algorithm")
+            .help("remove it: anyone can create unsigned tokens")),
         false => choose(text, ALGORITHMS),
     }
 }

@@ -1,20 +1,21 @@
-//! `[[listener]]` and `[admin]`: an address, and TLS or none.
+//! `[[listener]]` and `[admin]`: addresses and TLS.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::admin;
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
-use crate::config::sections::{Placed, files, pem};
+use crate::config::sections::placed::Placed;
+use crate::config::sections::{files, pem};
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::tls::{self, CertificateFiles};
 use crate::server::ListenerSettings;
 
-/// Where the self-signed certificate is kept.
+/// The folder of the self-signed certificate.
 const SELF_SIGNED_FOLDER: &str = "tls";
 
-/// IPv4 alone: `[::]` would keep a gateway from starting on a machine without IPv6.
+/// IPv4 only: with `[::]`, the gateway would not start on a machine without IPv6.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
 const DEFAULT_ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
@@ -27,7 +28,7 @@ pub(super) fn listeners(root: &mut Table<'_>, forwarding: &Forwarding) -> Vec<Pl
     vec![Placed { value, place: root.place("listener") }]
 }
 
-/// `None` without a usable address; the rest was checked all the same.
+/// `None` without a valid address. All other keys are checked anyway.
 fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<ListenerSettings>> {
     let address = table.required("address", "\"0.0.0.0:8443\"").and_then(|value| value.parse(socket_address));
     let tls = tls(table).unwrap_or_else(|| self_signed(table));
@@ -35,16 +36,16 @@ fn listener(table: &mut Table<'_>, forwarding: &Forwarding) -> Option<Placed<Lis
     Some(Placed { value: ListenerSettings { address: address?, tls, proxy_protocol }, place: table.place("address") })
 }
 
-/// Only a peer that is trusted may say whose a connection is.
+/// Only trusted proxies may send the header.
 fn proxy_protocol(table: &mut Table<'_>, forwarding: &Forwarding) -> bool {
-    let proxy_protocol = table.flag("proxy_protocol", false);
+    let proxy_protocol = table.boolean("proxy_protocol", false);
     if proxy_protocol && forwarding.trusted.is_empty() {
-        let fault = Fault::new(
-            "nobody is trusted to say whose a connection is: all would be closed",
-            "expected the balancer's networks in [forwarding] trusted",
+        let error = ConfigError::new(
+            "no proxy is trusted, so all connections would be closed",
+            "expected the networks of your proxies in forwarding.trusted",
         );
-        let help = "write `trusted = [\"10.0.0.0/24\"]` under [forwarding], or remove `proxy_protocol`";
-        table.wrong("proxy_protocol", fault.help(help));
+        let help = "add `trusted = [\"10.0.0.0/24\"]` under [forwarding], or remove `proxy_protocol`";
+        table.reject("proxy_protocol", error.help(help));
     }
     proxy_protocol
 }
@@ -53,50 +54,51 @@ pub(super) fn admin(table: &mut Table<'_>) -> Placed<admin::Settings> {
     let address = table.take("address").and_then(|value| value.parse(socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
     let tls = tls(table);
     if !table.has("tls") && !address.ip().is_loopback() {
-        let fault = Fault::new(
-            "whoever can reach this address would see the admin token in clear",
-            "expected an address of this machine alone, as \"127.0.0.1:9443\"",
+        let error = ConfigError::new(
+            "the admin token would be sent in cleartext over the network",
+            "expected an address of this machine only, for example \"127.0.0.1:9443\"",
         );
-        table.wrong("address", fault.help("add `tls`, or say `tls = \"off\"` if the network is trusted"));
+        table.reject("address", error.help("add `tls`, or set `tls = \"off\"` if you trust the network"));
     }
     let token = files::secret(table, "token_file", "token_env", "admin.token");
     let value = admin::Settings { address, tls: tls.unwrap_or(tls::Settings::Off), token };
     Placed { value, place: table.place("address") }
 }
 
-fn socket_address(text: &str) -> Result<SocketAddr, Fault> {
+fn socket_address(text: &str) -> Result<SocketAddr, ConfigError> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    let fault = Fault::new(
+    let error = ConfigError::new(
         format!("\"{text}\" is not an address"),
-        "expected an IP address and a port, as \"0.0.0.0:8443\" or \"[::1]:8443\"",
+        "expected an IP address and a port, for example \"0.0.0.0:8443\" or \"[::1]:8443\"",
     );
     let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
     let has_port = port.parse::<u16>().is_ok();
     Err(if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
-        fault.help(format!("an IPv6 address stands in brackets before its port: \"[{text}]:8443\""))
+        error.help(format!("write the IPv6 address in brackets and add the port: \"[{text}]:8443\""))
     } else if text.parse::<IpAddr>().is_ok() {
-        fault.help(format!("the port is missing: \"{text}:8443\""))
+        error.help(format!("add the port: \"{text}:8443\""))
     } else if has_port && matches!(host, "" | "*") {
-        fault.help(format!("\"0.0.0.0:{port}\" stands for all IPv4 addresses, \"[::]:{port}\" for all IPv6 addresses"))
+        error
+            .help(format!("write \"0.0.0.0:{port}\" for all IPv4 addresses, or \"[::]:{port}\" for all IPv6 addresses"))
     } else if has_port && host == "localhost" {
-        fault.help(format!("write \"127.0.0.1:{port}\""))
+        error.help(format!("write \"127.0.0.1:{port}\""))
     } else if text.contains("://") {
-        fault.help("no scheme here: whether it is TLS is said by `tls`")
+        error.help("remove the scheme; the key `tls` selects TLS")
     } else {
-        fault
+        error
     })
 }
 
 fn self_signed(table: &Table<'_>) -> tls::Settings {
-    tls::Settings::SelfSigned { folder: table.reading().base().join(SELF_SIGNED_FOLDER) }
+    tls::Settings::SelfSigned { folder: table.report().base().join(SELF_SIGNED_FOLDER) }
 }
 
-/// `None` if it is not said, or not understood.
+/// `None` if the key is missing or wrong.
 fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
     let value = table.take("tls")?;
-    if value.is_text() {
+    if value.is_string() {
         let words = [("self-signed", true), ("off", false)];
         return value.parse(|text| choose(text, &words).map_err(explain_tls)).map(|on| match on {
             true => self_signed(table),
@@ -110,17 +112,17 @@ fn tls(table: &mut Table<'_>) -> Option<tls::Settings> {
     (!pairs.is_empty()).then_some(tls::Settings::Certificates(pairs))
 }
 
-fn explain_tls(mut fault: Fault) -> Fault {
-    fault.expected.push_str(" or { certificate = \"…\", key = \"…\" }");
-    fault
+fn explain_tls(mut error: ConfigError) -> ConfigError {
+    error.expected.push_str(" or { certificate = \"…\", key = \"…\" }");
+    error
 }
 
 fn several<'a>(list: &Value<'a>) -> Vec<Table<'a>> {
     let tables = list.list("[{ certificate = \"…\", key = \"…\" }]").unwrap_or_default();
     if tables.is_empty() {
-        list.wrong(
-            Fault::new("no certificate is named", "expected at least one { certificate = \"…\", key = \"…\" }")
-                .help("write `tls = \"off\"` if this listener is to speak cleartext"),
+        list.reject(
+            ConfigError::new("the list is empty", "expected at least one { certificate = \"…\", key = \"…\" }")
+                .help("add a certificate, or set `tls = \"off\"` for cleartext"),
         );
     }
     tables.into_iter().filter_map(Value::table).collect()

@@ -1,8 +1,9 @@
-//! From the tables of `gateway.toml` to a [`Config`], with every fault at once.
+//! From the tables of `gateway.toml` to a [`Config`], with all errors at once.
 //!
-//! Each section has its file, which reads its keys and checks them. What concerns several sections is checked here or
-//! where the later of them is read. Checking changes nothing on disk and sends nothing over the network.
+//! Each file reads and checks one section. Checks across sections are here, or in the file of the section that is read
+//! later. A check changes nothing on disk and sends nothing over the network.
 
+mod access_log;
 mod addresses;
 mod audit;
 mod files;
@@ -17,35 +18,28 @@ mod listener;
 mod login;
 mod oauth;
 mod pem;
+mod placed;
 mod rate;
 mod route;
 mod rules;
+mod store;
 mod throttle;
 mod token;
 mod tokens;
 mod upstream;
 
 use std::thread;
-use std::time::Duration;
 
 use crate::admin;
-use crate::config::document::error::Place;
 use crate::config::document::table::Table;
-use crate::config::{Config, Probe, StoreSettings, Watch};
-use crate::telemetry::access_log::{self, Format, Target};
+use crate::config::settings::{Config, Probe, Watch};
 
-/// Something read, and where it stands in the file.
-struct Placed<T> {
-    value: T,
-    place: Place,
-}
-
-/// `[admin]` alone.
+/// Only `[admin]`.
 pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
     listener::admin(table).value
 }
 
-/// The whole file. A fault in it leaves a value that is only good for finding further faults.
+/// The whole file. If there are errors, the result is incomplete and only used to find more errors.
 pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let words = [("certificates", Watch::Certificates), ("all", Watch::All), ("off", Watch::Off)];
     let watch = root.choice("watch", Watch::Certificates, &words);
@@ -57,18 +51,18 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let admin = root.table("admin", listener::admin);
     addresses::check(root, &listeners, &admin, probe);
 
-    let store = root.table("store", |table| store(table, timeouts.store));
+    let store = root.table("store", |table| store::read(table, timeouts.store));
     let tokens = root.table("tokens", |table| tokens::read(table, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
     let mut rates = rate::rates(root);
     let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
-    rate::place(&mut rates, &mut routes);
+    rate::number_all(&mut rates, &mut routes);
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
-    let access_log = root.table("access_log", access_log);
+    let access_log = root.table("access_log", access_log::read);
     let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
 
     Config {
@@ -95,31 +89,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
 }
 
 fn workers(root: &mut Table<'_>) -> usize {
-    match root.whole("workers", 0, 0..=1024) {
+    match root.integer("workers", 0, 0..=1024) {
         0 => thread::available_parallelism().map_or(1, usize::from),
         workers => workers,
     }
-}
-
-fn store(table: &mut Table<'_>, patience: Duration) -> StoreSettings {
-    let sqlite = table.path("sqlite").unwrap_or_else(|| table.reading().base().join("bearward.db"));
-    table.accept("sqlite", files::writable_later(&sqlite));
-    let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret");
-    StoreSettings { sqlite, secret, patience }
-}
-
-fn access_log(table: &mut Table<'_>) -> access_log::Settings {
-    let target = match table.take("file") {
-        None => Target::Stdout,
-        Some(value) => match value.text() {
-            None | Some("stdout") => Target::Stdout,
-            Some("off") => Target::Off,
-            Some(_) => value.path().map_or(Target::Stdout, Target::File),
-        },
-    };
-    if let Target::File(path) = &target {
-        table.accept("file", files::writable_later(path));
-    }
-    let format = table.choice("format", Format::Json, &[("json", Format::Json), ("text", Format::Text)]);
-    access_log::Settings { target, format }
 }

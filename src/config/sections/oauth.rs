@@ -1,8 +1,8 @@
-//! `[oauth]`: the standard endpoints, each off unless it has a path.
+//! `[oauth]`: the standard endpoints. Each is off until it has a path.
 
 use http::Uri;
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::{route, rules};
 use crate::gateway::endpoints::{Endpoints, ProtectedResource};
@@ -11,28 +11,28 @@ use crate::protocols::http::path;
 
 const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
 
-/// `issuers` are all whose tokens are accepted, the gateway's own first.
+/// `issuers`: all accepted issuers, the gateway itself first.
 pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) -> Endpoints {
-    let paths = KEYS.map(|key| table.take(key).and_then(|value| value.parse(switchable)).flatten());
+    let paths = KEYS.map(|key| table.take(key).and_then(|value| value.parse(path_or_off)).flatten());
     for (place, path) in paths.iter().enumerate() {
         let Some(path) = path else { continue };
         let key = KEYS[place];
         if let Some(first) = paths[..place].iter().position(|first| first.as_ref() == Some(path)) {
-            let fault = Fault::new("two endpoints have the same path", "expected another path");
-            table.wrong(key, fault.related(&table.place(KEYS[first]), "the first one is here"));
+            let error = ConfigError::new("two endpoints have the same path", "expected a different path");
+            table.reject(key, error.related(&table.place(KEYS[first]), "first used here"));
         } else if routes.iter().any(|route| route.path == *path) {
-            let fault = Fault::new(format!("a route has the path {path} as well"), "expected another path");
-            table.wrong(key, fault.help("the endpoint comes first, and hides it"));
+            let error = ConfigError::new(format!("a route has the same path, {path}"), "expected a different path");
+            table.reject(key, error.help("change one of the two; the endpoint would hide the route"));
         }
     }
     let scopes = table.take("scopes_supported").and_then(|value| value.list_of("[\"orders:read\"]", rules::scope));
     let resource = table.take("resource").and_then(|value| value.parse(resource_url)).flatten();
     if resource.is_none() && scopes.as_ref().is_some_and(|scopes| !scopes.is_empty()) {
-        let fault = Fault::new(
-            "scopes are told in the resource's metadata, and there is none",
-            "expected `resource` beside it",
+        let error = ConfigError::new(
+            "`scopes_supported` has no effect without `resource`",
+            "expected `resource` in this table",
         );
-        table.wrong("scopes_supported", fault.of_absence());
+        table.reject("scopes_supported", error.missing());
     }
     let [token_endpoint, revocation_endpoint, introspection_endpoint] = paths;
     let servers = authorization_servers(issuers);
@@ -41,46 +41,49 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) 
     Endpoints { token_endpoint, revocation_endpoint, introspection_endpoint, resource }
 }
 
-/// The empty string switches an endpoint off.
-fn switchable(text: &str) -> Result<Option<String>, Fault> {
+/// The empty string turns an endpoint off.
+fn path_or_off(text: &str) -> Result<Option<String>, ConfigError> {
     if text.is_empty() {
         return Ok(None);
     }
     let path = route::path(text)?;
     match path.ends_with('/') || path.starts_with("/.well-known/") {
-        true => Err(Fault::new("this is no path of an endpoint", "expected a path such as \"/oauth/token\"")),
+        true => Err(ConfigError::new(
+            "this path is not possible for an endpoint",
+            "expected a path such as \"/oauth/token\"",
+        )),
         false => Ok(Some(path)),
     }
 }
 
-/// Scheme and authority, and the path (RFC 9728 section 1.2). The empty string switches it off.
-fn resource_url(text: &str) -> Result<Option<(String, String)>, Fault> {
+/// The origin and the path (RFC 9728 section 1.2). The empty string turns the metadata off.
+fn resource_url(text: &str) -> Result<Option<(String, String)>, ConfigError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let fault = |help: &str| {
-        let fault = Fault::new("this is not the URL of a protected resource", "expected https:// and a host");
-        Err(fault.help(help))
+    let error = |help: &str| {
+        let error = ConfigError::new("this is not the URL of a protected resource", "expected https:// and a host");
+        Err(error.help(help))
     };
     let Ok(uri) = text.parse::<Uri>() else {
-        return fault("write the address by which clients reach what is behind the gateway");
+        return error("write the URL at which clients reach the services behind the gateway");
     };
     let (Some("https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return fault("write the address by which clients reach what is behind the gateway");
+        return error("write the URL at which clients reach the services behind the gateway");
     };
     if text.contains(['?', '#', '@', '"', '\\']) {
-        return fault("leave out everything but host, port and path");
+        return error("remove everything except host, port and path");
     }
-    // Clients ask for it below the well-known path, and no other request gets through.
-    if let Some(reason) = path::fault(uri.path().as_bytes()) {
-        return fault(&format!("its path has {reason}"));
+    // Clients request the metadata at this path below the well-known path, so the gateway must accept the path.
+    if let Some(reason) = path::ambiguity(uri.path().as_bytes()) {
+        return error(&format!("change the path: it has {reason}"));
     }
-    // `https://a` has no path, and the parser gives it one.
+    // `https://a` has no path, but the parser returns "/".
     let path = if text.ends_with('/') || uri.path() != "/" { uri.path() } else { "" };
     Ok(Some((format!("https://{authority}"), path.to_owned())))
 }
 
-/// Those that clients can ask, by RFC 8414: they are named by URLs.
+/// The gateway, and all issuers with a URL: clients can fetch their metadata (RFC 8414).
 fn authorization_servers(issuers: &[String]) -> Vec<String> {
     let own = issuers.first().into_iter();
     own.chain(issuers.iter().skip(1).filter(|issuer| issuer.starts_with("https://"))).cloned().collect()

@@ -1,4 +1,4 @@
-//! PEM files: certificates and the keys that belong to them, with advice for the usual mistakes.
+//! PEM files with certificates and private keys, and help for common mistakes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,48 +10,51 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, InconsistentKeys, SignatureScheme};
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::sections::files::contents;
 use crate::protocols::tls::CertificateFiles;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
 
 type Section = (SectionKind, Vec<u8>);
 
-/// Every section of a PEM file. Text around them is allowed, as OpenSSL writes it.
-fn sections(path: &Path) -> Result<Vec<Section>, Fault> {
+/// All sections of a PEM file. Text around them is allowed: OpenSSL writes it.
+fn sections(path: &Path) -> Result<Vec<Section>, ConfigError> {
     let file = contents(path)?;
     let shown = path.display();
-    // A DER file begins with the tag of an ASN.1 SEQUENCE.
+    // A DER file starts with the tag of an ASN.1 SEQUENCE.
     if file.first() == Some(&0x30) {
-        return Err(Fault::new(format!("{shown} is DER"), "expected PEM")
-            .help(format!("convert it: openssl x509 -inform der -in {shown} -out converted.pem")));
+        return Err(ConfigError::new(format!("{shown} is a DER file"), "expected a PEM file")
+            .help(format!("convert the file: openssl x509 -inform der -in {shown} -out converted.pem")));
     }
     if file.windows(17).any(|window| window == b"BEGIN ENCRYPTED P") {
-        return Err(Fault::new(format!("the key in {shown} is encrypted"), "expected a key without a passphrase")
-            .help(format!("decrypt it: openssl pkey -in {shown} -out decrypted.pem")));
+        return Err(ConfigError::new(
+            format!("the key in {shown} is encrypted"),
+            "expected a key without a passphrase",
+        )
+        .help(format!("decrypt the key: openssl pkey -in {shown} -out decrypted.pem")));
     }
     Section::pem_slice_iter(&file)
         .collect::<Result<_, _>>()
-        .map_err(|error| Fault::new(format!("{shown} is not PEM: {error}"), "expected PEM"))
+        .map_err(|error| ConfigError::new(format!("{shown} is not PEM: {error}"), "expected a PEM file"))
 }
 
-/// The certificates of a file, each of which can be parsed.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+/// The certificates of a file. All of them are valid X.509.
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let shown = path.display();
     let sections = sections(path)?;
     let chain: Vec<_> =
         sections.iter().filter_map(|(kind, der)| CertificateDer::from_pem(*kind, der.clone())).collect();
     if chain.is_empty() {
-        let fault = Fault::new(format!("{shown} holds no certificate"), "expected PEM with BEGIN CERTIFICATE");
+        let error = ConfigError::new(format!("{shown} contains no certificate"), "expected PEM with BEGIN CERTIFICATE");
         return Err(match sections.iter().any(|(kind, _)| is_private(*kind)) {
-            true => fault.help("it holds a private key: are certificate and key exchanged?"),
-            false => fault,
+            true => error.help("it contains a private key: exchange the paths of certificate and key"),
+            false => error,
         });
     }
     for (index, certificate) in chain.iter().enumerate() {
         if let Err(error) = ParsedCertificate::try_from(certificate) {
-            let message = format!("certificate {} of {shown} cannot be parsed: {error}", index + 1);
-            return Err(Fault::new(message, "expected X.509 certificates"));
+            let message = format!("certificate {} of {shown} is not valid: {error}", index + 1);
+            return Err(ConfigError::new(message, "expected X.509 certificates"));
         }
     }
     Ok(chain)
@@ -61,68 +64,71 @@ fn is_private(kind: SectionKind) -> bool {
     matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
 }
 
-/// The one private key of a file.
-pub(super) fn private_key(path: &Path) -> Result<Arc<dyn SigningKey>, Fault> {
+/// The only private key of a file.
+pub(super) fn private_key(path: &Path) -> Result<Arc<dyn SigningKey>, ConfigError> {
     let der = private_key_der(path)?;
     any_supported_type(&der).map_err(|_| {
-        Fault::new(format!("the key in {} cannot be used", path.display()), "expected RSA, ECDSA or Ed25519")
+        ConfigError::new(
+            format!("the key in {} has an unsupported type", path.display()),
+            "expected RSA, ECDSA or Ed25519",
+        )
     })
 }
 
-fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, Fault> {
+fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     let shown = path.display();
     let sections = sections(path)?;
     let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
     let mut keys = sections.into_iter().filter_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der));
     let Some(key) = keys.next() else {
-        let fault = Fault::new(format!("{shown} holds no private key"), "expected PEM with BEGIN PRIVATE KEY");
+        let error = ConfigError::new(format!("{shown} contains no private key"), "expected PEM with BEGIN PRIVATE KEY");
         return Err(match has_certificate {
-            true => fault.help("it holds a certificate: are certificate and key exchanged?"),
-            false => fault,
+            true => error.help("it contains a certificate: exchange the paths of certificate and key"),
+            false => error,
         });
     };
     match keys.next() {
         None => Ok(key),
-        Some(_) => Err(Fault::new(format!("{shown} holds several private keys"), "expected exactly one")),
+        Some(_) => Err(ConfigError::new(format!("{shown} contains several private keys"), "expected exactly one")),
     }
 }
 
-/// Is `key` the private half of the first certificate?
+/// Checks that `key` is the private key of the first certificate.
 pub(super) fn key_fits(
     chain: Vec<CertificateDer<'static>>,
     key: Arc<dyn SigningKey>,
     files: &CertificateFiles,
-) -> Result<(), Fault> {
+) -> Result<(), ConfigError> {
     let fits = |chain| CertifiedKey::new(chain, Arc::clone(&key)).keys_match();
     let certificate = files.certificate.display();
     match fits(chain.clone()) {
         Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {}
-        // `Unknown`: the key cannot tell its public half, so nothing speaks against it.
+        // `Unknown`: the public key cannot be compared, so the pair is accepted.
         _ => return Ok(()),
     }
     let private_key = files.key.display();
-    let fault = Fault::new(
-        format!("{private_key} does not fit the certificate"),
+    let error = ConfigError::new(
+        format!("{private_key} does not match the certificate"),
         format!("expected the private key of the first certificate in {certificate}"),
     );
     Err(match chain.into_iter().skip(1).position(|other| fits(vec![other]).is_ok()) {
         Some(place) => {
-            fault.help(format!("it fits certificate {} there: the server's own has to come first", place + 2))
+            error.help(format!("move certificate {} of the file to its start; the key matches it", place + 2))
         }
-        None => fault.help(format!(
-            "both must print the same: openssl x509 -noout -pubkey -in {certificate}; \
+        None => error.help(format!(
+            "compare the public keys: openssl x509 -noout -pubkey -in {certificate}; \
              openssl pkey -pubout -in {private_key}"
         )),
     })
 }
 
-/// Can the key in this file sign with this algorithm? It must be PKCS#8, the form the signing code takes.
-pub(super) fn signing_key(path: &Path, algorithm: Algorithm) -> Result<(), Fault> {
+/// Checks that the key in this file can sign with this algorithm, and is PKCS#8, as the signing code requires.
+pub(super) fn signing_key(path: &Path, algorithm: Algorithm) -> Result<(), ConfigError> {
     let shown = path.display();
     let der = private_key_der(path)?;
     if !matches!(der, PrivateKeyDer::Pkcs8(_)) {
-        return Err(Fault::new(format!("{shown} is not PKCS#8"), "expected PEM with BEGIN PRIVATE KEY")
-            .help(format!("convert it: openssl pkcs8 -topk8 -nocrypt -in {shown} -out converted.pem")));
+        return Err(ConfigError::new(format!("{shown} is not PKCS#8"), "expected PEM with BEGIN PRIVATE KEY")
+            .help(format!("convert the file: openssl pkcs8 -topk8 -nocrypt -in {shown} -out converted.pem")));
     }
     let name = algorithm_name(algorithm);
     let (scheme, command) = match algorithm {
@@ -133,8 +139,11 @@ pub(super) fn signing_key(path: &Path, algorithm: Algorithm) -> Result<(), Fault
     };
     let key = private_key(path)?;
     if key.choose_scheme(&[scheme]).is_none() {
-        return Err(Fault::new(format!("the key in {shown} cannot sign {name}"), format!("expected a key for {name}"))
-            .help(format!("make one: openssl genpkey {command} -out signing.pem")));
+        return Err(ConfigError::new(
+            format!("the key in {shown} cannot sign {name}"),
+            format!("expected a key for {name}"),
+        )
+        .help(format!("create a key: openssl genpkey {command} -out signing.pem")));
     }
     Ok(())
 }

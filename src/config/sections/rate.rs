@@ -1,17 +1,17 @@
-//! `[[rate]]` and `[[route.rate]]`: how often clients may ask.
+//! `[[rate]]` and `[[route.rate]]`: rate limits.
 
 use std::time::Duration;
 
 use http::Method;
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::gateway::route::Route;
 use crate::limits::rate_limit::{Per, Settings};
 
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_hours(24);
-const MOST: usize = 1_000_000;
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+const MAX_WINDOW: Duration = Duration::from_hours(24);
+const MAX_REQUESTS: usize = 1_000_000;
 
 const PER: &[(&str, Per)] = &[("address", Per::Address), ("subject", Per::Subject), ("route", Per::Route)];
 
@@ -19,8 +19,8 @@ pub(super) fn rates(table: &mut Table<'_>) -> Vec<Settings> {
     table.tables("rate", rate).into_iter().flatten().collect()
 }
 
-/// What each needs to know of the others and of its route, when all have been read.
-pub(super) fn place(everywhere: &mut [Settings], routes: &mut [Route]) {
+/// Sets the number and the route of each limit after all limits were read.
+pub(super) fn number_all(everywhere: &mut [Settings], routes: &mut [Route]) {
     for Route { host, methods, path, rates, .. } in routes.iter_mut() {
         let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
         let route = format!("{} {} {path}", host.as_deref().unwrap_or("*"), methods.join(","));
@@ -30,20 +30,20 @@ pub(super) fn place(everywhere: &mut [Settings], routes: &mut [Route]) {
     all.enumerate().for_each(|(number, rate)| rate.number = number);
 }
 
-/// `None` without what has to be said; the rest was checked all the same.
+/// `None` if a required key is missing or wrong. All other keys are checked anyway.
 fn rate(table: &mut Table<'_>) -> Option<Settings> {
     let per = table.required("per", "\"subject\"").and_then(|value| value.choice(PER));
-    let requests = table.required("requests", "100").and_then(|value| value.whole(1..=MOST));
-    let window = table.duration("window", Duration::from_mins(1), SHORTEST..=LONGEST);
-    let burst = table.take("burst").and_then(|value| value.whole(1..=MOST));
+    let requests = table.required("requests", "100").and_then(|value| value.integer(1..=MAX_REQUESTS));
+    let window = table.duration("window", Duration::from_mins(1), MIN_WINDOW..=MAX_WINDOW);
+    let burst = table.take("burst").and_then(|value| value.integer(1..=MAX_REQUESTS));
     let name = table.take("name").and_then(|value| value.parse(name));
     let (per, requests) = (per?, requests?);
-    let spelled = PER.iter().find(|(_, known)| *known == per).map_or("", |(spelled, _)| spelled);
+    let word = PER.iter().find(|(_, known)| *known == per).map_or("", |(word, _)| word);
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
     Some(Settings {
         number: 0,
         route: String::new(),
-        name: name.unwrap_or_else(|| spelled.to_owned()),
+        name: name.unwrap_or_else(|| word.to_owned()),
         per,
         requests: count(requests),
         window,
@@ -51,13 +51,14 @@ fn rate(table: &mut Table<'_>) -> Option<Settings> {
     })
 }
 
-/// It stands in a string of a structured field (RFC 9651), which takes no quotes.
-fn name(text: &str) -> Result<String, Fault> {
+/// The name is a string in a structured field (RFC 9651), which allows no quotes here.
+fn name(text: &str) -> Result<String, ConfigError> {
     let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     match (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
         true => Ok(text.to_owned()),
-        false => {
-            Err(Fault::new("this name is not usable in a header", "expected 1 to 64 characters of ASCII, no spaces"))
-        }
+        false => Err(ConfigError::new(
+            "this name is not valid in a response header",
+            "expected 1 to 64 ASCII characters without spaces and quotes",
+        )),
     }
 }

@@ -1,4 +1,4 @@
-//! `[throttle]`: how often tokens may be asked for.
+//! `[throttle]`: limits for calls on tokens.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
     }
 }
 
-/// The key is the burst, which is back after `span`.
+/// The key is the burst. The full burst is available again after `span`. 0: no limit.
 fn rate(table: &mut Table<'_>, key: &'static str, default: usize, span: Duration) -> Option<Rate> {
-    let burst = u32::try_from(table.whole(key, default, 0..=10_000)).unwrap_or(u32::MAX);
-    (burst > 0).then(|| Rate { burst, every: span / burst })
+    let burst = u32::try_from(table.integer(key, default, 0..=10_000)).unwrap_or(u32::MAX);
+    (burst > 0).then(|| Rate { burst, interval: span / burst })
 }

@@ -4,36 +4,41 @@ use std::time::Duration;
 
 use http::Uri;
 
-use crate::config::document::error::Fault;
+use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
-use crate::config::sections::limits::{LONGEST, SHORTEST, Timeouts};
-use crate::config::sections::{Placed, health, host, pem};
+use crate::config::sections::limits::{MAX_TIMEOUT, MIN_TIMEOUT, Timeouts};
+use crate::config::sections::placed::Placed;
+use crate::config::sections::{health, host, pem};
 use crate::protocols::proxy_protocol::Version;
 use crate::protocols::tls::CertificateFiles;
-use crate::upstream::{Balance, Key, MOST_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
+use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
 
 const DEFAULT_NAME: &str = "backend";
 
-/// Requests at once to a server, each over a connection of its own.
-const CONNECTIONS: usize = 256;
-/// Over one connection: no backend should allow fewer (RFC 9113 section 6.5.2). hyper knows what it allows and does not tell; what
-/// is beyond that waits there unseen.
-const STREAMS: usize = 100;
+/// Default of `max_concurrent_requests`. Each request has its own connection.
+const HTTP1_REQUESTS: usize = 256;
+/// Default with `protocol = "h2"`, where all share one connection. Backends should allow at least 100 (RFC 9113 section
+/// 6.5.2). hyper does not report what a backend allows; requests above that would wait inside hyper.
+const HTTP2_REQUESTS: usize = 100;
 
 pub(super) fn upstreams(root: &mut Table<'_>, timeouts: &Timeouts) -> Vec<Placed<Settings>> {
     let upstreams = root.tables("upstream", |table| upstream(table, timeouts));
     if upstreams.is_empty() {
-        let fault =
-            Fault::new("there is no upstream", "expected [[upstream]] with servers = [\"http://127.0.0.1:3000\"]");
-        root.wrong("upstream", fault.help("say where the requests go that are let through").of_absence());
+        let error = ConfigError::new(
+            "no upstream is defined",
+            "expected [[upstream]] with servers = [\"http://127.0.0.1:3000\"]",
+        );
+        root.reject("upstream", error.help("add the servers to which the gateway forwards requests").missing());
     }
     for (index, upstream) in upstreams.iter().enumerate() {
         if let Some(first) = upstreams[..index].iter().find(|first| first.value.name == upstream.value.name) {
-            let fault =
-                Fault::new(format!("two upstreams are called `{}`", upstream.value.name), "expected another name")
-                    .help("routes name the upstream that they lead to: give each a `name` of its own")
-                    .related(&first.place, "the first one is here");
-            root.reading().record(fault.at(&upstream.place));
+            let error = ConfigError::new(
+                format!("two upstreams have the name `{}`", upstream.value.name),
+                "expected a different name",
+            )
+            .help("give each upstream a different `name`; routes refer to it")
+            .related(&first.place, "first used here");
+            root.report().add(error.at(&upstream.place));
         }
     }
     upstreams
@@ -45,8 +50,8 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
     let protocol = table.choice("protocol", Protocol::Http1, &[("http1", Protocol::Http1), ("h2", Protocol::Http2)]);
     let proxy_protocol = proxy_protocol(table, protocol);
     let max_concurrent_requests = match protocol {
-        Protocol::Http1 => CONNECTIONS,
-        Protocol::Http2 => STREAMS,
+        Protocol::Http1 => HTTP1_REQUESTS,
+        Protocol::Http2 => HTTP2_REQUESTS,
     };
     let has_tls = servers.is_empty() || servers.iter().any(|server| server.tls);
     let value = Settings {
@@ -55,78 +60,82 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
         protocol,
         balance: balance(table),
         tls: tls(table, has_tls),
-        idle_timeout: table.duration("idle_timeout", Duration::from_secs(4), SHORTEST..=LONGEST),
-        max_connection_age: table.duration("max_connection_age", Duration::from_mins(10), SHORTEST..=LONGEST),
+        idle_timeout: table.duration("idle_timeout", Duration::from_secs(4), MIN_TIMEOUT..=MAX_TIMEOUT),
+        max_connection_age: table.duration("max_connection_age", Duration::from_mins(10), MIN_TIMEOUT..=MAX_TIMEOUT),
         dns_refresh_interval: table.duration(
             "dns_refresh_interval",
             Duration::from_secs(10),
-            Duration::from_secs(1)..=LONGEST,
+            Duration::from_secs(1)..=MAX_TIMEOUT,
         ),
-        max_concurrent_requests: table.whole("max_concurrent_requests", max_concurrent_requests, 1..=100_000),
-        reserve_percent: table.whole("reserve_percent", 25, 0..=90),
-        connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, SHORTEST..=LONGEST),
-        response_timeout: table.duration("response_timeout", timeouts.upstream_response, SHORTEST..=LONGEST),
-        preserve_host: table.flag("preserve_host", true),
+        max_concurrent_requests: table.integer("max_concurrent_requests", max_concurrent_requests, 1..=100_000),
+        reserve_percent: table.integer("reserve_percent", 25, 0..=90),
+        connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, MIN_TIMEOUT..=MAX_TIMEOUT),
+        response_timeout: table.duration("response_timeout", timeouts.upstream_response, MIN_TIMEOUT..=MAX_TIMEOUT),
+        preserve_host: table.boolean("preserve_host", true),
         proxy_protocol,
-        retry_budget_percent: table.whole("retry_budget_percent", 20, 0..=100),
+        retry_budget_percent: table.integer("retry_budget_percent", 20, 0..=100),
         health_check: health::health_check(table),
         ejection: health::ejection(table),
     };
     Placed { value, place: table.place("name") }
 }
 
-/// Over HTTP/2, one connection carries many clients, and its header could name one of them alone.
+/// Not with HTTP/2: one connection carries many clients, and the header names one.
 fn proxy_protocol(table: &mut Table<'_>, protocol: Protocol) -> Option<Version> {
     let choices = [("off", None), ("v1", Some(Version::V1)), ("v2", Some(Version::V2))];
     let version = table.choice("proxy_protocol", None, &choices)?;
     if protocol == Protocol::Http2 {
-        let fault = Fault::new("the PROXY protocol names one client for a whole connection", "expected HTTP/1.1");
-        table.wrong(
+        let error = ConfigError::new("the PROXY protocol does not work with HTTP/2", "expected `protocol = \"http1\"`");
+        table.reject(
             "proxy_protocol",
-            fault.help("remove it, or `protocol = \"h2\"`: X-Forwarded-For names the client of each request"),
+            error.help("remove one of the two; without it, X-Forwarded-For names the client of each request"),
         );
     }
     Some(version)
 }
 
-/// Words of `balance`.
+/// The values of `balance`.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Strategy {
     RoundRobin,
     LeastRequests,
     Hash,
 }
 
 fn balance(table: &mut Table<'_>) -> Balance {
-    let ways = [("round_robin", Way::RoundRobin), ("least_requests", Way::LeastRequests), ("hash", Way::Hash)];
-    let way = table.choice("balance", Way::RoundRobin, &ways);
-    let key = match way {
-        Way::Hash => table.required("hash", "\"subject\""),
-        Way::RoundRobin | Way::LeastRequests => table.take("hash"),
+    let strategies =
+        [("round_robin", Strategy::RoundRobin), ("least_requests", Strategy::LeastRequests), ("hash", Strategy::Hash)];
+    let strategy = table.choice("balance", Strategy::RoundRobin, &strategies);
+    let key = match strategy {
+        Strategy::Hash => table.required("hash", "\"subject\""),
+        Strategy::RoundRobin | Strategy::LeastRequests => table.take("hash"),
     };
-    if key.is_some() && way != Way::Hash {
-        let fault = Fault::new("this decides nothing", "expected it beside `balance = \"hash\"`");
-        table.wrong("hash", fault.help("write `balance = \"hash\"`, or remove `hash`"));
+    if key.is_some() && strategy != Strategy::Hash {
+        let error = ConfigError::new("`hash` has no effect here", "expected `balance = \"hash\"` in this table");
+        table.reject("hash", error.help("add `balance = \"hash\"`, or remove `hash`"));
     }
     let key = key.and_then(|value| value.parse(hash_key)).unwrap_or(Key::Subject);
-    match way {
-        Way::RoundRobin => Balance::RoundRobin,
-        Way::LeastRequests => Balance::LeastRequests,
-        Way::Hash => Balance::Hash(key),
+    match strategy {
+        Strategy::RoundRobin => Balance::RoundRobin,
+        Strategy::LeastRequests => Balance::LeastRequests,
+        Strategy::Hash => Balance::Hash(key),
     }
 }
 
-fn hash_key(text: &str) -> Result<Key, Fault> {
-    let expected = "expected \"subject\", or \"header:\" and the name of a header";
+fn hash_key(text: &str) -> Result<Key, ConfigError> {
+    let expected = "expected \"subject\", or \"header:\" and a header name";
     if text == "subject" {
         return Ok(Key::Subject);
     }
     let shown = text.escape_debug();
-    let name = text.strip_prefix("header:").ok_or_else(|| Fault::new(format!("\"{shown}\" is no key"), expected))?;
-    name.parse().map(Key::Header).map_err(|_| Fault::new(format!("\"{shown}\" names no header"), expected))
+    let name =
+        text.strip_prefix("header:").ok_or_else(|| ConfigError::new(format!("unknown value \"{shown}\""), expected))?;
+    name.parse()
+        .map(Key::Header)
+        .map_err(|_| ConfigError::new(format!("\"{shown}\" has no valid header name"), expected))
 }
 
-/// Whoever names a CA, a certificate or a name believes that this connection is encrypted.
+/// TLS settings without an https:// server are an error: the operator would expect encrypted connections.
 fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
     let ca_file = table.path("ca_file");
     if let Some(path) = &ca_file {
@@ -136,8 +145,9 @@ fn tls(table: &mut Table<'_>, has_tls: bool) -> TlsSettings {
     let server_name = table.take("tls_server_name").and_then(|value| value.parse(host::parse));
     for key in ["ca_file", "client_certificate", "client_key", "tls_server_name"] {
         if table.has(key) && !has_tls {
-            let fault = Fault::new("no server of this upstream is reached by TLS", "expected servers with https://");
-            table.wrong(key, fault.help(format!("write https:// in `servers`, or remove `{key}`")));
+            let error =
+                ConfigError::new(format!("`{key}` has no effect without TLS"), "expected servers with https://");
+            table.reject(key, error.help(format!("write https:// in `servers`, or remove `{key}`")));
         }
     }
     TlsSettings { ca_file, client, server_name }
@@ -149,12 +159,12 @@ fn client_certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
     let private_key = key.as_deref().and_then(|path| table.accept("client_key", pem::private_key(path)));
     match (table.has("client_certificate"), table.has("client_key")) {
         (true, false) => {
-            let fault = Fault::new("its private key is missing", "expected `client_key` beside it");
-            table.wrong("client_certificate", fault.help("a certificate can be shown only by who has its key"));
+            let error = ConfigError::new("its private key is missing", "expected `client_key` in this table");
+            table.reject("client_certificate", error.help("add `client_key`, or remove `client_certificate`"));
         }
         (false, true) => {
-            let fault = Fault::new("its certificate is missing", "expected `client_certificate` beside it");
-            table.wrong("client_key", fault);
+            let error = ConfigError::new("its certificate is missing", "expected `client_certificate` in this table");
+            table.reject("client_key", error);
         }
         _ => {}
     }
@@ -165,63 +175,70 @@ fn client_certificate(table: &mut Table<'_>) -> Option<CertificateFiles> {
     Some(files)
 }
 
-fn name(text: &str) -> Result<String, Fault> {
+fn name(text: &str) -> Result<String, ConfigError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
         return Ok(text.to_owned());
     }
-    Err(Fault::new("this name is not usable in logs and metrics", "expected 1 to 64 letters, digits, `-`, `_` or `.`"))
+    Err(ConfigError::new(
+        "this name is not valid in logs and metrics",
+        "expected 1 to 64 letters, digits, `-`, `_` or `.`",
+    ))
 }
 
 fn servers(table: &mut Table<'_>) -> Option<Vec<ServerSettings>> {
     let example = "[\"http://127.0.0.1:3000\"]";
     let value = table.required("servers", example)?;
     if value.list(example)?.is_empty() {
-        value.wrong(Fault::new("there is no server", format!("expected at least one, as {example}")));
+        value.reject(ConfigError::new(
+            "the list is empty",
+            format!("expected at least one server, for example {example}"),
+        ));
     }
     let servers = value.list_of(example, server)?;
-    if servers.len() > MOST_SERVERS {
-        let fault =
-            Fault::new(format!("these are {} servers", servers.len()), format!("expected at most {MOST_SERVERS}"));
-        value.wrong(fault.help("a name with several addresses is one server, and all of them are used"));
+    if servers.len() > MAX_SERVERS {
+        let error =
+            ConfigError::new(format!("too many servers: {}", servers.len()), format!("expected at most {MAX_SERVERS}"));
+        value.reject(error.help("use a host name with several addresses; it counts as one server"));
     }
     Some(servers)
 }
 
-/// `http://host:port`, or https. The path of a request is passed on as it came, so that none can stand here.
-fn server(text: &str) -> Result<ServerSettings, Fault> {
+/// `http://host:port` or `https://host:port`. A path is rejected: paths of requests are forwarded unchanged.
+fn server(text: &str) -> Result<ServerSettings, ConfigError> {
     let expected = "expected http:// or https://, a host and a port";
     if text.contains('@') {
-        return Err(Fault::new("a URL with a user name or password", expected)
-            .help("nothing secret stands in this file; requests keep the credentials they came with")
+        return Err(ConfigError::new("the URL contains a user name or password", expected)
+            .help("remove it; secrets do not belong in this file, and requests keep their own credentials")
             .confidential());
     }
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(Fault::new(format!("\"{text}\" is not a URL"), expected).help(format!("write \"http://{text}\"")));
+        return Err(
+            ConfigError::new(format!("\"{text}\" is not a URL"), expected).help(format!("write \"http://{text}\""))
+        );
     };
     let tls = match scheme.to_ascii_lowercase().as_str() {
         "http" => false,
         "https" => true,
         "h2c" | "grpc" => {
-            let fault = Fault::new(format!("{scheme}:// is not a scheme of HTTP"), expected);
-            return Err(fault.help("write http:// here and `protocol = \"h2\"` in this [[upstream]]"));
+            let error = ConfigError::new(format!("unknown scheme {scheme}://"), expected);
+            return Err(error.help("write http:// here, and add `protocol = \"h2\"` to this [[upstream]]"));
         }
-        _ => return Err(Fault::new(format!("{scheme}:// cannot be reached"), expected)),
+        _ => return Err(ConfigError::new(format!("unknown scheme {scheme}://"), expected)),
     };
     if rest.trim_end_matches('/').contains(['/', '?', '#']) {
-        return Err(Fault::new("a URL with a path", expected)
-            .help("the path of a request is passed on byte for byte; nothing is put before it"));
+        return Err(ConfigError::new("the URL contains a path", expected)
+            .help("remove the path; the gateway forwards the path of each request unchanged"));
     }
-    let uri: Uri = text.parse().map_err(|_| Fault::new(format!("\"{text}\" is not a URL"), expected))?;
-    let authority = uri.authority().ok_or_else(|| Fault::new(format!("\"{text}\" names no host"), expected))?;
+    let uri: Uri = text.parse().map_err(|_| ConfigError::new(format!("\"{text}\" is not a URL"), expected))?;
+    let authority = uri.authority().ok_or_else(|| ConfigError::new(format!("\"{text}\" has no host"), expected))?;
     let host = host::parse(authority.host())?;
     let port = match authority.as_str().strip_prefix(authority.host()) {
         None | Some("") if tls => 443,
         None | Some("") => 80,
-        Some(_) => authority
-            .port_u16()
-            .filter(|port| *port != 0)
-            .ok_or_else(|| Fault::new(format!("\"{text}\" has no valid port"), "expected a port from 1 to 65535"))?,
+        Some(_) => authority.port_u16().filter(|port| *port != 0).ok_or_else(|| {
+            ConfigError::new(format!("\"{text}\" has no valid port"), "expected a port from 1 to 65535")
+        })?,
     };
     Ok(ServerSettings { tls, host, port })
 }

@@ -20,7 +20,7 @@ pub struct Call<'c, 'r> {
 impl Call<'_, '_> {
     /// Authenticates a token from a form, by the same checks as a Bearer.
     pub(super) async fn authenticate(&self, token: &str) -> Result<Caller, Reject> {
-        let bearer = BearerToken::in_text(token, self.authenticator.token_size)?;
+        let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
         self.authenticator.authenticate(bearer, &self.context.auth()).await
     }
 

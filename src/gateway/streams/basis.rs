@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::keyring::Keyring;
-use crate::auth::renewals::{Renewals, Watched};
+use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::Validity;
-use crate::tokens::jwt::verify::{still_holds, verify};
+use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reason;
 use crate::types::trace::Trace;
@@ -29,7 +29,7 @@ pub(super) struct TokenBasis {
     /// Generation of the keyring at which the keys of both tokens were good.
     generation: u64,
     /// Only for the gateway's own tokens: tokens of other issuers belong to no family.
-    renewal: Option<Watched>,
+    renewal: Option<FamilyWatch>,
 }
 
 impl TokenBasis {
@@ -67,7 +67,7 @@ impl TokenBasis {
 
     /// Switches to the newest token of the family.
     fn renew(&mut self, now: UnixTime) -> Result<(), Reason> {
-        let newest = self.renewal.as_ref().and_then(Watched::freshest).filter(|token| now < token.token.expires);
+        let newest = self.renewal.as_ref().and_then(FamilyWatch::freshest).filter(|token| now < token.token.expires);
         let newest = newest.ok_or(Reason::Expired)?;
         if newest.generation() != self.generation {
             // Matches no keyring, so that the keys of both tokens are checked again.
@@ -83,7 +83,7 @@ impl TokenBasis {
         // Expiry is checked by `check`.
         let validity = Validity::ExpiredUpTo(Duration::MAX);
         for token in self.carried_by.iter().chain([&self.opened_by]) {
-            if still_holds(&token.token, issuers) {
+            if is_still_valid(&token.token, issuers) {
                 continue;
             }
             match verify(&token.text, issuers, now, validity, Trace::OFF).map_err(|reject| reject.reason) {

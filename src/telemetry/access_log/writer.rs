@@ -1,4 +1,4 @@
-//! The pages that workers write lines on, and the thread that empties them.
+//! The buffers that workers write lines into, and the thread that writes them out.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -9,94 +9,96 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::line::Lines;
-use super::{Record, Settings, Target};
+use super::line::LineWriter;
+use super::record::Record;
+use super::settings::{Settings, Target};
 use crate::telemetry::metrics::WorkerMetrics;
 
-/// Bytes of lines that one worker may leave lying around: at 100,000 requests a second, half a second's worth.
-const MOST: usize = 16 << 20;
+/// Maximum bytes of lines in one buffer: those of half a second at 100,000 requests a second.
+const MAX_PAGE: usize = 16 << 20;
 
-/// A page that is larger gives its memory back once it is written: there will not be another like it soon.
-const USUAL: usize = 1 << 20;
+/// A page that grew larger returns its memory after it is written, because such a burst is rare.
+const KEPT_PAGE: usize = 1 << 20;
 
-/// Where a worker leaves its lines.
+/// How long lines gather before they are written. A line reaches the disk at most this late.
+const WRITE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The lines of one worker that are not written yet.
 pub struct Buffer {
-    page: Mutex<LogPage>,
+    page: Mutex<Page>,
     wake: Arc<Wake>,
     metrics: Arc<WorkerMetrics>,
 }
 
-struct LogPage {
-    lines: Lines,
+struct Page {
+    lines: LineWriter,
     text: Vec<u8>,
 }
 
 impl Buffer {
     pub fn push(&self, record: &Record) {
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
-        let LogPage { lines, text } = &mut *page;
-        if text.len() >= MOST {
-            self.metrics.access_log_dropped.one();
+        let Page { lines, text } = &mut *page;
+        if text.len() >= MAX_PAGE {
+            self.metrics.access_log_dropped.inc();
             return;
         }
-        let first = text.is_empty();
+        let is_first = text.is_empty();
         lines.write(record, text);
         drop(page);
-        // One wake-up for a batch: whoever comes next finds the writer on its way.
-        if first {
-            self.wake.ring();
+        // Only the first line of a page wakes the thread.
+        if is_first {
+            self.wake.notify();
         }
     }
 }
 
 #[derive(Default)]
 struct Wake {
-    rung: Mutex<bool>,
-    bell: Condvar,
+    notified: Mutex<bool>,
+    condition: Condvar,
     closing: AtomicBool,
 }
 
 impl Wake {
-    fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_one();
+    fn notify(&self) {
+        *self.notified.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.condition.notify_one();
     }
 
     fn wait(&self) {
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rung = self.bell.wait_while(rung, |rung| !*rung).unwrap_or_else(PoisonError::into_inner);
-        *rung = false;
+        let notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let notified = self.condition.wait_while(notified, |notified| !*notified);
+        *notified.unwrap_or_else(PoisonError::into_inner) = false;
     }
 }
 
-/// The log: its writer thread and the workers' buffers. Dropping it writes what is left.
+/// The writer thread and the workers' buffers. Dropping it writes the remaining lines.
 pub struct AccessLog {
     buffers: Vec<Arc<Buffer>>,
     wake: Arc<Wake>,
-    writer: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl AccessLog {
-    /// Opens the target and starts the writer. `None` if the log is off.
+    /// Opens the target and starts the thread. `None` if the log is off.
     pub fn open(settings: &Settings, workers: &[Arc<WorkerMetrics>]) -> io::Result<Option<AccessLog>> {
-        let mut out = match &settings.target {
+        let mut sink = match &settings.target {
             Target::Off => return Ok(None),
             Target::Stdout => Sink::Stdout(io::stdout()),
             Target::File(path) => Sink::File { file: open_file(path)?, path: path.clone() },
         };
         let wake = Arc::new(Wake::default());
-        let buffers: Vec<_> = workers
-            .iter()
-            .map(|metrics| {
-                let page = Mutex::new(LogPage { lines: Lines::new(settings.format), text: Vec::new() });
-                Arc::new(Buffer { page, wake: wake.clone(), metrics: metrics.clone() })
-            })
-            .collect();
-        let (collected, bell) = (buffers.clone(), wake.clone());
-        let writer = std::thread::Builder::new()
+        let new_buffer = |metrics: &Arc<WorkerMetrics>| {
+            let page = Mutex::new(Page { lines: LineWriter::new(settings.format), text: Vec::new() });
+            Arc::new(Buffer { page, wake: wake.clone(), metrics: metrics.clone() })
+        };
+        let buffers: Vec<_> = workers.iter().map(new_buffer).collect();
+        let (all, woken) = (buffers.clone(), wake.clone());
+        let thread = std::thread::Builder::new()
             .name("access-log".into())
-            .spawn(move || write_until_closed(&collected, &bell, &mut out))?;
-        Ok(Some(AccessLog { buffers, wake, writer: Some(writer) }))
+            .spawn(move || write_until_closed(&all, &woken, &mut sink))?;
+        Ok(Some(AccessLog { buffers, wake, thread: Some(thread) }))
     }
 
     pub fn buffer(&self, worker: usize) -> Arc<Buffer> {
@@ -107,10 +109,10 @@ impl AccessLog {
 impl Drop for AccessLog {
     fn drop(&mut self) {
         self.wake.closing.store(true, Ordering::Release);
-        self.wake.ring();
-        if let Some(writer) = self.writer.take() {
-            // A writer that panicked has nothing left to write.
-            let _ = writer.join();
+        self.wake.notify();
+        if let Some(thread) = self.thread.take() {
+            // If the thread panicked, there is nothing to write any more.
+            let _ = thread.join();
         }
     }
 }
@@ -121,7 +123,7 @@ enum Sink {
 }
 
 impl Sink {
-    /// To the file that has the name now: who rotates logs takes the old one away, and need not say so.
+    /// Reopens the file if another one has its path now, so that log rotation needs no signal.
     fn write(&mut self, page: &[u8]) -> io::Result<()> {
         match self {
             Sink::Stdout(stdout) => stdout.write_all(page).and_then(|()| stdout.flush()),
@@ -135,42 +137,43 @@ impl Sink {
     }
 }
 
+/// Returns true if the open file is the one at this path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     Ok(std::fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())))
 }
 
-/// Log files hold subjects and addresses: readable by the group at most.
+/// Log files have subjects and addresses in them, so only the owner and the group can read them.
 fn open_file(path: &PathBuf) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
-fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, out: &mut Sink) {
+fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, sink: &mut Sink) {
     let mut page = Vec::new();
-    let mut complained = false;
+    let mut is_failing = false;
     loop {
         wake.wait();
         let closing = wake.closing.load(Ordering::Acquire);
         if !closing {
-            // Let a batch gather. A line is at most this late.
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(WRITE_INTERVAL);
         }
         for buffer in buffers {
-            // The two pages change places: both keep their memory.
+            // The two pages are swapped, so that both keep their memory.
             std::mem::swap(&mut buffer.page.lock().unwrap_or_else(PoisonError::into_inner).text, &mut page);
             if page.is_empty() {
                 continue;
             }
-            match out.write(&page) {
-                Ok(()) => complained = false,
-                Err(error) if !complained => {
-                    tracing::error!(%error, "the access log cannot be written; lines are lost until it can");
-                    complained = true;
+            match sink.write(&page) {
+                Ok(()) => is_failing = false,
+                // Only the first failure in a row is reported.
+                Err(error) if !is_failing => {
+                    tracing::error!(%error, "cannot write the access log; lines are lost until it works again");
+                    is_failing = true;
                 }
                 Err(_) => {}
             }
             page.clear();
-            page.shrink_to(USUAL);
+            page.shrink_to(KEPT_PAGE);
         }
         if closing {
             return;

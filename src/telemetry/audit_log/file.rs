@@ -1,40 +1,42 @@
-//! The audit file: one line an event, each event once.
+//! The audit file: one line for each event, each event once.
 //!
-//! It is opened for each delivery, so that it may be moved away at any time. Its own end says how far the last delivery
-//! came: a torn line is cut off, and events up to the last whole line, if that is one of those to be written, are there.
+//! It is opened for each delivery, so that the operator can move it away at any time. Its end shows how far the last
+//! delivery came: an incomplete line is cut off, and if the last complete line is one of the events to write, that
+//! event and those before it are not written again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::tokens::audit_event::{BEGINNING, Recorded};
+use crate::tokens::audit_event::{LINE_PREFIX, Recorded};
 
-/// Longer than any line: names in an event have some kilobytes at most.
+/// How many bytes at the end are read. More than the longest line: the names in an event have some kilobytes at most.
 const TAIL: u64 = 64 * 1024;
 
 pub(super) fn append(path: &Path, events: &[Recorded]) -> io::Result<()> {
-    // It holds subjects and addresses: readable by the group at most.
+    // The file has subjects and addresses in it, so only the owner and the group can read it.
     let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)?;
     let length = file.metadata()?.len();
     if length == 0 {
-        // Its name is the folder's to keep.
+        // A new file is durable only after a flush of its folder.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()?;
     }
     let tail = read_tail(&mut file, length)?;
-    let (whole, torn) = tail.split_at(tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    let (complete, torn) = tail.split_at(tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
     if !torn.is_empty() {
-        if whole.is_empty() && length > TAIL || !begins_a_line(torn) {
-            return Err(io::Error::other("the file does not end with an audit event; move it away"));
+        if complete.is_empty() && length > TAIL || !is_start_of_event(torn) {
+            return Err(io::Error::other("the file does not end with an audit event of this gateway; move it away"));
         }
         file.set_len(length - torn.len() as u64)?;
     }
-    let last = whole.strip_suffix(b"\n").unwrap_or_default().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let last =
+        complete.strip_suffix(b"\n").unwrap_or_default().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let lines: Vec<String> = events.iter().map(Recorded::line).collect();
-    let there = lines.iter().position(|line| line.as_bytes() == last).map_or(0, |place| place + 1);
+    let written = lines.iter().position(|line| line.as_bytes() == last).map_or(0, |index| index + 1);
     let mut page = String::new();
-    for line in &lines[there..] {
+    for line in &lines[written..] {
         page.push_str(line);
         page.push('\n');
     }
@@ -49,9 +51,9 @@ fn read_tail(file: &mut File, length: u64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
-/// What somebody else wrote is not ours to cut off.
-fn begins_a_line(torn: &[u8]) -> bool {
-    torn.iter().zip(BEGINNING.as_bytes()).all(|(found, expected)| found == expected)
+/// Returns true if the text is the beginning of an event. Anything else is from another program and is not cut off.
+fn is_start_of_event(torn: &[u8]) -> bool {
+    torn.iter().zip(LINE_PREFIX.as_bytes()).all(|(found, expected)| found == expected)
 }
 
 #[cfg(test)]
@@ -69,9 +71,8 @@ mod tests {
         events.iter().map(|event| event.line() + "\n").collect()
     }
 
-    /// Whatever a crash left of a delivery, the next one makes it whole.
     #[test]
-    fn each_event_is_there_once_wherever_the_delivery_before_was_cut() {
+    fn writes_each_event_once_after_a_crash_at_any_byte() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");
         let (earlier, now) = (text(&events(1..=3)), events(4..=6));
@@ -82,11 +83,11 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).expect("read"), whole, "cut at {cut}");
         }
         append(&path, &events(4..=8)).expect("it can be written");
-        assert_eq!(fs::read_to_string(&path).expect("read"), text(&events(1..=8)), "more had come meanwhile");
+        assert_eq!(fs::read_to_string(&path).expect("read"), text(&events(1..=8)), "with more events than before");
     }
 
     #[test]
-    fn a_file_that_was_moved_away_begins_anew_and_a_store_that_went_back_loses_nothing() {
+    fn handles_a_moved_file_and_a_restored_store() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");
         append(&path, &events(1..=3)).expect("it can be written");
@@ -99,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_is_not_touched() {
+    fn leaves_foreign_text_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");
-        for foreign in ["somebody's notes", "{\"seq", &format!("{BEGINNING}{}", "x".repeat(TAIL as usize))] {
+        for foreign in ["my notes", "{\"seq", &format!("{LINE_PREFIX}{}", "x".repeat(TAIL as usize))] {
             fs::write(&path, foreign).expect("written");
             let appended = append(&path, &events(1..=1));
             let ours = foreign == "{\"seq";
@@ -110,11 +111,8 @@ mod tests {
             let expected = if ours { text(&events(1..=1)) } else { foreign.to_owned() };
             assert_eq!(fs::read_to_string(&path).expect("read"), expected);
         }
-        fs::write(&path, "a line of somebody's\n").expect("written");
+        fs::write(&path, "a foreign line\n").expect("written");
         append(&path, &events(1..=1)).expect("it can be written");
-        assert_eq!(
-            fs::read_to_string(&path).expect("read"),
-            "a line of somebody's\n".to_owned() + &text(&events(1..=1))
-        );
+        assert_eq!(fs::read_to_string(&path).expect("read"), "a foreign line\n".to_owned() + &text(&events(1..=1)));
     }
 }

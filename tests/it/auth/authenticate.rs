@@ -253,7 +253,7 @@ async fn all_workers_count_bad_signatures_together() {
         }
     }
     let metrics = &gateway.running().metrics;
-    let requests: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).begun.get()).collect();
+    let requests: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).requests_started.get()).collect();
     assert!(requests.iter().all(|requests| *requests > 0), "not distributed over all workers: {requests:?}");
     assert_eq!(checked, 10, "{requests:?}");
 }

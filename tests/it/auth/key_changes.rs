@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::tokens::jwt::key_set::KeySet;
-use bearward::tokens::jwt::verify::{TrustedIssuer, still_holds, verify};
+use bearward::tokens::jwt::verify::{TrustedIssuer, is_still_valid, verify};
 use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
 use bearward::types::trace::Trace;
@@ -81,7 +81,7 @@ fn a_token_that_stays_valid_would_be_verified_again() {
             let (before, after) = (trusting(&policy(), before), trusting(&policy(), after));
             for token in &tokens {
                 let Some(cached) = verified(token, &before) else { continue };
-                match still_holds(&cached, &after) {
+                match is_still_valid(&cached, &after) {
                     true => {
                         assert!(verified(token, &after).is_some(), "{after:?} does not accept what {before:?} accepted")
                     }
@@ -89,7 +89,7 @@ fn a_token_that_stays_valid_would_be_verified_again() {
                     // Another key would verify it, or the same key under another id.
                     false => assert!(!after[0].keys.has_all(&before[0].keys), "{after:?} has all of {before:?}"),
                 }
-                kept += usize::from(still_holds(&cached, &after));
+                kept += usize::from(is_still_valid(&cached, &after));
             }
         }
     }
@@ -101,12 +101,12 @@ fn changes_of_other_keys_do_not_affect_a_cached_token() {
     let [a, b, c] = [Algorithm::ES256, Algorithm::ES256, Algorithm::EdDSA].map(Mint::new);
     let cached = verified(&a.valid_token(NOW), &trusting(&policy(), &[a.jwk(), b.jwk()])).expect("a valid token");
     for others in [vec![a.jwk()], vec![c.jwk(), a.jwk()], vec![b.jwk(), a.jwk(), c.jwk()]] {
-        assert!(still_holds(&cached, &trusting(&policy(), &others)));
+        assert!(is_still_valid(&cached, &trusting(&policy(), &others)));
     }
-    assert!(!still_holds(&cached, &trusting(&policy(), &[b.jwk()])));
-    assert!(!still_holds(&cached, &[]));
-    let revoking = KeySet::default().refusing(vec![a.kid.clone()]);
-    assert!(!still_holds(&cached, &[TrustedIssuer { policy: policy().into(), keys: revoking.into() }]));
+    assert!(!is_still_valid(&cached, &trusting(&policy(), &[b.jwk()])));
+    assert!(!is_still_valid(&cached, &[]));
+    let revoking = KeySet::default().with_revoked(vec![a.kid.clone()]);
+    assert!(!is_still_valid(&cached, &[TrustedIssuer { policy: policy().into(), keys: revoking.into() }]));
 }
 
 #[test]
@@ -124,6 +124,6 @@ fn a_changed_issuer_policy_invalidates_cached_tokens() {
         Issuer { require_subject: false, ..policy() },
         Issuer { own: true, ..policy() },
     ] {
-        assert!(!still_holds(&cached, &trusting(&policy, &[mint.jwk()])), "{policy:?}");
+        assert!(!is_still_valid(&cached, &trusting(&policy, &[mint.jwk()])), "{policy:?}");
     }
 }

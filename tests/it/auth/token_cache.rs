@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bearward::auth::authenticate::Authenticator;
 use bearward::auth::bearer;
-use bearward::auth::keyring::{Keys, Own};
+use bearward::auth::keyring::{Keys, OwnIssuer};
 use bearward::tokens::jwt::Algorithm;
 use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
 use bearward::tokens::jwt::verify::TrustedIssuer;
@@ -84,7 +84,8 @@ fn no_request_passes_after_its_key_was_removed() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
-    let swap = |trusted: TrustedIssuer| authenticator.keyring.swap(|_| Keys::new(Own::alone(trusted, signing())));
+    let swap =
+        |trusted: TrustedIssuer| authenticator.keyring.swap(|_| Keys::new(OwnIssuer::single_key(trusted, signing())));
     let other = Mint::new(Algorithm::HS256);
     let nothing = TrustedIssuer { keys: Arc::default(), ..mint.trusted() };
     assert_eq!(other.trusted().policy, nothing.policy, "only the keys differ");
@@ -114,7 +115,7 @@ fn the_expiry_of_a_cached_token_is_checked_for_each_request() {
         let now = end - Duration::from_millis(5) + Duration::from_millis(offset);
         for _ in 0..2_000 {
             let bearer = bearer::find(&headers, 8 << 10).expect("a token");
-            let caller = setup::settled(authenticator.authenticate(bearer, &worker.context(now)));
+            let caller = setup::run_ready(authenticator.authenticate(bearer, &worker.context(now)));
             match caller {
                 Ok(_) => assert!(now < end, "passed at offset {offset} ms, after the expiry"),
                 Err(reject) => assert!(now >= end && reject.reason == Reason::Expired, "{reject:?}"),

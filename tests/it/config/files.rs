@@ -1,4 +1,4 @@
-//! What the configuration names outside itself: files, environment, addresses.
+//! Errors outside the file: other files, environment variables, addresses.
 
 use std::fs;
 use std::net::TcpListener;
@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use bearward::admin::SecretSource;
-use bearward::config::{self, Config, Faults, Probe};
+use bearward::config::{self, Config, ConfigErrors, Probe};
 use bearward::protocols::tls;
 use bearward::tokens::jwt::Algorithm;
 use rcgen::{CertifiedKey, KeyPair, PKCS_ECDSA_P384_SHA384, generate_simple_self_signed};
 use tempfile::TempDir;
 
-use super::{assert_only_fault, with_upstream};
+use super::{assert_only_error, with_upstream};
 use crate::support::tokens::Mint;
 
 /// A folder with two certificates and their keys.
@@ -35,7 +35,7 @@ fn read(folder: &TempDir, name: &str) -> String {
     fs::read_to_string(folder.path().join(name)).expect("a file")
 }
 
-fn parse(folder: &TempDir, text: &str) -> Result<Config, Faults> {
+fn parse(folder: &TempDir, text: &str) -> Result<Config, ConfigErrors> {
     config::parse(&with_upstream(text), folder.path(), Probe::None)
 }
 
@@ -55,7 +55,7 @@ fn several_certificates_with_their_keys_are_accepted() {
 }
 
 #[test]
-fn certificates_and_keys_that_cannot_serve_are_refused() {
+fn invalid_certificates_and_keys_are_rejected() {
     let folder = folder();
     write(&folder, "empty.pem", "");
     write(&folder, "broken.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
@@ -68,41 +68,41 @@ fn certificates_and_keys_that_cannot_serve_are_refused() {
     let (certificate, key) = ("listener[0].tls.certificate", "listener[0].tls.key");
     let rows = [
         ("no.pem", "a.key", certificate, "no.pem does not exist"),
-        ("empty.pem", "a.key", certificate, "holds no certificate"),
-        ("b.key", "a.key", certificate, "are certificate and key exchanged?"),
+        ("empty.pem", "a.key", certificate, "contains no certificate"),
+        ("b.key", "a.key", certificate, "exchange the paths of certificate and key"),
         ("broken.pem", "a.key", certificate, "certificate 1 of"),
         ("torn.pem", "a.key", certificate, "is not PEM"),
         ("binary.pem", "a.key", certificate, "openssl x509 -inform der"),
         (".", "a.key", certificate, "is a folder"),
         ("a.pem", "no.key", key, "no.key does not exist"),
-        ("a.pem", "b.pem", key, "are certificate and key exchanged?"),
-        ("a.pem", "b.key", key, "does not fit the certificate"),
-        ("chain.pem", "a.key", key, "it fits certificate 2 there"),
+        ("a.pem", "b.pem", key, "exchange the paths of certificate and key"),
+        ("a.pem", "b.key", key, "does not match the certificate"),
+        ("chain.pem", "a.key", key, "move certificate 2"),
         ("a.pem", "two.key", key, "several private keys"),
         ("a.pem", "locked.key", key, "is encrypted"),
-        ("a.pem", "odd.key", key, "cannot be used"),
+        ("a.pem", "odd.key", key, "unsupported type"),
     ];
     for (certificate, private_key, key, says) in rows {
         let text = listener(certificate, private_key);
         let value = if key.ends_with("key") { private_key } else { certificate };
         let column = text.lines().nth(2).and_then(|line| line.find(&format!("\"{value}\""))).expect("it is there") + 1;
-        assert_only_fault(parse(&folder, &text), key, (3, column), says);
+        assert_only_error(parse(&folder, &text), key, (3, column), says);
     }
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_a_fault() {
+fn a_file_without_read_permission_is_an_error() {
     let folder = folder();
     let key = folder.path().join("a.key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o000)).expect("permissions");
     if fs::read(&key).is_ok() {
-        return; // Run by root, who may read everything.
+        return; // root may read all files.
     }
-    assert_only_fault(parse(&folder, &listener("a.pem", "a.key")), "listener[0].tls.key", (3, 37), "must not be read");
+    assert_only_error(parse(&folder, &listener("a.pem", "a.key")), "listener[0].tls.key", (3, 37), "must not be read");
 }
 
 #[test]
-fn a_signing_key_has_to_fit_its_algorithm() {
+fn a_signing_key_must_match_its_algorithm() {
     let folder = folder();
     let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).expect("a key");
     write(&folder, "p384.key", p384.serialize_pem());
@@ -113,24 +113,24 @@ fn a_signing_key_has_to_fit_its_algorithm() {
     tokens("p384.key", "ES384").expect("P-384 signs ES384");
     for (file, algorithm) in [("a.key", "ES384"), ("p384.key", "ES256"), ("a.key", "EdDSA"), ("a.key", "RS256")] {
         let says = format!("cannot sign {algorithm}");
-        assert_only_fault(tokens(file, algorithm), "tokens.signing_key_file", (2, 20), &says);
+        assert_only_error(tokens(file, algorithm), "tokens.signing_key_file", (2, 20), &says);
     }
-    assert_only_fault(tokens("a.pem", "ES256"), "tokens.signing_key_file", (2, 20), "holds no private key");
+    assert_only_error(tokens("a.pem", "ES256"), "tokens.signing_key_file", (2, 20), "contains no private key");
 }
 
 #[test]
-fn an_authority_is_only_of_use_with_https() {
+fn a_ca_file_needs_an_https_server() {
     let folder = folder();
     let upstream = |scheme: &str, file: &str| {
         parse(&folder, &format!("[[upstream]]\nservers = [\"{scheme}://a\"]\nca_file = \"{file}\"\n"))
     };
     upstream("https", "a.pem").expect("an authority");
-    assert_only_fault(upstream("http", "a.pem"), "upstream[0].ca_file", (3, 11), "expected servers with https://");
-    assert_only_fault(upstream("https", "no.pem"), "upstream[0].ca_file", (3, 11), "does not exist");
+    assert_only_error(upstream("http", "a.pem"), "upstream[0].ca_file", (3, 11), "expected servers with https://");
+    assert_only_error(upstream("https", "no.pem"), "upstream[0].ca_file", (3, 11), "does not exist");
 }
 
 #[test]
-fn the_keys_of_an_issuer_have_to_be_there() {
+fn the_keys_of_an_issuer_must_exist() {
     let folder = folder();
     write(&folder, "good.json", Mint::new(Algorithm::ES256).jwks());
     write(&folder, "32.secret", "s".repeat(32));
@@ -145,18 +145,23 @@ fn the_keys_of_an_issuer_have_to_be_there() {
     issuer("jwks_file", "good.json", "ES256").expect("a JWKS");
     issuer("pem_file", "a.pem", "ES256").expect("the key of a certificate");
     issuer("secret_file", "32.secret", "HS256").expect("a secret as long as the hash");
-    assert_only_fault(issuer("jwks_file", "empty.json", "ES256"), "issuer[0].jwks_file", (4, 13), "there is no key");
-    assert_only_fault(issuer("jwks_file", "good.json", "ES384"), "issuer[0].jwks_file", (4, 13), "there is no key");
-    assert_only_fault(issuer("jwks_file", "other.json", "ES256"), "issuer[0].jwks_file", (4, 13), "the array \"keys\"");
-    assert_only_fault(issuer("pem_file", "a.key", "ES256"), "issuer[0].pem_file", (4, 12), "a private key");
-    assert_only_fault(issuer("pem_file", "a.pem", "HS256"), "issuer[0].algorithms", (5, 14), "no public key");
-    assert_only_fault(
+    assert_only_error(issuer("jwks_file", "empty.json", "ES256"), "issuer[0].jwks_file", (4, 13), "no key can be used");
+    assert_only_error(issuer("jwks_file", "good.json", "ES384"), "issuer[0].jwks_file", (4, 13), "no key can be used");
+    assert_only_error(issuer("jwks_file", "other.json", "ES256"), "issuer[0].jwks_file", (4, 13), "the array \"keys\"");
+    assert_only_error(issuer("pem_file", "a.key", "ES256"), "issuer[0].pem_file", (4, 12), "a private key");
+    assert_only_error(
+        issuer("pem_file", "a.pem", "HS256"),
+        "issuer[0].algorithms",
+        (5, 14),
+        "does not use public keys",
+    );
+    assert_only_error(
         issuer("secret_file", "empty.secret", "HS256"),
         "issuer[0].secret_file",
         (4, 15),
         "0 bytes is too short",
     );
-    assert_only_fault(
+    assert_only_error(
         issuer("secret_file", "31.secret", "HS256"),
         "issuer[0].secret_file",
         (4, 15),
@@ -171,46 +176,46 @@ fn secrets_come_from_a_file_or_from_the_environment() {
     let config = parse(&folder, "[store]\nsecret_env = \"PATH\"\n").expect("PATH is set");
     assert_eq!(config.store.secret, SecretSource::Environment("PATH".to_owned()));
     assert_eq!(config.admin.token, SecretSource::File(folder.path().join("admin.token")));
-    assert_only_fault(
+    assert_only_error(
         parse(&folder, "[store]\nsecret_file = \"empty.secret\"\n"),
         "store.secret_file",
         (2, 15),
-        "the gateway makes one",
+        "creates a new secret",
     );
 }
 
 #[test]
-fn relative_paths_begin_at_the_folder_of_the_file() {
+fn relative_paths_start_at_the_folder_of_the_file() {
     let folder = folder();
     write(
         &folder,
         "gateway.toml",
         with_upstream("[store]\nsqlite = \"./b.db\"\n[access_log]\nfile = \"/tmp/a.log\"\n"),
     );
-    let config = config::load(&folder.path().join("gateway.toml"), Probe::None).expect("it is right");
+    let config = config::load(&folder.path().join("gateway.toml"), Probe::None).expect("it is valid");
     assert_eq!(config.store.sqlite, folder.path().join("b.db"));
     assert_eq!(config.access_log.target, bearward::telemetry::access_log::Target::File("/tmp/a.log".into()));
     assert_eq!(config.listeners[0].tls, tls::Settings::SelfSigned { folder: folder.path().join("tls") });
 }
 
 #[test]
-fn addresses_are_tried_only_when_asked_and_released_at_once() {
+fn addresses_are_probed_only_before_a_start() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
     let text = with_upstream(&format!("[[listener]]\naddress = \"{address}\"\n[admin]\naddress = \"127.0.0.1:0\"\n"));
     let check = |probe| config::parse(&text, Path::new(env!("CARGO_MANIFEST_DIR")), probe);
 
-    check(Probe::None).expect("nothing was tried");
-    assert_only_fault(check(Probe::Addresses), "listener[0].address", (2, 11), "is in use");
+    check(Probe::None).expect("no address is probed");
+    assert_only_error(check(Probe::Addresses), "listener[0].address", (2, 11), "is in use");
     drop(taken);
-    check(Probe::Addresses).expect("it is free now");
-    TcpListener::bind(address).expect("the probe has let go of it");
+    check(Probe::Addresses).expect("the address is free");
+    TcpListener::bind(address).expect("the probe released the address");
 }
 
 #[test]
-fn an_address_of_another_machine_is_a_fault() {
-    // 192.0.2.0/24 is for documentation (RFC 5737): nobody has it.
+fn an_address_of_another_machine_is_an_error() {
+    // 192.0.2.0/24 is for documentation (RFC 5737): no machine has it.
     let text = with_upstream("[[listener]]\naddress = \"192.0.2.1:8443\"\n[admin]\naddress = \"127.0.0.1:0\"\n");
     let result = config::parse(&text, Path::new(env!("CARGO_MANIFEST_DIR")), Probe::Addresses);
-    assert_only_fault(result, "listener[0].address", (2, 11), "no address of this machine");
+    assert_only_error(result, "listener[0].address", (2, 11), "not an address of this machine");
 }

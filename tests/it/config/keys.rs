@@ -1,4 +1,4 @@
-//! `[[issuer]]`: where its keys are and how they are kept; and routes that are for some issuers only.
+//! `[[issuer]]`: the source of its keys and how they are refreshed; routes for some issuers only.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bearward::tokens::jwt::Audience;
 
 use super::{check, parse, with_upstream};
 
-/// The rest of an issuer whose keys are fetched; it begins at line 5.
+/// The rest of an issuer with fetched keys. It starts at line 5.
 macro_rules! issuer {
     ($rest:literal) => {
         concat!("[[issuer]]\nissuer = \"https://a\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n", $rest)
@@ -22,17 +22,17 @@ macro_rules! fetched {
 }
 
 #[test]
-fn where_keys_are_is_said_once_and_is_safe() {
+fn an_issuer_has_one_safe_source_of_keys() {
     check(&[
-        (issuer!("jwks_url = \"a/k\""), "issuer[0].jwks_url", (5, 12), "write it in full"),
+        (issuer!("jwks_url = \"a/k\""), "issuer[0].jwks_url", (5, 12), "write the complete URL"),
         (issuer!("jwks_url = \"ftp://a/k\""), "issuer[0].jwks_url", (5, 12), "not a URL"),
         (issuer!("jwks_url = \"http://a/k\""), "issuer[0].jwks_url", (5, 12), "allow_http = true"),
-        (issuer!("jwks_url = \"https://me:pw@a/k\""), "issuer[0].jwks_url", (5, 12), "need no password"),
-        (issuer!("jwks_url = \"https://a/k#1\""), "issuer[0].jwks_url", (5, 12), "leave out what follows `#`"),
+        (issuer!("jwks_url = \"https://me:pw@a/k\""), "issuer[0].jwks_url", (5, 12), "public keys need none"),
+        (issuer!("jwks_url = \"https://a/k#1\""), "issuer[0].jwks_url", (5, 12), "remove `#` and the text after it"),
         (issuer!("jwks_url = 1"), "issuer[0].jwks_url", (5, 12), "this is a number"),
         (issuer!("discover = false"), "issuer[0].jwks_file", (1, 1), "expected `jwks_url`, `discover = true`"),
         (issuer!("discover = \"yes\""), "issuer[0].discover", (5, 12), "expected true or false"),
-        (fetched!("discover = true"), "issuer[0].discover", (6, 12), "two places"),
+        (fetched!("discover = true"), "issuer[0].discover", (6, 12), "two sources"),
         (
             "[[issuer]]\nissuer = \"accounts\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\ndiscover = true",
             "issuer[0].discover",
@@ -49,19 +49,20 @@ fn where_keys_are_is_said_once_and_is_safe() {
             "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\njwks_url = \"https://a/k\"",
             "issuer[0].algorithms",
             (4, 14),
-            "a secret that can be fetched is none",
+            "HMAC secrets cannot be fetched",
         ),
         (
-            "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"\nmax_age = \"1h\"",
+            "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"\n\
+             max_age = \"1h\"",
             "issuer[0].max_age",
             (6, 11),
-            "`max_age` is about keys that are fetched",
+            "`max_age` has no effect on keys from a file",
         ),
     ]);
 }
 
 #[test]
-fn how_keys_are_kept_is_within_bounds() {
+fn refresh_settings_of_keys_are_in_range() {
     check(&[
         (fetched!("ca_file = \"no.pem\""), "issuer[0].ca_file", (6, 11), "does not exist"),
         (fetched!("ca_file = \"Cargo.toml\""), "issuer[0].ca_file", (6, 11), "no certificate"),
@@ -86,7 +87,7 @@ fn how_keys_are_kept_is_within_bounds() {
 }
 
 #[test]
-fn a_route_names_issuers_that_there_are() {
+fn a_route_names_known_issuers() {
     check(&[
         (
             "[[route]]\npath = \"/\"\nissuers = [\"https://localhost:8444\"]",
@@ -94,35 +95,37 @@ fn a_route_names_issuers_that_there_are() {
             (3, 12),
             "did you mean \"https://localhost:8443\"?",
         ),
-        ("[[route]]\npath = \"/\"\nissuers = [\"x\"]", "route[0].issuers[0]", (3, 12), "add [[issuer]]"),
+        ("[[route]]\npath = \"/\"\nissuers = [\"x\"]", "route[0].issuers[0]", (3, 12), "add an [[issuer]]"),
         ("[[route]]\npath = \"/\"\nissuers = \"x\"", "route[0].issuers", (3, 11), "write it in brackets"),
         (
             "[[route]]\npath = \"/\"\npublic = true\nissuers = [\"https://localhost:8443\"]",
             "route[0].issuers",
             (4, 11),
-            "a public route asks for issuers",
+            "`issuers` has no effect on a public route",
         ),
-        // An issuer with a fault is there all the same.
+        // An issuer with an error is known to routes anyway.
         (
-            "[[issuer]]\nissuer = \"x\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n[[route]]\npath = \"/\"\nissuers = [\"x\"]",
+            "[[issuer]]\nissuer = \"x\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n[[route]]\npath = \"/\"\n\
+             issuers = [\"x\"]",
             "issuer[0].jwks_file",
             (1, 1),
-            "this issuer has no keys",
+            "no source of keys",
         ),
     ]);
 }
 
 #[test]
-fn what_is_said_is_understood() {
+fn valid_values_are_read() {
     let text = with_upstream(concat!(
         issuer!("discover = true\n"),
         "[[issuer]]\nissuer = \"http://b/realm/\"\naudience = \"any\"\nalgorithms = [\"RS256\"]\ndiscover = true\n",
         "allow_http = true\nrefresh_min = \"5s\"\nrefresh_max = \"5s\"\nrefetch_cooldown = \"1s\"\nmax_age = \"1m\"\n",
         "on_stale = \"reject\"\nstartup = \"continue\"\nrequire_subject = false\n",
-        "[[issuer]]\nissuer = \"c\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\njwks_url = \"http://127.0.0.1:1/k?v=1\"\n",
+        "[[issuer]]\nissuer = \"c\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n\
+         jwks_url = \"http://127.0.0.1:1/k?v=1\"\n",
         "[[route]]\npath = \"/\"\nissuers = [\"https://localhost:8443\", \"c\"]\n",
     ));
-    let config = parse(&text).unwrap_or_else(|faults| panic!("{faults}"));
+    let config = parse(&text).unwrap_or_else(|errors| panic!("{errors}"));
     let remote = |place: usize| match &config.issuers[place].keys {
         KeySource::Remote(remote) => &**remote,
         KeySource::File(file) => panic!("{file:?}"),

@@ -1,4 +1,4 @@
-//! `[login]`, and routes that are a login or a logout.
+//! `[login]`, and routes for logins and logouts.
 
 use bearward::gateway::route::{Access, Capture};
 use bearward::gateway::rules::Rules;
@@ -6,12 +6,12 @@ use bearward::gateway::rules::Rules;
 use super::{check, parse, with_upstream};
 
 #[test]
-fn the_headers_of_a_login_are_headers_of_their_own() {
+fn login_headers_are_not_reserved_ones() {
     check(&[
-        ("[login]\nsubject = \"\"", "login.subject", (2, 11), "not the name of a header"),
-        ("[login]\nsubject = \"X Subject\"", "login.subject", (2, 11), "not the name of a header"),
-        ("[login]\nscope = \"Set-Cookie\"", "login.scope", (2, 9), "a meaning of its own"),
-        ("[login]\nclaims = \"Content-Type\"", "login.claims", (2, 10), "a meaning of its own"),
+        ("[login]\nsubject = \"\"", "login.subject", (2, 11), "not a header name"),
+        ("[login]\nsubject = \"X Subject\"", "login.subject", (2, 11), "not a header name"),
+        ("[login]\nscope = \"Set-Cookie\"", "login.scope", (2, 9), "reserved for another purpose"),
+        ("[login]\nclaims = \"Content-Type\"", "login.claims", (2, 10), "reserved for another purpose"),
         ("[login]\nscope = \"x_bearward_subject\"", "login.scope", (2, 9), "have the same header"),
         ("[login]\nsubject = \"X-Bearward-Claims\"", "login.subject", (2, 11), "have the same header"),
         ("[login]\nmax_response_size = \"1KB\"", "login.max_response_size", (2, 21), "expected 1KiB to 16MiB"),
@@ -19,19 +19,20 @@ fn the_headers_of_a_login_are_headers_of_their_own() {
 }
 
 #[test]
-fn a_login_is_public_and_a_logout_is_somebodys() {
+fn a_login_is_public_and_a_logout_needs_a_token() {
     let route = |keys: &str| format!("[[route]]\npath = \"/in\"\n{keys}");
     let rows = [
         (route("login = true"), "route[0].login", (3, 9), "public = true"),
         (route("login = true\nlogout = true\npublic = true"), "route[0].logout", (4, 10), "both login and logout"),
-        (route("logout = true\npublic = true"), "route[0].logout", (3, 10), "expected no `public`"),
-        (route("logout = true\nenforce = false"), "route[0].enforce", (4, 11), "expected no `enforce`"),
+        (route("logout = true\npublic = true"), "route[0].logout", (3, 10), "expected `logout` or `public`"),
+        (route("logout = true\nenforce = false"), "route[0].enforce", (4, 11), "expected `enforce = true`"),
     ];
     for (text, key, place, says) in rows {
         check(&[(text.leak(), key, place, says)]);
     }
     check(&[(
-        "[[route]]\npath = \"/out\"\nlogout = true\nissuers = [\"b\"]\n[[issuer]]\nissuer = \"b\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"",
+        "[[route]]\npath = \"/out\"\nlogout = true\nissuers = [\"b\"]\n[[issuer]]\nissuer = \"b\"\n\
+         audience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"Cargo.toml\"",
         "route[0].issuers",
         (4, 11),
         "expected [\"https://localhost:8443\"] or no `issuers`",
@@ -39,10 +40,10 @@ fn a_login_is_public_and_a_logout_is_somebodys() {
 }
 
 #[test]
-fn what_is_said_is_understood() {
+fn valid_values_are_read() {
     let text = "[[route]]\npath = \"/in\"\npublic = true\nlogin = true\n[[route]]\npath = \"/out\"\nlogout = true\n\
                 [[route]]\npath = \"/\"\n[login]\nsubject = \"X-Who\"\nclaims = \"\"\nmax_response_size = \"1MiB\"\n";
-    let config = parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{faults}"));
+    let config = parse(&with_upstream(text)).unwrap_or_else(|errors| panic!("{errors}"));
     let captures: Vec<_> = config.routes.iter().map(|route| route.capture).collect();
     assert_eq!(captures, [Some(Capture::Login), Some(Capture::Logout), None]);
     let own_alone = Rules { issuers: vec![config.tokens.issuer.clone()], ..Rules::default() };

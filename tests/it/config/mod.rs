@@ -1,25 +1,27 @@
-//! `gateway.toml`: what is wrong with one is found, all of it, at its place; and the shipped one is right.
+//! `gateway.toml`: all errors are found with their position, and the shipped file is valid.
 
 mod broken;
 mod files;
+mod issuers;
 mod keys;
 mod login;
 mod oauth;
 mod reference;
 mod report;
+mod routes;
 mod sections;
 mod upstreams;
 
 use std::path::Path;
 
-use bearward::config::{self, Config, Faults, Probe};
+use bearward::config::{self, Config, ConfigErrors, Probe};
 
 /// Reads a configuration that names no files.
-fn parse(text: &str) -> Result<Config, Faults> {
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
     config::parse(text, Path::new(env!("CARGO_MANIFEST_DIR")), Probe::None)
 }
 
-/// `text`, followed by an upstream unless it has one.
+/// `text`, with an upstream at its end if it has none.
 fn with_upstream(text: &str) -> String {
     match text.contains("[[upstream]]") {
         true => text.to_owned(),
@@ -27,25 +29,25 @@ fn with_upstream(text: &str) -> String {
     }
 }
 
-/// A configuration; the key, line and column of its only fault; and something that it says.
+/// A configuration; the key, line and column of its only error; and a part of the message.
 type Row = (&'static str, &'static str, (usize, usize), &'static str);
 
-/// An upstream is added behind a row that has none.
+/// Adds an upstream to each row that has none.
 #[track_caller]
 fn check(rows: &[Row]) {
     for (text, key, position, says) in rows {
         eprintln!("{text}\n");
-        assert_only_fault(parse(&with_upstream(text)), key, *position, says);
+        assert_only_error(parse(&with_upstream(text)), key, *position, says);
     }
 }
 
-/// Exactly this one fault: its key, line and column, and something that it says.
+/// Expects exactly one error with this key, line and column, and `says` in its message.
 #[track_caller]
-fn assert_only_fault(result: Result<Config, Faults>, key: &str, (line, column): (usize, usize), says: &str) {
-    let Err(faults) = result else { panic!("no fault was found, expected one at {key}") };
-    let [fault] = faults.all() else { panic!("expected one fault at {key}, found:{faults:?}") };
-    assert_eq!(fault.place.key, key, "{faults:?}");
-    assert_eq!(faults.line_and_column(&fault.place), (line, column), "{faults:?}");
-    let text = [fault.message.as_str(), &fault.expected, &fault.help].join("\n");
-    assert!(text.contains(says), "{says:?} is not said:{faults:?}");
+fn assert_only_error(result: Result<Config, ConfigErrors>, key: &str, (line, column): (usize, usize), says: &str) {
+    let Err(errors) = result else { panic!("no error was found, expected one at {key}") };
+    let [error] = errors.all() else { panic!("expected one error at {key}, found:{errors:?}") };
+    assert_eq!(error.place.key, key, "{errors:?}");
+    assert_eq!(errors.line_and_column(&error.place), (line, column), "{errors:?}");
+    let text = [error.message.as_str(), &error.expected, &error.help].join("\n");
+    assert!(text.contains(says), "{says:?} is not in the message:{errors:?}");
 }

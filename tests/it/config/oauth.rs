@@ -1,4 +1,4 @@
-//! `[oauth]`: which endpoints there are.
+//! `[oauth]`: the endpoints.
 
 use bearward::gateway::endpoints::Endpoint;
 use serde_json::{Value, json};
@@ -6,28 +6,34 @@ use serde_json::{Value, json};
 use super::{check, parse, with_upstream};
 
 #[test]
-fn endpoints_have_paths_of_their_own() {
+fn endpoints_have_different_paths() {
     check(&[
-        ("[oauth]\ntoken_endpoint = \"oauth/token\"", "oauth.token_endpoint", (2, 18), "does not begin with `/`"),
+        ("[oauth]\ntoken_endpoint = \"oauth/token\"", "oauth.token_endpoint", (2, 18), "does not start with `/`"),
         (
             "[oauth]\nrevocation_endpoint = \"/user/refresh\"",
             "oauth.revocation_endpoint",
             (2, 23),
-            "the gateway answers /user/refresh itself",
+            "/user/refresh is a path of the gateway",
         ),
         (
             "[oauth]\nrevocation_endpoint = \"/token/revoke\"",
             "oauth.revocation_endpoint",
             (2, 23),
-            "the gateway answers /token itself",
+            "/token is a path of the gateway",
         ),
         (
             "[oauth]\nintrospection_endpoint = \"/oauth/\"",
             "oauth.introspection_endpoint",
             (2, 26),
-            "no path of an endpoint",
+            "not possible for an endpoint",
         ),
-        ("[oauth]\ntoken_endpoint = \"/.well-known/token\"", "oauth.token_endpoint", (2, 18), "no path of an endpoint"),
+        (
+            "[oauth]\n\
+        token_endpoint = \"/.well-known/token\"",
+            "oauth.token_endpoint",
+            (2, 18),
+            "not possible for an endpoint",
+        ),
         ("[oauth]\ntoken_endpoint = \"/oauth/%61\"", "oauth.token_endpoint", (2, 18), "percent-encoded"),
         (
             "[oauth]\ntoken_endpoint = \"/a\"\nrevocation_endpoint = \"/a\"",
@@ -39,7 +45,7 @@ fn endpoints_have_paths_of_their_own() {
             "[[route]]\npath = \"/a\"\n[oauth]\nintrospection_endpoint = \"/a\"",
             "oauth.introspection_endpoint",
             (4, 26),
-            "a route has the path /a",
+            "a route has the same path, /a",
         ),
         (
             "[oauth]\nscopes_supported = [\"a b\"]\nresource = \"https://a\"",
@@ -69,10 +75,15 @@ fn a_resource_is_an_https_url() {
 }
 
 #[test]
-fn what_is_on_offer_is_listed_in_one_place() {
-    assert_eq!(parse(&with_upstream("")).expect("right").oauth.enabled().count(), 0, "each is off unless configured");
-    let text = "[oauth]\ntoken_endpoint = \"/oauth/token\"\nrevocation_endpoint = \"\"\nintrospection_endpoint = \"/introspect\"\nresource = \"https://a.example/v1\"\n";
-    let config = parse(&with_upstream(text)).unwrap_or_else(|faults| panic!("{faults}"));
+fn configured_endpoints_are_listed() {
+    assert_eq!(
+        parse(&with_upstream("")).expect("it is valid").oauth.enabled().count(),
+        0,
+        "each is off unless configured"
+    );
+    let text = "[oauth]\ntoken_endpoint = \"/oauth/token\"\nrevocation_endpoint = \"\"\n\
+    introspection_endpoint = \"/introspect\"\nresource = \"https://a.example/v1\"\n";
+    let config = parse(&with_upstream(text)).unwrap_or_else(|errors| panic!("{errors}"));
     let offered: Vec<_> = config.oauth.enabled().collect();
     assert_eq!(
         offered,
@@ -84,9 +95,9 @@ fn what_is_on_offer_is_listed_in_one_place() {
     );
 }
 
-/// The identifier is told as it was written, the well-known path is put before its path (RFC 9728 section 3.1).
+/// The well-known path comes before the path of the resource (RFC 9728 section 3.1).
 #[test]
-fn the_metadata_is_where_clients_look_for_it() {
+fn the_metadata_has_the_path_of_rfc_9728() {
     for (url, path) in [
         ("https://a.example", ""),
         ("https://a.example/", ""),
@@ -96,7 +107,7 @@ fn the_metadata_is_where_clients_look_for_it() {
         let text = format!(
             "[oauth]\nresource = \"{url}\"\nscopes_supported = [\"a\", \"b\"]\n[tokens]\nissuer = \"https://i.example\""
         );
-        let config = parse(&with_upstream(&text)).unwrap_or_else(|faults| panic!("{faults}"));
+        let config = parse(&with_upstream(&text)).unwrap_or_else(|errors| panic!("{errors}"));
         let resource = config.oauth.resource.expect("it is configured");
         assert_eq!(resource.path, format!("/.well-known/oauth-protected-resource{path}"), "{url}");
         let document: Value = serde_json::from_slice(&resource.document).expect("JSON");

@@ -1,4 +1,5 @@
-//! The shipped `gateway.toml` is the reference: it starts as it is, has every key, and tells the truth about defaults.
+//! The shipped `gateway.toml` is the reference of all keys: it is valid, complete, readable, and states the right
+//! defaults.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,11 +8,11 @@ use bearward::config::{self, Probe};
 
 const REFERENCE: &str = include_str!("../../../gateway.toml");
 
-/// A line of the reference, by what its beginning says.
+/// A line of the reference, classified by its beginning.
 enum Line {
     /// `# key = value`, or the header of a table of which every key has a default.
     Default(&'static str),
-    /// Five spaces: no default, or the other choice.
+    /// Five spaces: a key without default, or another choice.
     Example(&'static str),
     Active(&'static str),
     Prose,
@@ -38,7 +39,7 @@ fn is_toml(text: &str) -> bool {
     is_key || text.starts_with('[')
 }
 
-/// The reference without its prose, every default and example switched on.
+/// The reference without comments, with every default and example active.
 pub(super) fn everything() -> String {
     let text = |line| match line {
         Line::Default(text) | Line::Example(text) | Line::Active(text) => Some(format!("{text}\n")),
@@ -48,12 +49,12 @@ pub(super) fn everything() -> String {
 }
 
 #[test]
-fn it_passes_as_shipped_and_checking_leaves_nothing_behind() {
+fn it_is_valid_as_shipped_and_a_check_creates_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("gateway.toml");
     fs::write(&file, REFERENCE).expect("a file");
     // Addresses are not probed: another gateway may run on this machine.
-    config::load(&file, Probe::None).expect("the shipped file is right");
+    config::load(&file, Probe::None).expect("the shipped file is valid");
     let names: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().map(|file| file.file_name()).collect();
     assert_eq!(names, ["gateway.toml"]);
 }
@@ -68,7 +69,7 @@ fn its_defaults_are_the_defaults() {
         })
         .collect();
     let [shipped, uncommented] = [REFERENCE, &uncommented].map(|text| {
-        config::parse(text, folder.path(), Probe::None).unwrap_or_else(|faults| panic!("{text}\n{faults}"))
+        config::parse(text, folder.path(), Probe::None).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
     });
     assert_eq!(shipped, uncommented);
 }
@@ -90,6 +91,36 @@ fn it_has_every_key_and_no_other() {
         }
     }
     assert_eq!(keys, config::keys());
+}
+
+/// As in redis.conf: an operator finds what a key does directly above it. Examples of one key share its comment.
+#[test]
+fn each_key_is_directly_below_its_own_comment() {
+    let mut without_comment = Vec::new();
+    let mut keys = 0;
+    // The key that the line above sets, or "" for a comment.
+    let mut above = None;
+    for (line, text) in lines().zip(REFERENCE.lines()) {
+        above = match line {
+            Line::Prose => text.starts_with("# ").then_some(""),
+            Line::Default(toml) | Line::Example(toml) | Line::Active(toml) => {
+                let key = toml.split(" = ").next().unwrap_or_default();
+                keys += 1;
+                if above.is_none_or(|above| !above.is_empty() && above != key) {
+                    without_comment.push(text);
+                }
+                Some(key)
+            }
+        };
+    }
+    assert!(keys > config::keys().len(), "only {keys} lines were found");
+    assert_eq!(without_comment, Vec::<&str>::new());
+}
+
+#[test]
+fn no_line_is_wider_than_100_columns() {
+    let wide: Vec<_> = REFERENCE.lines().filter(|line| line.chars().count() > 100).collect();
+    assert_eq!(wide, Vec::<&str>::new());
 }
 
 /// `[tokens]` → `tokens`, `[[route]]` → `route[]`, `[[route.claim]]` → `route[].claim[]`. Remembers which are lists.

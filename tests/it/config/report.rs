@@ -1,4 +1,4 @@
-//! How faults are shown.
+//! How errors are printed.
 
 use std::path::Path;
 
@@ -26,19 +26,19 @@ path = "/orders/"
 "#;
 
 #[test]
-fn all_faults_are_shown_at_once_as_rustc_shows_them() {
-    let faults = parse(SEVERAL).expect_err("it is full of faults");
-    assert_eq!(faults.render(false), include_str!("several_faults.txt"));
-    assert!(!faults.render(false).contains('\u{1b}'));
-    assert!(faults.render(true).contains('\u{1b}'), "colour when asked");
+fn all_errors_are_printed_as_rustc_prints_errors() {
+    let errors = parse(SEVERAL).expect_err("there are several errors");
+    assert_eq!(errors.render(false), include_str!("several_errors.txt"));
+    assert!(!errors.render(false).contains('\u{1b}'));
+    assert!(errors.render(true).contains('\u{1b}'), "colour if requested");
 }
 
 #[test]
-fn faults_are_shown_as_json_for_programs() {
-    let faults = parse(SEVERAL).expect_err("it is full of faults");
-    let json: serde_json::Value = serde_json::from_str(&faults.json()).expect("JSON");
+fn errors_are_printed_as_json_for_programs() {
+    let errors = parse(SEVERAL).expect_err("there are several errors");
+    let json: serde_json::Value = serde_json::from_str(&errors.json()).expect("JSON");
     let json = json.as_array().expect("an array");
-    assert_eq!(json.len(), faults.all().len());
+    assert_eq!(json.len(), errors.all().len());
     let first = serde_json::json!({
         "file": "gateway.toml",
         "line": 2,
@@ -52,14 +52,14 @@ fn faults_are_shown_as_json_for_programs() {
 }
 
 #[test]
-fn both_forms_agree_about_lines_and_columns() {
-    // Characters of several bytes, a byte order mark, line breaks of Windows, and a fault at the very end.
+fn text_and_json_have_the_same_positions() {
+    // Characters of several bytes, a byte order mark, line breaks of Windows, and an error at the end of the file.
     for text in [SEVERAL, "name = \"é\"\r\n\"日本\" = 1\r\n", "\u{feff}a = 1\n", "[tokens]\nissuer = [\"é\", ", "x = "]
     {
-        let faults = parse(text).expect_err("none of them is right");
-        let shown = faults.render(false);
-        for fault in faults.all().iter().filter(|fault| fault.place.span.is_some()) {
-            let (line, column) = faults.line_and_column(&fault.place);
+        let errors = parse(text).expect_err("all are invalid");
+        let shown = errors.render(false);
+        for error in errors.all().iter().filter(|error| error.place.span.is_some()) {
+            let (line, column) = errors.line_and_column(&error.place);
             let arrow = format!("--> gateway.toml:{line}:{column}\n");
             assert!(shown.contains(&arrow), "{arrow}{shown}");
         }
@@ -67,60 +67,60 @@ fn both_forms_agree_about_lines_and_columns() {
 }
 
 #[test]
-fn what_follows_from_a_syntax_error_is_not_reported() {
+fn followups_of_a_syntax_error_are_not_reported() {
     let text = "[[upstream]]\nservers = [\"http://a\"]\nname = orders\n\
                 [[route]]\npath = \"/\"\nupstream = \"orders\"\n[limits]\nrequest_header_count = 1\n";
-    let faults = parse(text).expect_err("two faults");
-    let keys: Vec<&str> = faults.all().iter().map(|fault| fault.place.key.as_str()).collect();
-    assert_eq!(keys, ["", "limits.request_header_count"], "{faults:?}");
+    let errors = parse(text).expect_err("two errors");
+    let keys: Vec<&str> = errors.all().iter().map(|error| error.place.key.as_str()).collect();
+    assert_eq!(keys, ["", "limits.request_header_count"], "{errors:?}");
 }
 
 #[test]
-fn a_file_that_is_not_there_or_not_text_is_a_fault_too() {
-    let faults = config::load(Path::new("no/such/gateway.toml"), Probe::None).expect_err("no file");
-    let shown = faults.render(false);
+fn a_file_that_is_missing_or_not_utf8_is_an_error() {
+    let errors = config::load(Path::new("no/such/gateway.toml"), Probe::None).expect_err("no file");
+    let shown = errors.render(false);
     assert!(shown.contains("No such file") && shown.contains("--> no/such/gateway.toml"), "{shown}");
 
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("gateway.toml");
     std::fs::write(&file, b"workers = 1\n# caf\xe9\n").expect("a file");
-    let faults = config::load(&file, Probe::None).expect_err("not UTF-8");
-    assert_eq!(faults.line_and_column(&faults.all()[0].place), (2, 6), "{faults:?}");
-    assert!(faults.render(false).contains("not UTF-8"));
+    let errors = config::load(&file, Probe::None).expect_err("not UTF-8");
+    assert_eq!(errors.line_and_column(&errors.all()[0].place), (2, 6), "{errors:?}");
+    assert!(errors.render(false).contains("not UTF-8"));
 }
 
 #[test]
-fn the_terminal_does_not_obey_what_the_file_says() {
-    let faults = parse("[[route]]\npath = \"/\"\nupstream = \"\\u001b[2J\"\n[[upstream]]\nservers = [\"http://a\"]\n");
-    let shown = faults.expect_err("no such upstream").render(false);
+fn escape_codes_in_the_file_do_not_reach_the_terminal() {
+    let errors = parse("[[route]]\npath = \"/\"\nupstream = \"\\u001b[2J\"\n[[upstream]]\nservers = [\"http://a\"]\n");
+    let shown = errors.expect_err("no such upstream").render(false);
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
 }
 
-/// What was written in the wrong place may be a secret, and faults end up in journals.
+/// A value in the wrong place may be a secret, and errors end up in logs.
 #[test]
-fn what_may_be_a_secret_is_not_shown() {
-    let faults = parse(
+fn possible_secrets_are_not_printed() {
+    let errors = parse(
         "[store]\nsecret = \"\"\"\nhunter2\"\"\"\n[admin]\ntoken_env = \"hunter2!\"\n\
          [tokens]\nissuer = \"https://me:hunter2@a\"\n[[upstream]]\nservers = [\"ftp://me:hunter2@a\"]\n",
     )
-    .expect_err("four faults");
-    assert_eq!(faults.all().len(), 4, "{faults:?}");
-    assert!(!faults.render(false).contains("hunter2"), "{faults:?}");
-    assert!(!faults.json().contains("hunter2"), "{}", faults.json());
-    assert_eq!(faults.line_and_column(&faults.all()[3].place), (9, 12), "{faults:?}");
+    .expect_err("four errors");
+    assert_eq!(errors.all().len(), 4, "{errors:?}");
+    assert!(!errors.render(false).contains("hunter2"), "{errors:?}");
+    assert!(!errors.json().contains("hunter2"), "{}", errors.json());
+    assert_eq!(errors.line_and_column(&errors.all()[3].place), (9, 12), "{errors:?}");
 }
 
-/// Whatever is in the file, the answer is a configuration or a list of faults that can be shown.
+/// For any text, the result is a configuration or a list of errors that can be printed.
 #[test]
-fn no_text_makes_it_panic() {
+fn no_text_causes_a_panic() {
     let text = reference::everything();
     for (place, _) in text.char_indices().step_by(61) {
         let rest = text[place..].chars().next().map_or("", |next| &text[place + next.len_utf8()..]);
         for replacement in ["", "[", "\"", "\n", "é\u{1b}\0"] {
             let broken = format!("{}{replacement}{rest}", &text[..place]);
-            if let Err(faults) = parse(&broken) {
-                assert!(!faults.all().is_empty());
-                faults.render(true);
+            if let Err(errors) = parse(&broken) {
+                assert!(!errors.all().is_empty());
+                errors.render(true);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! A path has one reading, and goes on byte for byte. What has two goes nowhere: `hostile/paths.rs`.
+//! An unambiguous path is forwarded byte for byte. Ambiguous paths are rejected: see `hostile/paths.rs`.
 
 use crate::support::frames::{self, HEADERS};
 use crate::support::{Gateway, Upstream, Wire};
 
-/// What has one reading is nobody's business but the backend's.
+/// Unambiguous paths, which the gateway must not change.
 const PLAIN: &[&str] = &[
     "/",
     "/a/b/",
@@ -21,21 +21,21 @@ const PLAIN: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn what_passes_is_forwarded_byte_for_byte() {
+async fn paths_are_forwarded_byte_for_byte() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     for path in PLAIN {
         let mut client = Wire::connect(gateway.address()).await;
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
         assert_eq!(client.read_response().await.status, 200, "{path}");
-        assert_eq!(upstream.seen().pop().expect("it arrived").uri, *path);
+        assert_eq!(upstream.seen().pop().expect("the request arrived").uri, *path);
     }
 }
 
-/// A target has no fragment. Over HTTP/2 it is cut off before anybody sees it: what is left is what is decided on, and all
-/// that the backend gets.
+/// A request target has no fragment. Over HTTP/2 the library removes it, so the gateway decides on the rest and
+/// forwards only that.
 #[tokio::test]
-async fn a_fragment_reaches_nobody() {
+async fn a_fragment_does_not_reach_the_backend() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     for (target, path) in [("/a#/../private", "/a"), ("/a?b#c", "/a?b")] {
@@ -51,9 +51,9 @@ async fn a_fragment_reaches_nobody() {
     }
 }
 
-/// A route matches the letters that an encoding stands for, so that no spelling is a way round it.
+/// A route matches the decoded path, so that no encoding bypasses it.
 #[tokio::test]
-async fn no_spelling_of_a_path_takes_another_route() {
+async fn no_encoding_of_a_path_selects_another_route() {
     let upstream = Upstream::start();
     let gateway =
         Gateway::with_config(&upstream, "[[route]]\npath = \"/\"\npublic = true\n[[route]]\npath = \"/admin\"\n");
@@ -65,9 +65,9 @@ async fn no_spelling_of_a_path_takes_another_route() {
     }
 }
 
-/// Rules by host hold for every spelling of the host.
+/// Routes with a host match every spelling of the host.
 #[tokio::test]
-async fn no_spelling_of_a_host_takes_another_route() {
+async fn no_spelling_of_a_host_selects_another_route() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(
         &upstream,

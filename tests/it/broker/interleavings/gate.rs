@@ -63,7 +63,7 @@ impl Gate {
         let wait = move |_: Option<&Family>, _, _: &PresentedToken| {
             let _ = reached.lock().expect("unpoisoned").send(());
             let _ = dropped.lock().expect("unpoisoned").recv();
-            Rotation::Refused(Reason::GrantUnknown)
+            Rotation::Rejected(Reason::GrantUnknown)
         };
         drop(self.store.rotate(token(&login("unused", LOGIN), 1), Box::new(wait), LOGIN.into()));
         blocked.recv().expect("the store's thread runs");
@@ -89,14 +89,14 @@ impl Store for Gate {
         self.wait(move |store| store.issue(family, most_live, occasion))
     }
 
-    fn issue_begun(
+    fn issue_unless_revoked_since(
         &self,
+        known: u64,
         family: Family,
         most_live: usize,
-        known: u64,
         occasion: EventContext,
     ) -> StoreFuture<Option<Family>> {
-        self.wait(move |store| store.issue_begun(family, most_live, known, occasion))
+        self.wait(move |store| store.issue_unless_revoked_since(known, family, most_live, occasion))
     }
 
     fn rotate(

@@ -9,7 +9,7 @@ use bearward::auth::authenticate::{Authenticator, Caller};
 use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
-use bearward::auth::keyring::{Keyring, Keys, Own};
+use bearward::auth::keyring::{Keyring, Keys, OwnIssuer};
 use bearward::auth::revocations::Revocations;
 use bearward::auth::signature_queue::SignatureQueue;
 use bearward::auth::token_cache::TokenCache;
@@ -34,7 +34,7 @@ use http::{HeaderMap, header};
 use serde_json::json;
 
 use super::gate::Gate;
-use crate::auth::token_cache::setup::settled;
+use crate::auth::token_cache::setup::run_ready;
 use crate::store::given::{ISSUER, LIFETIMES, roots};
 use crate::support::gateway::AUDIENCE;
 
@@ -69,7 +69,7 @@ impl Process {
                 lifetimes: LIFETIMES,
                 token_size: TOKEN_SIZE,
                 sessions_per_subject: 100,
-                store_patience: Duration::from_hours(1),
+                store_timeout: Duration::from_hours(1),
                 expires_at_milliseconds: false,
                 extra_fields: true,
             },
@@ -90,7 +90,7 @@ impl Process {
             identity,
             token_size: TOKEN_SIZE,
         };
-        let failures = Limiter::new(Rate { burst: 1, every: Duration::from_secs(1) });
+        let failures = Limiter::new(Rate { burst: 1, interval: Duration::from_secs(1) });
         Process {
             gate,
             broker,
@@ -116,7 +116,7 @@ impl Process {
     pub(super) fn admit(&self, access: &str, now: UnixTime) -> Result<Caller, Reject> {
         let headers = bearer_headers(access);
         let bearer = bearer::find(&headers, TOKEN_SIZE)?;
-        settled(self.authenticator.authenticate(bearer, &self.context(now)))
+        run_ready(self.authenticator.authenticate(bearer, &self.context(now)))
     }
 
     /// `POST /admin/v1/tokens`
@@ -139,7 +139,7 @@ impl Process {
         let mut headers = bearer_headers(access);
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
-        let bearer = settled(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
+        let bearer = run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
         self.broker.refresh(request, &bearer, now.into()).await
     }
 
@@ -151,7 +151,7 @@ impl Process {
 
     /// A revocation by an operator.
     pub(super) async fn revoke(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
-        self.broker.revoke_by(family, RevokedBy::Admin, now.into()).await
+        self.broker.revoke_family(family, RevokedBy::Admin, now.into()).await
     }
 
     /// Revokes all sessions of a subject, or of all subjects, up to `now`.
@@ -188,5 +188,5 @@ fn keys(pem: &str) -> Keys {
         own: true,
     };
     let keys = Arc::new(verifying_keys([&signing]).expect("a key"));
-    Keys::new(Own::alone(TrustedIssuer { policy: Arc::new(own), keys }, signing))
+    Keys::new(OwnIssuer::single_key(TrustedIssuer { policy: Arc::new(own), keys }, signing))
 }

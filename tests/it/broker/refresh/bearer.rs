@@ -95,7 +95,7 @@ async fn a_bearer_of_another_session_cannot_refresh_and_ends_neither() {
     assert_eq!(mismatches.len(), 3, "{lines:?}");
     let of_bob = mismatches.iter().find(|line| line["subject"] == "bob" && line["token_id"] == bob.token_id.as_str());
     let detail = &of_bob.expect("the log has the subject and the token id of the Bearer")["detail"];
-    assert_eq!(*detail, format!("the refresh token is of {}", phone.token_id));
+    assert_eq!(*detail, format!("the refresh token belongs to {}, the bearer token to another family", phone.token_id));
     gateway.drain_and_check_log();
 }
 

@@ -13,7 +13,7 @@ async fn a_drain_closes_websockets_at_once() {
     let mut public = client_async("ws://gateway.test/open/ws", stream).await.expect("a WebSocket").0;
     let draining = gateway.begin_drain();
     for socket in [&mut socket, &mut public] {
-        assert_eq!(close_frame(socket).await, (1001, "the gateway is going away".to_owned()));
+        assert_eq!(close_frame(socket).await, (1001, "the gateway is shutting down".to_owned()));
     }
     assert_drained(draining).await;
     let log = gateway.file("access.log");

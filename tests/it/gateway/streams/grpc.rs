@@ -94,7 +94,7 @@ async fn a_call_open_at_the_drain_deadline_is_unavailable() {
     let trailers = frame.trailers_ref().expect("trailers");
     assert_eq!(
         (&trailers["grpc-status"], &trailers["grpc-message"]),
-        (&"14".parse().unwrap(), &"the gateway is going away".parse().unwrap())
+        (&"14".parse().unwrap(), &"the gateway is shutting down".parse().unwrap())
     );
     // The connection closes while the request is still being sent. The h2 crate then reports an error, also after a
     // complete response.

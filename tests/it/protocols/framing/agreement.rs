@@ -78,15 +78,15 @@ fn ours(bytes: &[u8], piece: usize) -> (usize, u64, bool) {
     while end < bytes.len() {
         end = (end + piece).min(bytes.len());
         loop {
-            let passed = framing.pass(&bytes[start..end]);
+            let passed = framing.consume(&bytes[start..end]);
             start += passed.len;
-            if passed.fault.is_some() {
+            if passed.error.is_some() {
                 return (start, framing.heads(), true);
             }
             if !framing.is_switching() {
                 break;
             }
-            framing.stays_http();
+            framing.resume_http();
         }
     }
     (start, framing.heads(), false)

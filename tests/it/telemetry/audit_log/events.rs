@@ -1,4 +1,4 @@
-//! What is told, and what of it.
+//! The events of the audit log and their fields.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
     TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json())
 }
 
-/// Without what differs from run to run.
-fn told(mut event: Value) -> Value {
+/// Returns an event without the values that differ in each run.
+fn without_varying(mut event: Value) -> Value {
     let members = event.as_object_mut().expect("an object");
     for changing in ["seq", "time", "request_id"] {
         assert!(members.remove(changing).is_some() || changing == "request_id", "{changing} is missing");
@@ -25,7 +25,7 @@ fn told(mut event: Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
+async fn each_use_of_a_refresh_token_is_recorded_once_and_in_order() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let wanted = json!({ "sub": "alice", "address": "198.51.100.7" });
@@ -42,13 +42,13 @@ async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
     gateway.advance(AFTER_GRACE);
     gateway.refresh(&second.access, &second.refresh).await.assert_rejected(400, "invalid_grant");
     gateway.refresh(&third.access, &third.refresh).await.assert_rejected(400, "invalid_grant");
-    // What is no refresh token reaches no store, and what names nobody's login neither.
+    // A malformed refresh token or one of an unknown login is not recorded.
     gateway.refresh(&bob.access, "x").await.assert_rejected(400, "invalid_grant");
 
     let events = gateway.audit_events(12).await;
     let sequence: Vec<_> = events.iter().map(|event| event["seq"].as_u64().expect("a number")).collect();
     assert_eq!(sequence, (1..=12).collect::<Vec<_>>());
-    // The first start makes a key.
+    // The first start creates a key.
     assert_eq!((&events[0]["event"], events[0]["kid"].is_string()), (&json!("key.created"), true));
     assert_eq!((&events[1]["event"], &events[1]["kid"]), (&json!("key.activated"), &events[0]["kid"]));
     let of_alice = |event: &str, generation: u64| {
@@ -75,16 +75,16 @@ async fn each_fate_of_a_refresh_token_is_told_once_and_in_order() {
         of_alice("refresh.reuse_detected", 2),
         denied,
     ];
-    assert_eq!(events[2..].iter().cloned().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(events[2..].iter().cloned().map(without_varying).collect::<Vec<_>>(), expected);
 
     let lines = gateway.log_lines(10).await;
-    let reused = lines.iter().find(|line| line["reason"] == "grant_reused").expect("it is in the access log");
-    assert_eq!(events[10]["request_id"], reused["request_id"], "one leads to the other");
+    let reused = lines.iter().find(|line| line["reason"] == "grant_reused").expect("the access log has the line");
+    assert_eq!(events[10]["request_id"], reused["request_id"], "the request id connects both logs");
     assert_eq!(events[10]["time"], reused["time"]);
 }
 
 #[tokio::test]
-async fn each_revocation_is_told_once_with_who_asked() {
+async fn each_revocation_is_recorded_once_with_its_actor() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
     let gateway = Gateway::with_issuer(&upstream, &mint, "[limits]\nsessions_per_subject = 2");
@@ -95,7 +95,7 @@ async fn each_revocation_is_told_once_with_who_asked() {
         gateway.advance(Duration::from_secs(1));
     }
     let other = gateway.issue("bob", "").await;
-    // Ended by the limit, by their owner, by whoever has the scope; and what is dead is not ended again.
+    // Revoked by the limit, by the owner, and by a client with the scope. A revoked login is not revoked again.
     assert_eq!(gateway.revoke(&pairs[1].access, &pairs[0].token_id).await.status, 200);
     assert_eq!(gateway.revoke(&pairs[2].access, &pairs[1].token_id).await.status, 200);
     assert_eq!(gateway.revoke(&security.access, &pairs[2].token_id).await.status, 200);
@@ -114,8 +114,8 @@ async fn each_revocation_is_told_once_with_who_asked() {
     }
 
     let events = gateway.audit_events(15).await;
-    let told: Vec<Value> =
-        events.into_iter().filter(|event| event["event"] != "token.issued").skip(2).map(told).collect();
+    let recorded: Vec<Value> =
+        events.into_iter().filter(|event| event["event"] != "token.issued").skip(2).map(without_varying).collect();
     let ended = |pair: &TokenPair, subject: &str, reason: &str| json!({ "event": "token.revoked", "token_id": pair.token_id, "subject": subject, "reason": reason, "client": "127.0.0.1" });
     let mut by_limit = ended(&pairs[0], "alice", "limit");
     by_limit.as_object_mut().expect("an object").remove("client");
@@ -132,12 +132,12 @@ async fn each_revocation_is_told_once_with_who_asked() {
         json!({ "event": "issuer.revoked", "issuer": EXTERNAL_ISSUER, "before": "2026-01-01T00:00:00.000Z", "client": client }),
         json!({ "event": "everything.revoked", "before": now, "client": client }),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
 }
 
-/// A subject may be called anything, and an event stays one line.
+/// A subject can have any characters, but an event is one line.
 #[tokio::test]
-async fn no_name_breaks_a_line() {
+async fn no_subject_can_break_a_line() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let subject = "a\n{\"seq\":1}\r\u{2028}\"\\\0";

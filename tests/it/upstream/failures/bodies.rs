@@ -1,4 +1,4 @@
-//! Failures in the middle: of an answer, of an upload, on either side.
+//! Failures in the middle of a response or an upload, on either side.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use http::{Request, Version};
 use http_body_util::BodyExt;
 use tokio::sync::Notify;
 
-use super::{logged, told};
+use super::{log_entry, logged};
 use crate::support::connection::{self, HttpConnection};
 use crate::support::wait::eventually;
 use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
@@ -18,7 +18,7 @@ fn get(path: &str) -> Request<connection::Body> {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
+async fn a_truncated_response_is_truncated_for_the_client() {
     for head in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
         let backend = ScriptedBackend::start(move |mut wire, _| async move {
             wire.read_until("\r\n\r\n").await;
@@ -29,15 +29,15 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
             let mut connection = HttpConnection::of(version, gateway.address()).await;
             let answer = connection.send(get("/")).await;
             assert_eq!(answer.status(), 200);
-            answer.into_body().collect().await.expect_err("no whole body");
-            assert_eq!(logged(&gateway).await, told(200, "", false));
+            answer.into_body().collect().await.expect_err("a truncated body");
+            assert_eq!(logged(&gateway).await, log_entry(200, "", false));
         }
     }
 }
 
-/// A client that hears nothing at all takes it that nobody has answered, and some then ask again, also by POST.
+/// Some clients retry a request without any response, also a POST. So the client must get the head of the response.
 #[tokio::test]
-async fn an_answer_that_breaks_off_right_behind_its_head_is_seen_to_be_one() {
+async fn a_response_truncated_after_its_head_keeps_its_head() {
     for (head, rest) in [("Transfer-Encoding: chunked", "no length\r\n"), ("Content-Length: 100", "")] {
         let backend = ScriptedBackend::start(move |mut wire, _| async move {
             wire.read_until("\r\n\r\n").await;
@@ -47,16 +47,16 @@ async fn an_answer_that_breaks_off_right_behind_its_head_is_seen_to_be_one() {
         for _ in 0..20 {
             let mut wire = Wire::connect(gateway.address()).await;
             wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
-            let heard = wire.read_to_end().await.to_lowercase();
-            assert!(heard.starts_with("http/1.1 200 ok\r\n") && heard.ends_with("\r\n\r\n"), "{heard:?}");
-            assert!(heard.contains(&head.to_lowercase()), "{heard:?}");
+            let received = wire.read_to_end().await.to_lowercase();
+            assert!(received.starts_with("http/1.1 200 ok\r\n") && received.ends_with("\r\n\r\n"), "{received:?}");
+            assert!(received.contains(&head.to_lowercase()), "{received:?}");
         }
-        assert_eq!(logged(&gateway).await, told(200, "", false));
+        assert_eq!(logged(&gateway).await, log_entry(200, "", false));
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_stops_is_cut_after_a_while() {
+async fn a_response_that_stops_is_cut_off_after_body_idle() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
         wire.read_until("\r\n\r\n").await;
         wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello").await;
@@ -65,24 +65,24 @@ async fn an_answer_that_stops_is_cut_after_a_while() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let gateway = Gateway::public(backend.address, "[timeouts]\nbody_idle = \"200ms\"");
         let mut connection = HttpConnection::of(version, gateway.address()).await;
-        connection.send(get("/")).await.into_body().collect().await.expect_err("no whole body");
-        assert_eq!(logged(&gateway).await, told(200, "", false));
+        connection.send(get("/")).await.into_body().collect().await.expect_err("a truncated body");
+        assert_eq!(logged(&gateway).await, log_entry(200, "", false));
     }
 }
 
-/// A client may take its time between two reads: the backend is not to blame for that.
+/// A client may pause between two reads. This is not a fault of the backend.
 #[tokio::test]
 async fn a_client_that_pauses_does_not_make_the_backend_slow() {
     let more = Arc::new(Notify::new());
-    let asked = more.clone();
+    let requested = more.clone();
     let backend = ScriptedBackend::start(move |mut wire, _| {
-        let asked = asked.clone();
+        let requested = requested.clone();
         async move {
             wire.read_until("\r\n\r\n").await;
             let (large, rest) = (vec![b'x'; 16 << 20], "the rest");
             wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", large.len() + rest.len())).await;
             wire.send(large).await;
-            asked.notified().await;
+            requested.notified().await;
             wire.send(rest).await;
             wire.read_to_end().await;
         }
@@ -90,20 +90,20 @@ async fn a_client_that_pauses_does_not_make_the_backend_slow() {
     let gateway = Gateway::public(backend.address, "[timeouts]\nbody_idle = \"300ms\"");
     let mut connection = HttpConnection::http1(gateway.address()).await;
     let mut body = connection.send(get("/")).await.into_body();
-    connection::next_chunk(&mut body).await.expect("a first piece");
-    // Longer than a backend may be silent.
+    connection::next_chunk(&mut body).await.expect("a first chunk");
+    // Longer than timeouts.body_idle. The pause is under test, so there is no condition to wait for.
     tokio::time::sleep(Duration::from_millis(600)).await;
     let mut read = 0;
     while read < 15 << 20 {
-        read += connection::next_chunk(&mut body).await.expect("it goes on").len();
+        read += connection::next_chunk(&mut body).await.expect("the body goes on").len();
     }
     more.notify_one();
     while connection::next_chunk(&mut body).await.is_some() {}
-    assert_eq!(logged(&gateway).await, told(200, "", true));
+    assert_eq!(logged(&gateway).await, log_entry(200, "", true));
 }
 
 #[tokio::test]
-async fn an_upload_may_take_longer_than_an_answer() {
+async fn an_upload_can_take_longer_than_the_response_timeout() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "[timeouts]\nupstream_response = \"200ms\"\nbody_idle = \"5s\"");
     for version in [Version::HTTP_11, Version::HTTP_2] {
@@ -112,6 +112,7 @@ async fn an_upload_may_take_longer_than_an_answer() {
         let sending = tokio::spawn(connection.sender().send(Request::post("/").body(body).expect("a request")));
         for pause in [50, 300, 50, 300] {
             pieces.send("piece").await;
+            // The pace of the upload is under test.
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
         drop(pieces);
@@ -123,7 +124,7 @@ async fn an_upload_may_take_longer_than_an_answer() {
 }
 
 #[tokio::test]
-async fn an_upload_that_stops_is_the_clients_fault() {
+async fn an_upload_that_stops_is_a_408() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let timeouts = "[timeouts]\nupstream_response = \"200ms\"\nbody_idle = \"200ms\"";
         for version in [Version::HTTP_11, Version::HTTP_2] {
@@ -134,25 +135,25 @@ async fn an_upload_that_stops_is_the_clients_fault() {
             let answer = connection.send(Request::post("/").body(body).expect("a request")).await;
             assert_eq!(answer.status(), 408, "{version:?} to {protocol}");
             connection::text(answer.into_body()).await;
-            assert_eq!(logged(&gateway).await, told(408, "body_timeout", true));
+            assert_eq!(logged(&gateway).await, log_entry(408, "body_timeout", true));
         }
-        assert!(upstream.seen().is_empty(), "half a body is no request");
+        assert!(upstream.seen().is_empty(), "half an upload is no request");
     }
 }
 
 #[tokio::test]
-async fn a_body_may_be_so_large_and_no_larger() {
+async fn a_body_over_the_limit_is_rejected() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let gateway =
             Gateway::public(upstream.address, &format!("protocol = \"{protocol}\"\n[limits]\nbody_size = \"10B\""));
         for client in gateway.clients() {
             let answer = client.send(http::Method::POST, "/", "0123456789".into()).await;
             assert_eq!(answer.text(), "0123456789");
-            // By its Content-Length.
+            // Rejected by its Content-Length.
             let answer = client.send(http::Method::POST, "/", "0123456789a".into()).await;
             answer.assert_rejected(413, "invalid_request");
         }
-        // By counting.
+        // Rejected by its counted bytes.
         for version in [Version::HTTP_11, Version::HTTP_2] {
             let connection = HttpConnection::of(version, gateway.address()).await;
             let (pieces, body) = connection::streamed();
@@ -164,16 +165,16 @@ async fn a_body_may_be_so_large_and_no_larger() {
             connection::text(answer.into_body()).await;
             drop(connection);
         }
-        let refused = gateway.log_lines(10).await;
-        let refused = refused.iter().filter(|line| line["reason"] == "body_too_large").count();
-        assert_eq!(refused, 6);
+        let rejected = gateway.log_lines(10).await;
+        let rejected = rejected.iter().filter(|line| line["reason"] == "body_too_large").count();
+        assert_eq!(rejected, 6);
         assert_eq!(upstream.seen().len(), 4);
     }
 }
 
-/// The refusal has to be heard by a client that is still sending, not lost in a reset.
+/// A reset must not destroy the response to a client that is still sending.
 #[tokio::test]
-async fn a_client_that_is_still_sending_hears_why_it_is_refused() {
+async fn a_client_that_is_still_sending_gets_the_rejection() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for _ in 0..5 {
@@ -191,7 +192,7 @@ async fn a_client_that_is_still_sending_hears_why_it_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_may_come_before_the_upload_is_finished() {
+async fn a_response_can_precede_the_end_of_the_upload() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         // One worker has one pool.
         let text = Gateway::public_config(upstream.address, &format!("protocol = \"{protocol}\""));
@@ -203,7 +204,8 @@ async fn an_answer_may_come_before_the_upload_is_finished() {
             let answer = connection.send(Request::post("/early").body(body).expect("a request")).await;
             assert_eq!(answer.status(), 200, "{version:?} to {protocol}");
             assert_eq!(connection::text(answer.into_body()).await, "early");
-            // The connection is busy with the rest of that upload, which may take for ever: nobody waits for it.
+            // The connection still carries the rest of the upload, so the gateway must not make other requests wait for
+            // it.
             for _ in 0..3 {
                 assert_eq!(gateway.client().get("/").await.status, 200);
             }
@@ -212,7 +214,7 @@ async fn an_answer_may_come_before_the_upload_is_finished() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_request_with_it() {
+async fn a_disconnecting_client_cancels_its_backend_request() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let left = Arc::new(AtomicBool::new(false));
         let arrived = Arc::new(Notify::new());
@@ -232,13 +234,13 @@ async fn a_client_that_leaves_takes_its_request_with_it() {
         arrived.notified().await;
         connection.abort();
         asking.abort();
-        eventually("the backend is told", || left.load(Ordering::SeqCst)).await;
-        assert_eq!(logged(&gateway).await, told(0, "", false));
+        eventually("the backend request is cancelled", || left.load(Ordering::SeqCst)).await;
+        assert_eq!(logged(&gateway).await, log_entry(0, "", false));
     }
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_middle_of_an_answer_is_logged() {
+async fn a_client_that_disconnects_during_a_response_is_logged() {
     let upstream = Upstream::start();
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let gateway = Gateway::public(upstream.address, "");
@@ -247,6 +249,6 @@ async fn a_client_that_leaves_in_the_middle_of_an_answer_is_logged() {
         connection::next_chunk(&mut body).await.expect("a piece");
         connection.abort();
         drop(body);
-        assert_eq!(logged(&gateway).await, told(200, "", false));
+        assert_eq!(logged(&gateway).await, log_entry(200, "", false));
     }
 }

@@ -1,4 +1,4 @@
-//! TLS to a backend: a certificate of the gateway's own, and another name.
+//! TLS to a backend with a client certificate and another server name.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::support::Gateway;
 use crate::support::certificates::Authority;
 
-/// A backend that talks only to those whose certificate is of its authority, and calls itself `orders.internal`. Answers the
-/// name that was asked for, in the only version of HTTP that it speaks.
+/// A backend named `orders.internal` that requires a client certificate of its authority. It supports one HTTP version,
+/// and responds with the requested server name.
 async fn backend(folder: &Path, version: Version) -> SocketAddr {
     let authority = Authority::new();
     std::fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
@@ -37,7 +37,7 @@ async fn backend(folder: &Path, version: Version) -> SocketAddr {
                     let answer = Response::new(name.clone());
                     async move { Ok::<_, Infallible>(answer) }
                 });
-                // Until the gateway closes.
+                // Until the gateway closes the connection.
                 let _ = if version == Version::HTTP_2 {
                     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                     builder.serve_connection(TokioIo::new(stream), answer).await
@@ -56,8 +56,8 @@ fn text(address: SocketAddr, folder: &Path, more: &str) -> String {
     Gateway::public_config(address, &options).replace("http://127.0.0.1", "https://localhost")
 }
 
-/// Whoever the certificate and the name are right for is served, and nobody else.
-async fn it_shows_its_certificate_and_asks_for_the_name(version: Version, protocol: &str) {
+/// Asserts that a request succeeds only with the right certificate and server name.
+async fn assert_certificate_and_name(version: Version, protocol: &str) {
     let files = tempfile::tempdir().expect("a folder");
     let address = backend(files.path(), version).await;
     let shown = |name: &str| {
@@ -82,17 +82,17 @@ async fn it_shows_its_certificate_and_asks_for_the_name(version: Version, protoc
 }
 
 #[tokio::test]
-async fn the_gateway_shows_its_certificate_and_asks_for_the_name_it_is_told() {
-    it_shows_its_certificate_and_asks_for_the_name(Version::HTTP_11, "http1").await;
+async fn the_gateway_sends_its_certificate_and_server_name() {
+    assert_certificate_and_name(Version::HTTP_11, "http1").await;
 }
 
 #[tokio::test]
-async fn over_http2_it_shows_its_certificate_and_asks_for_that_name_as_well() {
-    it_shows_its_certificate_and_asks_for_the_name(Version::HTTP_2, "h2").await;
+async fn the_certificate_and_server_name_are_sent_over_http2() {
+    assert_certificate_and_name(Version::HTTP_2, "h2").await;
 }
 
 #[tokio::test]
-async fn a_reload_reads_the_files_again() {
+async fn a_reload_reads_the_tls_files_again() {
     let files = tempfile::tempdir().expect("a folder");
     let address = backend(files.path(), Version::HTTP_11).await;
     let copy = |from: &str| {

@@ -61,7 +61,7 @@ async fn commands_list_rotate_and_revoke_keys_with_audit_events() {
         assert!(output.status.code() == Some(status) && stderr.contains(message), "{stderr}");
     };
     fails(&["keys", "revoke", "unknown"], 1, "no such signing key");
-    fails(&["keys", "revoke", "a/b"], 2, "is no kid");
+    fails(&["keys", "revoke", "a/b"], 2, "is not a kid");
     fails(&["keys", "rotate", "--root", "--now"], 2, "cannot be used with");
 }
 
@@ -119,7 +119,7 @@ async fn a_signing_key_file_is_not_rotated() {
         .replace("[tokens]\n", "[tokens]\nsigning_key_file = \"signing.pem\"\n");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
     let program = GatewayProcess::start(folder.path());
-    program.program.wait_for_stderr("tokens.signing_key_file signs: keys are not rotated");
+    program.program.wait_for_stderr("tokens.signing_key_file signs; it is not rotated");
     program.program.kill();
 
     let clock = std::sync::Arc::new(crate::support::clock::ManualClock::new());

@@ -102,7 +102,7 @@ async fn a_start_with_another_root_secret_fails_with_a_reason() {
     assert!(message.contains("under another root secret 1") && message.contains("store.secret_file"), "{message}");
     fs::write(&secret, original.replacen('1', "2", 1)).expect("written");
     let message = failed_start(folder.path());
-    assert!(message.contains("sealed under root secret 1, which is not among"), "{message}");
+    assert!(message.contains("sealed under root secret 1, which is missing"), "{message}");
 
     fs::write(&secret, &original).expect("written");
     let gateway = GatewayProcess::start(folder.path());
@@ -124,7 +124,9 @@ async fn a_start_without_its_root_secret_creates_no_new_one() {
     }
 
     let message = failed_start(folder.path());
-    for part in ["store.secret_file", "bearward.secret is gone", "its backup", "bearward.db with its -wal and -shm"] {
+    for part in
+        ["store.secret_file", "bearward.secret does not exist", "its backup", "bearward.db with its -wal and -shm"]
+    {
         assert!(message.contains(part), "{part} is not in {message}");
     }
     assert!(!secret.exists() && !token.exists(), "no file is created");

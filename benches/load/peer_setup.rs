@@ -1,0 +1,22 @@
+//! What a peer proxy needs to start: addresses, keys, the origin. Shared by `peers` and `peer_files`.
+
+use std::net::SocketAddr;
+
+use crate::keys::Keys;
+
+/// One listener for each kind of token, so that HAProxy evaluates as few rules per request as possible.
+pub struct Ports {
+    pub plain: SocketAddr,
+    pub encrypted: SocketAddr,
+    pub rs256: SocketAddr,
+    pub hs256: SocketAddr,
+}
+
+#[derive(Clone, Copy)]
+pub struct PeerSetup<'s> {
+    pub keys: &'s Keys,
+    pub cpus: Option<&'s str>,
+    pub origin: SocketAddr,
+    /// Maximum number of connections that the peer must accept at the same time.
+    pub connections: usize,
+}

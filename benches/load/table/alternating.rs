@@ -1,0 +1,42 @@
+//! Compares two scenarios that differ by a few percent. They take turns of about a second, because the speed of the
+//! machine changes by more than that within a minute.
+
+use super::line::median;
+use crate::Outcome;
+use crate::bench::{Bench, UnderTest};
+use crate::drive::Pace;
+use crate::gateway::Gateway;
+use crate::scenario::Scenario;
+
+/// Turns of each side in a round.
+const TURNS: u32 = 3;
+
+pub struct Side<'g> {
+    pub gateway: &'g Gateway,
+    pub scenario: &'static Scenario,
+}
+
+/// CPU microseconds per request of both sides, one figure for each turn.
+pub fn costs(bench: &Bench<'_>, sides: &[Side<'_>; 2]) -> Outcome<[Vec<f64>; 2]> {
+    let process = |side: &Side<'_>| UnderTest::gateway(side.gateway, side.scenario);
+    for side in sides {
+        bench.warm_up(side.scenario, process(side))?;
+    }
+    let mut costs = [Vec::new(), Vec::new()];
+    for turn in 0..bench.flags.rounds * TURNS as usize {
+        // The sides alternate in going first.
+        let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
+        for place in order {
+            let (side, length) = (&sides[place], bench.flags.length() / TURNS);
+            let measured = bench.run(side.scenario, process(side), Pace::ClosedLoop, length)?;
+            costs[place].push(measured.cpu_micros_per_request());
+        }
+    }
+    Ok(costs)
+}
+
+/// The cost of the second side divided by that of the first: the median over all turns.
+pub fn ratio([first, second]: &[Vec<f64>; 2]) -> f64 {
+    let ratios: Vec<f64> = second.iter().zip(first).map(|(second, first)| second / first).collect();
+    median(&ratios)
+}

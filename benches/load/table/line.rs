@@ -1,0 +1,73 @@
+//! One line of the table of goals: its figures, their median and spread, and its goal.
+
+/// A line of the table. The first figure is that of the gateway, the others are those of the peers in their order.
+pub struct Line {
+    pub name: String,
+    pub unit: &'static str,
+    pub figures: Vec<Figure>,
+    /// The ratio that the goal limits.
+    pub ratio: Option<f64>,
+    pub goal: String,
+    pub is_met: Option<bool>,
+}
+
+/// The figures of all rounds, or the reason why there are none.
+pub type Figure = Result<Vec<f64>, String>;
+
+impl Line {
+    /// A line with figures of the gateway only.
+    pub fn alone(name: &str, unit: &'static str, figures: Vec<f64>, peers: usize) -> Line {
+        let theirs = (0..peers).map(|_| Err(String::new()));
+        let figures = std::iter::once(Ok(figures)).chain(theirs).collect();
+        Line { name: name.into(), unit, figures, ratio: None, goal: "-".into(), is_met: None }
+    }
+
+    pub fn not_measured(name: &str, peers: usize, why: &str) -> Line {
+        let mut line = Line::alone(name, "", vec![], peers);
+        line.figures[0] = Err(why.into());
+        line
+    }
+
+    pub fn goal(self, ratio: f64, goal: impl Into<String>, is_met: bool) -> Line {
+        Line { ratio: Some(ratio), goal: goal.into(), is_met: Some(is_met), ..self }
+    }
+
+    pub fn cells(&self) -> Vec<String> {
+        let figures =
+            self.figures.iter().map(|figure| figure.as_deref().map_or("-".into(), |rounds| show(median(rounds))));
+        let (name, unit) = (self.name.clone(), self.unit.to_owned());
+        let spread = self.figures[0].as_deref().map_or("-".into(), |rounds| format!("{:.0} %", 100.0 * spread(rounds)));
+        let ratio = self.ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+        let result = match self.is_met {
+            None => "",
+            Some(true) => "met",
+            Some(false) => "missed",
+        };
+        let ends = [spread, ratio, self.goal.clone(), result.to_owned()];
+        [name, unit].into_iter().chain(figures).chain(ends).collect()
+    }
+}
+
+pub fn median(rounds: &[f64]) -> f64 {
+    let mut rounds = rounds.to_vec();
+    rounds.sort_by(f64::total_cmp);
+    rounds.get(rounds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The difference between the highest and the lowest round, divided by the median.
+fn spread(rounds: &[f64]) -> f64 {
+    if median(rounds) == 0.0 {
+        return 0.0;
+    }
+    let (least, most) = rounds.iter().fold((f64::MAX, f64::MIN), |(least, most), one| (one.min(least), one.max(most)));
+    (most - least) / median(rounds)
+}
+
+/// Returns true if the ratio, rounded as in the table, is at most the goal: 0.454 meets a goal of 0.45.
+pub fn is_at_most(ratio: f64, goal: f64) -> bool {
+    (ratio * 100.0).round() <= (goal * 100.0).round()
+}
+
+fn show(figure: f64) -> String {
+    if figure >= 1_000.0 { format!("{figure:.0}") } else { format!("{figure:.1}") }
+}

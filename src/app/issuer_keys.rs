@@ -1,0 +1,161 @@
+//! The keys of other issuers: one task for each source, on the control thread.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use super::error::StartError;
+use crate::auth::keyring::{KeySource, Keyring, Source, watch};
+use crate::config::ForeignIssuer;
+use crate::telemetry::metrics::{LabelledValue, Metrics};
+use crate::tokens::jwt::key_set::KeySet;
+use crate::types::clock::Clock;
+
+/// Maximum time that a start or a reload waits for fetched keys.
+const FETCH_LIMIT: Duration = Duration::from_secs(10);
+/// How often to look whether they were fetched.
+const FETCH_POLL: Duration = Duration::from_millis(10);
+
+/// Owns the tasks that keep keys up to date.
+pub(super) struct KeyWatch {
+    /// The runtime of the control thread.
+    runtime: Handle,
+    keyring: Arc<Keyring>,
+    clock: Arc<dyn Clock>,
+    watched: Mutex<Vec<Arc<Watched>>>,
+}
+
+/// Ends its task when dropped.
+struct Watched {
+    source: Arc<Source>,
+    task: AbortHandle,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl KeyWatch {
+    /// Call it on the runtime of the control thread. It watches nothing yet.
+    pub(super) fn new(keyring: Arc<Keyring>, clock: Arc<dyn Clock>) -> Self {
+        KeyWatch { runtime: Handle::current(), keyring, clock, watched: Mutex::default() }
+    }
+
+    /// Activates these issuers, and waits for the keys of those with `startup = "wait"`.
+    pub(super) async fn start(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
+        let next = self.prepare(issuers, &[])?;
+        wait_for_keys(sources(&next)).await;
+        self.activate(next);
+        Ok(())
+    }
+
+    /// As [`KeyWatch::start`], for a reload. An invalid key file changes nothing. Do not call it on the control thread:
+    /// the tasks that fetch the keys run there.
+    pub(super) fn restart(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
+        let current = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let next = self.prepare(issuers, &current)?;
+        // Only for new sources: a source that is known and has no keys is not waited for again.
+        let new = next.iter().filter(|next| !current.iter().any(|current| Arc::ptr_eq(current, next)));
+        let new = new.map(|watched| watched.source.clone()).collect();
+        let (sender, receiver) = mpsc::channel();
+        self.runtime.spawn(async move {
+            wait_for_keys(new).await;
+            // An error means that the receiver has timed out.
+            let _ = sender.send(());
+        });
+        // After a timeout, tokens of an issuer without keys get 503.
+        let _ = receiver.recv_timeout(FETCH_LIMIT + Duration::from_secs(1));
+        self.activate(next);
+        Ok(())
+    }
+
+    fn prepare(&self, issuers: &[ForeignIssuer], current: &[Arc<Watched>]) -> Result<Vec<Arc<Watched>>, StartError> {
+        // Reads every file before a file changes anything.
+        let keys: Vec<Option<KeySet>> = issuers.iter().map(read_file).collect::<Result<_, _>>()?;
+        let watched = issuers.iter().zip(keys).map(|(issuer, keys)| {
+            let watched = self.watched(issuer, current);
+            if let Some(keys) = keys {
+                watched.source.confirm(keys, self.clock.now());
+            }
+            watched
+        });
+        Ok(watched.collect())
+    }
+
+    /// The current task of this issuer if nothing has changed, or a new one.
+    fn watched(&self, issuer: &ForeignIssuer, current: &[Arc<Watched>]) -> Arc<Watched> {
+        let source = Source::new(issuer.policy.clone(), issuer.keys.clone());
+        if let Some(same) = current.iter().find(|watched| watched.source.has_same_keys(&source)) {
+            if same.source.policy == source.policy {
+                // After a reload, the operator expects the keys that the issuer has now.
+                same.source.fetch_now();
+                return same.clone();
+            }
+            source.inherit_keys(&same.source);
+        }
+        let source = Arc::new(source);
+        let task = self.runtime.spawn(watch(source.clone(), self.keyring.clone(), self.clock.clone()));
+        Arc::new(Watched { source, task: task.abort_handle() })
+    }
+
+    fn activate(&self, next: Vec<Arc<Watched>>) {
+        self.keyring.replace_sources(sources(&next));
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// The age of each issuer's keys, and the results of fetching them. The label is bounded: the issuers are those of
+    /// the configuration.
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
+        let each = |read: fn(&Source, &dyn Clock) -> Vec<LabelledValue>| {
+            let (keyring, clock) = (self.keyring.clone(), self.clock.clone());
+            move || keyring.keys().sources().iter().flat_map(|source| read(source, &*clock)).collect()
+        };
+        let help = "Seconds since the source of each issuer last confirmed its keys";
+        metrics.gauges("issuer_keys_age_seconds", help, each(age));
+        metrics.counters("issuer_key_visits", "Fetches from the key source of each issuer, by outcome", each(visits));
+    }
+}
+
+fn age(source: &Source, clock: &dyn Clock) -> Vec<LabelledValue> {
+    let age =
+        source.age(clock.now()).map(|age| (vec![("issuer", source.policy.issuer.to_string())], age.as_secs_f64()));
+    age.into_iter().collect()
+}
+
+fn visits(source: &Source, _clock: &dyn Clock) -> Vec<LabelledValue> {
+    let counts = &source.counts;
+    let outcomes = [("changed", &counts.changed), ("unchanged", &counts.unchanged), ("failed", &counts.failed)];
+    let labelled = |(outcome, count): (&str, &std::sync::atomic::AtomicU64)| {
+        let labels = vec![("issuer", source.policy.issuer.to_string()), ("outcome", outcome.to_owned())];
+        (labels, count.load(Ordering::Relaxed) as f64)
+    };
+    outcomes.into_iter().map(labelled).collect()
+}
+
+fn sources(watched: &[Arc<Watched>]) -> Vec<Arc<Source>> {
+    watched.iter().map(|watched| watched.source.clone()).collect()
+}
+
+fn read_file(issuer: &ForeignIssuer) -> Result<Option<KeySet>, StartError> {
+    let KeySource::File(file) = &issuer.keys else { return Ok(None) };
+    let keys = file.read(&issuer.policy).map(Some);
+    let issuer = || issuer.policy.issuer.to_string();
+    keys.map_err(|error| StartError::IssuerKeys { issuer: issuer(), source: error.into() })
+}
+
+async fn wait_for_keys(sources: Vec<Arc<Source>>) {
+    let deadline = Instant::now() + FETCH_LIMIT;
+    while sources.iter().any(|source| source.blocks_startup()) && Instant::now() < deadline {
+        sleep(FETCH_POLL).await;
+    }
+    for source in sources.iter().filter(|source| source.blocks_startup()) {
+        let issuer = &source.policy.issuer;
+        tracing::warn!(%issuer, "no keys yet; tokens of this issuer get 503 until the gateway has its keys");
+    }
+}

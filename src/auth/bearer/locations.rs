@@ -1,0 +1,199 @@
+//! Where a route accepts its token, and how the token is removed before the request is forwarded. Pure.
+//!
+//! One rule for all locations together: exactly one credential. With two, the backend might use the other one.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Request, header};
+
+use super::header::{find, is_bearer};
+use super::token::{BearerToken, decode_base64url};
+use super::{cookie, query, subprotocol};
+use crate::protocols::websocket;
+use crate::types::reject::{Reason, Reject};
+
+/// `route.token_from`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenLocations {
+    /// `header`: `Authorization: Bearer …`
+    pub header: bool,
+    /// `cookie:NAME`
+    pub cookies: Vec<String>,
+    /// `query:NAME`
+    pub queries: Vec<String>,
+    /// `websocket`: the subprotocols that a WebSocket handshake requests.
+    pub websocket: bool,
+}
+
+impl Default for TokenLocations {
+    fn default() -> Self {
+        TokenLocations { header: true, cookies: Vec::new(), queries: Vec::new(), websocket: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenLocation {
+    Header,
+    Cookie,
+    Query,
+    Websocket,
+}
+
+impl fmt::Display for TokenLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TokenLocation::Header => "the Authorization header",
+            TokenLocation::Cookie => "a cookie",
+            TokenLocation::Query => "the query",
+            TokenLocation::Websocket => "the WebSocket subprotocols",
+        })
+    }
+}
+
+/// The one token of a request, not verified yet.
+pub struct FoundToken<'r> {
+    token: Cow<'r, [u8]>,
+    pub location: TokenLocation,
+}
+
+impl FoundToken<'_> {
+    pub fn token(&self) -> BearerToken<'_> {
+        BearerToken::from_checked(&self.token)
+    }
+}
+
+/// A credential that was found, and not checked yet.
+enum FoundCredential<'r> {
+    Authorization,
+    Plain(&'r [u8]),
+    /// In base64url, as Kubernetes writes a token into a subprotocol.
+    Encoded(&'r [u8]),
+}
+
+impl TokenLocations {
+    /// Returns true if the browser adds the token by itself, also to requests that another site causes.
+    pub fn has_cookies(&self) -> bool {
+        !self.cookies.is_empty()
+    }
+
+    fn is_header_only(&self) -> bool {
+        self.header && self.cookies.is_empty() && self.queries.is_empty() && !self.websocket
+    }
+
+    /// Finds exactly one credential in all locations together.
+    pub fn find<'r, B>(&self, request: &'r Request<B>, max_size: usize) -> Result<FoundToken<'r>, Reject> {
+        if self.is_header_only() {
+            return find_in_header(request.headers(), max_size);
+        }
+        if request.headers().get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
+            return Err(Reject::new(Reason::SeveralTokens, "several Authorization headers"));
+        }
+        let mut all = self.all(request).into_iter();
+        let (location, credential) = all.next().ok_or(Reason::NoToken)?;
+        if let Some((other, _)) = all.next() {
+            return Err(Reject::new(Reason::SeveralTokens, format!("a token in {location} and one in {other}")));
+        }
+        let token = match credential {
+            FoundCredential::Authorization if !self.header => {
+                return Err(Reject::new(Reason::NoToken, format!("this route accepts no token from {location}")));
+            }
+            FoundCredential::Authorization => return find_in_header(request.headers(), max_size),
+            FoundCredential::Plain(token) => Cow::Borrowed(BearerToken::new(token, max_size)?.as_bytes()),
+            FoundCredential::Encoded(token) => Cow::Owned(decode_base64url(token, max_size)?),
+        };
+        Ok(FoundToken { token, location })
+    }
+
+    /// Every credential of the request. A Bearer in `Authorization` always counts, because the backend would read it.
+    fn all<'r, B>(&self, request: &'r Request<B>) -> Vec<(TokenLocation, FoundCredential<'r>)> {
+        let headers = request.headers();
+        let mut all = Vec::new();
+        if headers.get(header::AUTHORIZATION).is_some_and(|value| self.header || is_bearer(value)) {
+            all.push((TokenLocation::Header, FoundCredential::Authorization));
+        }
+        for name in &self.cookies {
+            // Many applications log out by an empty cookie.
+            let values = cookie::values(headers, name).filter(|value| !value.is_empty());
+            all.extend(values.map(|token| (TokenLocation::Cookie, FoundCredential::Plain(token))));
+        }
+        let query = request.uri().query().unwrap_or_default();
+        for name in &self.queries {
+            let values = query::values(query, name);
+            all.extend(values.map(|token| (TokenLocation::Query, FoundCredential::Plain(token.as_bytes()))));
+        }
+        if self.websocket && websocket::is_upgrade_request(request) {
+            let tokens = subprotocol::entries(headers).into_iter().filter_map(|entry| match entry {
+                subprotocol::Entry::Token(token) => Some(FoundCredential::Plain(token)),
+                subprotocol::Entry::Encoded(token) => Some(FoundCredential::Encoded(token)),
+                subprotocol::Entry::Marker | subprotocol::Entry::Other(_) => None,
+            });
+            all.extend(tokens.map(|token| (TokenLocation::Websocket, token)));
+        }
+        all
+    }
+
+    /// Removes the token from the query, which backends log, and from the subprotocols, which the backend would try to
+    /// speak. The upstream gets it in `Authorization` instead, or not at all if `drop` is true.
+    ///
+    /// Returns true if the client requested the subprotocol `bearer` and waits for it in the response.
+    pub fn rewrite_for_upstream<B>(&self, request: &mut Request<B>, drop: bool) -> Result<bool, Reject> {
+        let authorization = if drop { None } else { self.authorization_for_upstream(request) };
+        if drop {
+            self.drop_from_headers(request.headers_mut());
+        }
+        if let Some(authorization) = authorization
+            && !request.headers().contains_key(header::AUTHORIZATION)
+        {
+            request.headers_mut().insert(header::AUTHORIZATION, authorization);
+        }
+        if !self.queries.is_empty()
+            && let Some(rest) = request.uri().query().and_then(|query| query::without(query, &self.queries))
+        {
+            set_query(request, &rest)?;
+        }
+        Ok(self.websocket && subprotocol::remove(request.headers_mut()))
+    }
+
+    /// `Authorization` for a token that cannot stay where it is.
+    fn authorization_for_upstream<B>(&self, request: &Request<B>) -> Option<HeaderValue> {
+        if self.queries.is_empty() && !self.websocket {
+            return None;
+        }
+        let found = self.find(request, usize::MAX).ok()?;
+        if !matches!(found.location, TokenLocation::Query | TokenLocation::Websocket) {
+            return None;
+        }
+        HeaderValue::from_str(&format!("Bearer {}", found.token().text().ok()?)).ok()
+    }
+
+    fn drop_from_headers(&self, headers: &mut HeaderMap) {
+        if self.header || headers.get_all(header::AUTHORIZATION).iter().any(is_bearer) {
+            headers.remove(header::AUTHORIZATION);
+        }
+        if !self.cookies.is_empty() {
+            cookie::remove(headers, &self.cookies);
+        }
+    }
+}
+
+fn find_in_header(headers: &HeaderMap, max_size: usize) -> Result<FoundToken<'_>, Reject> {
+    let token = find(headers, max_size)?;
+    Ok(FoundToken { token: Cow::Borrowed(token.as_bytes()), location: TokenLocation::Header })
+}
+
+fn set_query<B>(request: &mut Request<B>, query: &str) -> Result<(), Reject> {
+    let path = request.uri().path();
+    let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    let mut parts = request.uri().clone().into_parts();
+    // A part of a valid query is a valid query. If that ever fails, the request must not be forwarded with its token.
+    let internal = |detail| Reject::new(Reason::Internal, detail);
+    parts.path_and_query = Some(
+        PathAndQuery::try_from(text)
+            .map_err(|_| internal("cannot remove the token from the query: not a valid query"))?,
+    );
+    *request.uri_mut() = http::Uri::from_parts(parts)
+        .map_err(|_| internal("cannot remove the token from the query: not a valid request target"))?;
+    Ok(())
+}

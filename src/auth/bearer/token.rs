@@ -1,0 +1,73 @@
+//! A bearer token as the client sent it, and which bytes can be a token at all.
+
+use crate::tokens::jwt::decode_segment;
+use crate::types::reject::{Reason, Reject};
+
+/// A token as the client sent it. It has no `Display` and no `Debug`: it must not reach a log.
+#[derive(Clone, Copy)]
+pub struct BearerToken<'r>(&'r [u8]);
+
+impl<'r> BearerToken<'r> {
+    /// `max_size`: `limits.token_size`.
+    pub(super) fn new(bytes: &'r [u8], max_size: usize) -> Result<Self, Reject> {
+        check_size(bytes, max_size).map(|()| BearerToken(bytes))
+    }
+
+    /// Does not check the size again.
+    pub(super) const fn from_checked(bytes: &'r [u8]) -> Self {
+        BearerToken(bytes)
+    }
+
+    /// A token that is a parameter of a call (introspection), not the credential of the request.
+    pub fn from_text(text: &'r str, max_size: usize) -> Result<Self, Reject> {
+        BearerToken::new(text.as_bytes(), max_size)
+    }
+
+    /// The bytes as sent, not checked: enough to look a token up in the cache.
+    pub fn as_bytes(self) -> &'r [u8] {
+        self.0
+    }
+
+    /// The token as text, if its characters are those of a token. Call it before the token is parsed, but not for a
+    /// cached token: to check each of some 700 characters would double the cost of the look-up.
+    pub fn text(self) -> Result<&'r str, Reject> {
+        let malformed = || Reject::new(Reason::MalformedToken, "the token has characters that a token cannot have");
+        let text = std::str::from_utf8(self.0).map_err(|_| malformed())?;
+        if text.contains(',') {
+            return Err(Reject::new(Reason::SeveralTokens, "a comma inside Authorization"));
+        }
+        if is_sendable(text) { Ok(text) } else { Err(malformed()) }
+    }
+}
+
+fn check_size(token: &[u8], max_size: usize) -> Result<(), Reject> {
+    if token.len() > max_size {
+        return Err(Reject::new(Reason::TokenTooLarge, format!("{} bytes, at most {max_size}", token.len())));
+    }
+    Ok(())
+}
+
+/// Decodes a token that the client encoded in base64url once more.
+pub(super) fn decode_base64url(token: &[u8], max_size: usize) -> Result<Vec<u8>, Reject> {
+    let bytes = std::str::from_utf8(token).ok().and_then(decode_segment);
+    let bytes = bytes.ok_or_else(|| Reject::new(Reason::MalformedToken, "not base64url without padding"))?;
+    check_size(&bytes, max_size)?;
+    Ok(bytes)
+}
+
+/// Returns true if the text can be sent as a bearer token (`b64token` of RFC 6750 section 2.1).
+pub fn is_sendable(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| SENDABLE[usize::from(byte)])
+}
+
+/// A table, because a token has some 700 characters to check.
+const SENDABLE: [bool; 256] = {
+    let mut sendable = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let one = byte as u8;
+        sendable[byte] = one.is_ascii_alphanumeric() || matches!(one, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
+        byte += 1;
+    }
+    sendable
+};

@@ -1,0 +1,132 @@
+//! Why keys cannot be used. Each error says what failed; [`with_causes`] adds why.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::protocols::url::UrlError;
+use crate::types::reject::with_causes;
+
+type Cause = Box<dyn Error + Send + Sync>;
+
+/// Why the keys of another issuer cannot be used.
+#[derive(Debug)]
+pub enum KeySourceError {
+    ReadFile {
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// The file or the response is not an acceptable key set.
+    Keys {
+        /// The file or the URL.
+        place: String,
+        source: Cause,
+    },
+    /// The message of the cause names the URL.
+    Fetch(Cause),
+    Discovery {
+        url: String,
+        source: DiscoveryError,
+    },
+    /// No discovery URL of the issuer works. One error for each.
+    NotDiscovered(Vec<KeySourceError>),
+}
+
+impl KeySourceError {
+    pub(super) fn keys(place: impl fmt::Display, source: impl Into<Cause>) -> Self {
+        KeySourceError::Keys { place: place.to_string(), source: source.into() }
+    }
+
+    pub(super) fn fetch(source: impl Into<Cause>) -> Self {
+        KeySourceError::Fetch(source.into())
+    }
+}
+
+impl fmt::Display for KeySourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeySourceError::ReadFile { path, .. } => write!(f, "cannot read {}", path.display()),
+            KeySourceError::Keys { place, .. } => write!(f, "cannot use the keys in {place}"),
+            KeySourceError::Fetch(source) => source.fmt(f),
+            KeySourceError::Discovery { url, .. } => write!(f, "cannot use the discovery document {url}"),
+            KeySourceError::NotDiscovered(errors) => {
+                for (index, error) in errors.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { "; " };
+                    write!(f, "{separator}{}", with_causes(error))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Error for KeySourceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            KeySourceError::ReadFile { source, .. } => Some(source),
+            KeySourceError::Keys { source, .. } => Some(&**source),
+            KeySourceError::Fetch(source) => source.source(),
+            KeySourceError::Discovery { source, .. } => Some(source),
+            KeySourceError::NotDiscovered(_) => None,
+        }
+    }
+}
+
+/// What is wrong with a discovery document (OpenID Connect Discovery, RFC 8414).
+#[derive(Debug)]
+pub enum DiscoveryError {
+    NotJson(serde_json::Error),
+    NoIssuer,
+    OtherIssuer { found: String, expected: String },
+    NoJwksUri,
+    JwksUri(UrlError),
+}
+
+impl fmt::Display for DiscoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DiscoveryError::NotJson(error) => write!(f, "not a JSON object: {error}"),
+            DiscoveryError::NoIssuer => f.write_str("it has no issuer"),
+            DiscoveryError::OtherIssuer { found, expected } => {
+                write!(f, "its issuer is {found:?}, not {expected:?}")
+            }
+            DiscoveryError::NoJwksUri => f.write_str("it has no jwks_uri"),
+            DiscoveryError::JwksUri(fault) => write!(f, "jwks_uri: {fault}"),
+        }
+    }
+}
+
+impl Error for DiscoveryError {}
+
+/// Why the gateway's own signing keys cannot be put in force.
+#[derive(Debug)]
+pub enum OwnKeysError {
+    /// The message of the cause names the key.
+    Key(Cause),
+    NoSigningKey,
+}
+
+impl OwnKeysError {
+    pub(super) fn key(source: impl Into<Cause>) -> Self {
+        OwnKeysError::Key(source.into())
+    }
+}
+
+impl fmt::Display for OwnKeysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OwnKeysError::Key(source) => source.fmt(f),
+            OwnKeysError::NoSigningKey => f.write_str("the store has no signing key"),
+        }
+    }
+}
+
+impl Error for OwnKeysError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            OwnKeysError::Key(source) => source.source(),
+            OwnKeysError::NoSigningKey => None,
+        }
+    }
+}

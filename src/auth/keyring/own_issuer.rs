@@ -1,0 +1,92 @@
+//! The gateway as an issuer: which of its keys signs, which verify, and which are published.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::error::OwnKeysError;
+use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::jwt::key_set::KeySet;
+use crate::tokens::jwt::sign::{SigningKey, verifying_keys};
+use crate::tokens::jwt::verify::TrustedIssuer;
+use crate::tokens::jwt::{Algorithm, Issuer};
+use crate::tokens::signing::schedule::{Use, use_of};
+use crate::tokens::signing::{KeyLifetimes, StoredKey, seal};
+use crate::types::clock::UnixTime;
+
+#[derive(Clone)]
+pub struct OwnIssuer {
+    /// The keys that verify access tokens everywhere.
+    pub trusted: TrustedIssuer,
+    /// The keys that verify the bearer token of a refresh. This includes keys that have no unexpired token
+    /// any more.
+    pub at_refresh: Arc<KeySet>,
+    pub signing: Arc<SigningKey>,
+    /// The body of `/.well-known/jwks.json`.
+    pub published: Value,
+    /// How long services may cache that body.
+    pub max_age: Duration,
+}
+
+impl OwnIssuer {
+    /// One key, which is never rotated.
+    pub fn single_key(trusted: TrustedIssuer, signing: SigningKey) -> Self {
+        OwnIssuer {
+            at_refresh: trusted.keys.clone(),
+            trusted,
+            published: json!({ "keys": [signing.public_jwk()] }),
+            signing: Arc::new(signing),
+            max_age: Duration::from_mins(10),
+        }
+    }
+
+    /// The keys of the store, newest first, each with its use at `now`. The algorithms of `policy` are those that a key
+    /// may have.
+    pub fn from_stored(
+        policy: &Issuer,
+        keys: &[StoredKey],
+        roots: &Roots,
+        lifetimes: &KeyLifetimes,
+        now: UnixTime,
+    ) -> Result<Self, OwnKeysError> {
+        let (mut signing, mut verifying, mut refreshing) = (None, Vec::new(), Vec::new());
+        for (key, key_use) in keys.iter().map(|key| (key, use_of(key, lifetimes, now))) {
+            if key_use == Use::Nothing {
+                continue;
+            }
+            let opened = Arc::new(seal::open(key, roots).map_err(OwnKeysError::key)?);
+            refreshing.push(opened.clone());
+            if key_use >= Use::Verify {
+                verifying.push(opened.clone());
+            }
+            if key_use == Use::Sign {
+                signing.get_or_insert(opened);
+            }
+        }
+        let signing = signing.ok_or(OwnKeysError::NoSigningKey)?;
+        let revoked = |at_most: Use| {
+            let gone =
+                keys.iter().filter(move |key| key.revoked_at.is_some() && use_of(key, lifetimes, now) <= at_most);
+            gone.map(|key| key.kid.clone()).collect()
+        };
+        let policy = Issuer { algorithms: algorithms_of(policy, &verifying), ..policy.clone() };
+        let set = |keys: &[Arc<SigningKey>]| verifying_keys(keys.iter().map(|key| &**key)).map_err(OwnKeysError::key);
+        Ok(OwnIssuer {
+            published: json!({ "keys": verifying.iter().map(|key| key.public_jwk()).collect::<Vec<_>>() }),
+            at_refresh: Arc::new(set(&refreshing)?.with_revoked(revoked(Use::Nothing))),
+            trusted: TrustedIssuer {
+                keys: Arc::new(set(&verifying)?.with_revoked(revoked(Use::RefreshOnly))),
+                policy: Arc::new(policy),
+            },
+            signing,
+            max_age: lifetimes.max_age(),
+        })
+    }
+}
+
+/// Each algorithm once and in a fixed order, so that another key of the same algorithm leaves the policy unchanged.
+fn algorithms_of(policy: &Issuer, keys: &[Arc<SigningKey>]) -> Vec<Algorithm> {
+    let has_a_key = |algorithm: &&Algorithm| keys.iter().any(|key| key.algorithm == **algorithm);
+    policy.algorithms.iter().filter(has_a_key).copied().collect()
+}

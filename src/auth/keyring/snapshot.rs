@@ -1,0 +1,131 @@
+//! The keys in force at one moment, and the swap to the next snapshot.
+//!
+//! A swap that removes a key, or changes the policy of an issuer, increments the **generation**. A token that was
+//! verified under another generation is checked again, so a removed key stops working at once, also for known tokens.
+//! The check costs no signature if the token's own key and the policy of its issuer are unchanged: a rotation, which
+//! adds a key and later removes another one, leaves the other known tokens valid.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use super::own_issuer::OwnIssuer;
+use super::source::Source;
+use crate::tokens::jwt::verify::TrustedIssuer;
+use crate::types::clock::UnixTime;
+
+pub struct Keys {
+    /// The gateway itself, which is the first one, and the other issuers.
+    pub issuers: Vec<TrustedIssuer>,
+    /// What the gateway has as an issuer besides its entry in `issuers`.
+    own: OwnIssuer,
+    /// Where the keys of the other issuers come from.
+    sources: Vec<Arc<Source>>,
+}
+
+impl Keys {
+    /// The gateway as the only issuer.
+    pub fn new(own: OwnIssuer) -> Self {
+        Keys { issuers: vec![own.trusted.clone()], own, sources: Vec::new() }
+    }
+
+    /// The key that signs, the keys that are published, and how long services may cache them.
+    pub fn own(&self) -> &OwnIssuer {
+        &self.own
+    }
+
+    /// The issuers that are accepted for the bearer token of a refresh.
+    pub fn issuers_at_refresh(&self) -> Vec<TrustedIssuer> {
+        let mut issuers = self.issuers.clone();
+        if let Some(own) = issuers.first_mut() {
+            own.keys = self.own.at_refresh.clone();
+        }
+        issuers
+    }
+
+    pub fn sources(&self) -> &[Arc<Source>] {
+        &self.sources
+    }
+
+    /// A copy with these sources and the keys that they have now.
+    fn with_sources(&self, sources: Vec<Arc<Source>>) -> Keys {
+        let own = [self.own.trusted.clone()];
+        let issuers = own.into_iter().chain(sources.iter().map(|source| source.trusted())).collect();
+        Keys { issuers, own: self.own.clone(), sources }
+    }
+
+    /// A copy with other keys of the gateway itself.
+    fn with_own(&self, own: OwnIssuer) -> Keys {
+        let others = self.issuers.iter().skip(1).cloned();
+        let issuers = [own.trusted.clone()].into_iter().chain(others).collect();
+        Keys { issuers, own, sources: self.sources.clone() }
+    }
+
+    /// Returns true if every key of `earlier` is still here, under the same policy.
+    fn has_all(&self, earlier: &Keys) -> bool {
+        earlier
+            .issuers
+            .iter()
+            .all(|before| self.issuers.iter().any(|now| now.policy == before.policy && now.keys.has_all(&before.keys)))
+    }
+}
+
+pub struct Keyring {
+    keys: ArcSwap<Keys>,
+    generation: AtomicU64,
+    /// Held during a swap, so that no two snapshots are made from the same one.
+    swapping: Mutex<()>,
+}
+
+impl Keyring {
+    pub fn new(keys: Keys) -> Self {
+        Keyring { keys: ArcSwap::from_pointee(keys), generation: AtomicU64::new(1), swapping: Mutex::new(()) }
+    }
+
+    pub fn keys(&self) -> Arc<Keys> {
+        self.keys.load_full()
+    }
+
+    /// Read it before the keys: after a swap in between, a verified token counts as older than it is, never as newer.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Makes the next snapshot from the current one.
+    pub fn swap(&self, next: impl FnOnce(&Keys) -> Keys) {
+        let _guard = self.swapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.keys.load_full();
+        let next = next(&before);
+        let has_all = next.has_all(&before);
+        self.keys.store(Arc::new(next));
+        if !has_all {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Replaces the sources of the other issuers.
+    pub fn replace_sources(&self, sources: Vec<Arc<Source>>) {
+        self.swap(|keys| keys.with_sources(sources));
+    }
+
+    /// Replaces the keys of the gateway itself.
+    pub fn replace_own(&self, own: OwnIssuer) {
+        self.swap(|keys| keys.with_own(own));
+    }
+
+    /// Puts in force the keys that the sources have now.
+    pub fn publish(&self) {
+        self.swap(|keys| keys.with_sources(keys.sources.clone()));
+    }
+
+    /// The source of this issuer's keys. `None` for the gateway itself and for unknown issuers.
+    pub fn source_of(&self, issuer: &str) -> Option<Arc<Source>> {
+        self.keys.load().sources.iter().find(|source| *source.policy.issuer == *issuer).cloned()
+    }
+
+    /// Why the gateway is not ready because of its keys. `None` if it is.
+    pub fn not_ready(&self, now: UnixTime) -> Option<String> {
+        self.keys.load().sources.iter().find_map(|source| source.not_ready(now))
+    }
+}

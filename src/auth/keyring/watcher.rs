@@ -1,0 +1,125 @@
+//! The task that keeps one issuer's keys up to date. It can be aborted at any time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::error::KeySourceError;
+use super::refetch::Refetch;
+use super::remote::KeySourceClient;
+use super::schedule::{next_refresh, next_try};
+use super::settings::{KeyFile, KeySource, Remote};
+use super::snapshot::Keyring;
+use super::source::Source;
+use crate::types::clock::{Clock, every};
+use crate::types::reject::with_causes;
+use crate::types::secret;
+
+/// How often a file is read. Its content decides, not its time: Kubernetes swaps links, and copies keep old times.
+const FILE_POLL: Duration = Duration::from_secs(2);
+/// How often the age of fetched keys is checked.
+const AGE_CHECK: Duration = Duration::from_secs(1);
+
+/// Runs until it is dropped.
+pub async fn watch(source: Arc<Source>, keyring: Arc<Keyring>, clock: Arc<dyn Clock>) {
+    let watch = Watch { source: source.clone(), keyring, clock };
+    match (&source.settings, &source.refetch) {
+        (KeySource::Remote(remote), Some(refetch)) => watch.follow_issuer(remote, refetch).await,
+        (KeySource::File(file), _) => watch.poll_file(file).await,
+        (KeySource::Remote(_), None) => {}
+    }
+}
+
+struct Watch {
+    source: Arc<Source>,
+    keyring: Arc<Keyring>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Watch {
+    /// Fetches the keys before they expire, and at once when a request waits for a key.
+    async fn follow_issuer(&self, remote: &Remote, refetch: &Refetch) {
+        let mut client = KeySourceClient::new(remote.clone(), self.source.policy.clone());
+        let (mut failures, mut is_urgent) = (0, false);
+        loop {
+            let fetch = refetch.start();
+            let delay = match client.fetch(is_urgent).await {
+                Ok(fetched) => {
+                    failures = 0;
+                    let now = self.clock.now();
+                    self.publish_if(match fetched.keys {
+                        Some(keys) => self.source.confirm(keys, now),
+                        None => self.source.confirm_unchanged(now),
+                    });
+                    next_refresh(fetched.max_age, &remote.refresh, jitter())
+                }
+                Err(error) => {
+                    failures += 1;
+                    self.source.record_failure(&error);
+                    next_try(failures, &remote.refresh, jitter())
+                }
+            };
+            refetch.finish(fetch);
+            is_urgent = self.sleep(Instant::now() + delay, refetch).await;
+        }
+    }
+
+    /// Sleeps until the deadline, or until a request waits for a key. Returns true in the latter case.
+    async fn sleep(&self, deadline: Instant, refetch: &Refetch) -> bool {
+        let mut age_check = every(AGE_CHECK);
+        loop {
+            tokio::select! {
+                () = sleep_until(deadline) => return false,
+                () = refetch.requested() => return true,
+                _ = age_check.tick() => self.publish_if(self.source.withdraw_if_stale(self.clock.now())),
+            }
+        }
+    }
+
+    /// Reads the file at intervals. An invalid file leaves the current keys in force.
+    async fn poll_file(&self, file: &KeyFile) {
+        let mut poll = every(FILE_POLL);
+        let mut last = None;
+        loop {
+            poll.tick().await;
+            let content = read(file.path().clone()).await;
+            let this =
+                Some(content.as_ref().map(|content| secret::digest(&[content])).map_err(|error| with_causes(error)));
+            // Only a change is handled: an invalid file is reported once, not every two seconds.
+            if last != this {
+                last = this;
+                self.update(file, content);
+            } else if !self.source.is_failing() {
+                self.publish_if(self.source.confirm_unchanged(self.clock.now()));
+            }
+        }
+    }
+
+    fn update(&self, file: &KeyFile, content: Result<Vec<u8>, KeySourceError>) {
+        match content.and_then(|content| file.admit(&content, &self.source.policy)) {
+            Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.now())),
+            Err(error) => self.source.record_failure(&error),
+        }
+    }
+
+    fn publish_if(&self, changed: bool) {
+        if changed {
+            self.keyring.publish();
+        }
+    }
+}
+
+/// Reads on a thread that may block: a network file system can hang.
+async fn read(path: PathBuf) -> Result<Vec<u8>, KeySourceError> {
+    let at = path.clone();
+    let read = tokio::task::spawn_blocking(move || std::fs::read(at)).await;
+    let content = read.unwrap_or_else(|error| Err(error.into()));
+    content.map_err(|source| KeySourceError::ReadFile { path, source })
+}
+
+/// A random number from 0 to 1.
+fn jitter() -> f64 {
+    f64::from(u32::from_be_bytes(secret::random())) / f64::from(u32::MAX)
+}

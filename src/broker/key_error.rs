@@ -1,0 +1,67 @@
+//! Why the gateway's own signing keys could not be loaded or changed.
+
+use std::error::Error;
+use std::fmt;
+
+use tokio::task::JoinError;
+
+use crate::auth::keyring::OwnKeysError;
+use crate::store::StoreError;
+
+#[derive(Debug)]
+pub enum KeysError {
+    /// The store failed, or did not respond in time.
+    Store(StoreError),
+    /// A key could not be created or sealed. The message of the cause names it.
+    Key(Box<dyn Error + Send + Sync>),
+    /// The stored keys cannot be put in force.
+    Unusable(OwnKeysError),
+    /// The task that creates or changes a key was ended.
+    Task(JoinError),
+}
+
+impl KeysError {
+    pub(super) fn key(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        KeysError::Key(source.into())
+    }
+}
+
+impl fmt::Display for KeysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeysError::Store(error) => error.fmt(f),
+            KeysError::Key(error) => error.fmt(f),
+            KeysError::Unusable(error) => error.fmt(f),
+            KeysError::Task(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for KeysError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            KeysError::Store(error) => error.source(),
+            KeysError::Key(error) => error.source(),
+            KeysError::Unusable(error) => error.source(),
+            KeysError::Task(error) => error.source(),
+        }
+    }
+}
+
+impl From<StoreError> for KeysError {
+    fn from(error: StoreError) -> Self {
+        KeysError::Store(error)
+    }
+}
+
+impl From<OwnKeysError> for KeysError {
+    fn from(error: OwnKeysError) -> Self {
+        KeysError::Unusable(error)
+    }
+}
+
+impl From<JoinError> for KeysError {
+    fn from(error: JoinError) -> Self {
+        KeysError::Task(error)
+    }
+}

@@ -1,0 +1,40 @@
+//! The broker itself: what its calls share.
+
+use std::sync::Arc;
+
+use super::keys::OwnKeys;
+use super::settings::Settings;
+use super::store_error::timeout_error;
+use crate::auth::keyring::Keyring;
+use crate::auth::seen_generations::SeenGenerations;
+use crate::limits::throttle::Throttle;
+use crate::store::{Store, StoreError, StoreFuture};
+use crate::tokens::family::Family;
+use crate::tokens::family::refresh_token::{PresentedToken, Roots};
+use crate::types::reject::Reject;
+
+pub struct Broker {
+    pub settings: Settings,
+    pub store: Arc<dyn Store>,
+    pub roots: Arc<Roots>,
+    pub keyring: Arc<Keyring>,
+    pub own_keys: Arc<OwnKeys>,
+    pub seen_generations: Arc<SeenGenerations>,
+    pub throttle: Arc<Throttle>,
+}
+
+impl Broker {
+    /// Waits for the store for at most `timeouts.store`, because a disk can hang without failing. The call may still
+    /// succeed later, as after every 503: a client that repeats its refresh gets the same tokens, and a repeated logout
+    /// succeeds.
+    pub async fn with_timeout<T>(&self, call: StoreFuture<T>) -> Result<T, StoreError> {
+        let limit = self.settings.store_timeout;
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit)))
+    }
+
+    /// The family of a refresh token, alive or not. `None` for a forged token, so that it reveals nothing.
+    pub async fn family_of(&self, presented: &PresentedToken) -> Result<Option<Family>, Reject> {
+        let family = self.with_timeout(self.store.family(presented.token_id)).await?;
+        Ok(family.filter(|family| presented.is_genuine(family, &self.roots)))
+    }
+}

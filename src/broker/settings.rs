@@ -1,0 +1,26 @@
+//! How tokens are issued.
+
+use std::time::Duration;
+
+use crate::tokens::family::Lifetimes;
+
+/// Maximum size in bytes of the body of a call that the gateway handles itself.
+pub const BODY_LIMIT: u64 = 8 * 1024;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub issuer: String,
+    /// The `aud` of an access token if its family names none.
+    pub audience: Vec<String>,
+    pub lifetimes: Lifetimes,
+    /// `limits.token_size`. A longer access token is not issued, because the gateway would reject it.
+    pub token_size: usize,
+    /// Maximum number of live families of one subject. One more revokes the least recently used.
+    pub sessions_per_subject: usize,
+    /// `timeouts.store`
+    pub store_timeout: Duration,
+    /// If true, `expiresAt` is in milliseconds instead of seconds.
+    pub expires_at_milliseconds: bool,
+    /// If true, a response has `tokenId` and `expiresIn` besides the four fields.
+    pub extra_fields: bool,
+}

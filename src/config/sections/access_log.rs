@@ -1,0 +1,21 @@
+//! `[access_log]`: the destination and format of the access log.
+
+use crate::config::document::table::Table;
+use crate::config::sections::files;
+use crate::telemetry::access_log::{Format, Settings, Target};
+
+pub(super) fn read(table: &mut Table<'_>) -> Settings {
+    let target = match table.take("file") {
+        None => Target::Stdout,
+        Some(value) => match value.string() {
+            None | Some("stdout") => Target::Stdout,
+            Some("off") => Target::Off,
+            Some(_) => value.path().map_or(Target::Stdout, Target::File),
+        },
+    };
+    if let Target::File(path) = &target {
+        table.accept("file", files::can_create(path));
+    }
+    let format = table.choice("format", Format::Json, &[("json", Format::Json), ("text", Format::Text)]);
+    Settings { target, format }
+}

@@ -1,0 +1,91 @@
+//! What the reading side of a connection and the responses to its requests need to know of each other.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use http::StatusCode;
+
+use crate::protocols::http::framing::FramingError;
+
+/// The state of one connection, shared by its stream and its service. One thread writes it; the atomics only make it
+/// `Sync`.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    /// While true, a shutdown does nothing: hyper can be dropped and the stream stays open.
+    keep_open: AtomicBool,
+    /// The number of requests when the last response was made.
+    answered: AtomicU64,
+    /// If true, the last response was 101.
+    is_tunnel: AtomicBool,
+    /// A malformed head, and the number of valid heads before it.
+    malformed: OnceLock<(u64, FramingError)>,
+    /// How many of the last responses in a row were 429.
+    limited_in_a_row: AtomicU32,
+    /// If true, the connection closes after the request in flight.
+    closes: AtomicBool,
+    /// If true, the next bytes are not a head: a body is incomplete, or the client sent something malformed.
+    incomplete: AtomicBool,
+}
+
+impl Exchange {
+    /// Returns true if the connection can carry another request. If not, the gateway must not read what still arrives
+    /// as one: neither the rest of a body that was rejected, nor what follows the last response (RFC 9112 section 9.6).
+    pub(super) fn can_continue(&self) -> bool {
+        !self.closes.load(Ordering::Relaxed) && !self.incomplete.load(Ordering::Relaxed)
+    }
+
+    /// The connection closes after the request in flight.
+    pub(super) fn set_closes(&self) {
+        self.closes.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_incomplete(&self, incomplete: bool) {
+        self.incomplete.store(incomplete, Ordering::Relaxed);
+    }
+
+    pub(super) fn keeps_open(&self) -> bool {
+        self.keep_open.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_keep_open(&self, keep_open: bool) {
+        self.keep_open.store(keep_open, Ordering::Relaxed);
+    }
+
+    /// A malformed head came after `heads` valid ones. Nothing is read after it, so this is called once.
+    pub(super) fn set_malformed(&self, heads: u64, fault: FramingError) {
+        let _ = self.malformed.set((heads, fault));
+    }
+
+    /// Returns the fault if the request after `requests` others is the placeholder of a malformed head.
+    pub(super) fn malformed_after(&self, requests: u64) -> Option<FramingError> {
+        self.malformed.get().filter(|(heads, _)| *heads == requests).map(|(_, fault)| *fault)
+    }
+
+    /// Counts a response and returns how many 429 responses in a row came before it; 0 if it is not a 429 itself.
+    pub(super) fn count_limited(&self, is_limited: bool) -> u32 {
+        let before = self.limited_in_a_row.load(Ordering::Relaxed);
+        let now = if is_limited { before.saturating_add(1) } else { 0 };
+        if now != before {
+            self.limited_in_a_row.store(now, Ordering::Relaxed);
+        }
+        if is_limited { before } else { 0 }
+    }
+
+    /// Returns the number of requests when the last response was made.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Acquire)
+    }
+
+    /// Records a response before it is written: the bytes after a 101 are not HTTP.
+    pub(super) fn record_response(&self, requests: u64, status: StatusCode) {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            self.is_tunnel.store(true, Ordering::Relaxed);
+        }
+        self.answered.store(requests, Ordering::Release);
+    }
+
+    /// Returns true if the last response was 101.
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.is_tunnel.load(Ordering::Relaxed)
+    }
+}

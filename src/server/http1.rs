@@ -1,0 +1,215 @@
+//! Drives an HTTP/1 connection until it ends.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::HttpService;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
+
+use super::client_io::ClientStream;
+use super::exchange::Exchange;
+use super::idle::IdleCheck;
+use super::readable::Readable;
+use super::shared::{FIRST_REQUEST, Shared};
+use crate::gateway::client::Peer;
+use crate::protocols::http::body::Body;
+
+/// How long a connection stays open during the drain after a response: the client may already be sending its next
+/// request, and the response to that one says that the connection closes. As long as a few round trips around the
+/// world.
+const NEXT_REQUEST: Duration = Duration::from_millis(500);
+
+type Connection<S, V> = Pin<Box<http1::UpgradeableConnection<TokioIo<ClientStream<S>>, V>>>;
+
+/// Serves requests until the client closes the connection, or until the drain, the maximum age, the last response or a
+/// timeout ends it.
+///
+/// Whenever the connection is idle, the hyper connection is dropped with its buffers, and a new one begins when the
+/// client sends something. So an idle connection costs only the memory of its TLS session.
+pub(super) async fn drive<S, V>(
+    mut stream: ClientStream<S>,
+    service: V,
+    shared: &Shared,
+    peer: &Peer,
+) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let max_age = Instant::now() + shared.settings.max_connection_age;
+    loop {
+        let exchange = stream.exchange();
+        let connection = builder(shared).serve_connection(TokioIo::new(stream), service.clone());
+        let active = ActiveConnection {
+            connection: Box::pin(connection.with_upgrades()),
+            idle: IdleCheck::new(peer),
+            exchange: &exchange,
+            shared,
+            peer,
+        };
+        let Some(idle) = active.drive(max_age).await? else { return Ok(()) };
+        let Some(readable) = wait_for_request(idle, shared, max_age).await else { return Ok(()) };
+        stream = readable;
+    }
+}
+
+/// Returns the stream when the client sends something. Otherwise closes it.
+async fn wait_for_request<S>(mut stream: ClientStream<S>, shared: &Shared, max_age: Instant) -> Option<ClientStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Readable + Unpin,
+{
+    let idle_since = Instant::now();
+    let has_request = tokio::select! {
+        biased;
+        readable = stream.readable() => readable.is_ok(),
+        // `timeouts.request_header` also limits the time between two requests.
+        () = tokio::time::sleep_until(max_age.min(idle_since + shared.settings.request_header)) => false,
+        () = shared.drain_begins_and(idle_since + NEXT_REQUEST) => false,
+    };
+    if !has_request {
+        // This fails if the client is gone.
+        let _ = stream.shutdown().await;
+        return None;
+    }
+    Some(stream)
+}
+
+/// What the connection does after an event other than its end.
+enum After {
+    Continue,
+    /// The connection ends after the request in flight.
+    CloseGracefully,
+    /// The connection is idle: hyper's part of it ends.
+    Suspend,
+    Close,
+}
+
+struct ActiveConnection<'a, S, V>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body>,
+{
+    connection: Connection<S, V>,
+    idle: IdleCheck,
+    exchange: &'a Exchange,
+    shared: &'a Shared,
+    peer: &'a Peer,
+}
+
+impl<S, V> ActiveConnection<'_, S, V>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body> + Unpin,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    /// Drives the connection until it ends, or until it is idle: then it returns the stream. During the drain, the
+    /// connection ends after the request in flight, or after the one that is about to arrive.
+    async fn drive(mut self, max_age: Instant) -> hyper::Result<Option<ClientStream<S>>> {
+        let (requests_before, mut quiet_since) = (self.peer.requests.get(), Instant::now());
+        loop {
+            tokio::select! {
+                biased;
+                ended = self.connection.as_mut() => return ended.map(|()| None),
+                // Checked whenever this task is polled, which happens at least at each idle check.
+                () = poll_fn(|_| if self.shared.is_draining() { Poll::Ready(()) } else { Poll::Pending }) => {
+                    return self.drain().await.map(|()| None);
+                }
+                () = tokio::time::sleep(self.idle.next_check().min(self.shared.settings.request_header)) => {}
+            }
+            match self.check(requests_before, &mut quiet_since, max_age) {
+                After::Continue => {}
+                After::CloseGracefully => return self.close().await.map(|()| None),
+                After::Suspend => return self.suspend().await,
+                After::Close => return Ok(None),
+            }
+        }
+    }
+
+    fn check(&mut self, requests_before: u64, quiet_since: &mut Instant, max_age: Instant) -> After {
+        if Instant::now() >= max_age {
+            return After::CloseGracefully;
+        }
+        if !self.idle.was_idle(self.peer) {
+            *quiet_since = Instant::now();
+            return After::Continue;
+        }
+        // Only after a request: otherwise a client could restart the time for its first head, or for one that it has
+        // begun.
+        if self.peer.requests.get() > requests_before && self.exchange.can_continue() {
+            return After::Suspend;
+        }
+        if quiet_since.elapsed() >= self.shared.settings.request_header {
+            tracing::debug!(client = %self.peer.address, "closed: no complete request header in time");
+            return After::Close;
+        }
+        After::Continue
+    }
+
+    /// Ends the connection after the request in flight.
+    async fn close(mut self) -> hyper::Result<()> {
+        self.connection.as_mut().graceful_shutdown();
+        self.connection.await
+    }
+
+    /// Ends the connection of a process that drains.
+    async fn drain(mut self) -> hyper::Result<()> {
+        // A response that has begun cannot say any more that the connection closes, so nothing is to come after it. Any
+        // other response can.
+        let is_responding = self.peer.has_in_flight() && self.exchange.answered() == self.peer.requests.get();
+        if !is_responding && let Some(ended) = self.last_request().await {
+            return ended;
+        }
+        self.close().await
+    }
+
+    /// Drives the connection until it ends, which it does with its next response, or until no request comes.
+    ///
+    /// To close it earlier could lose a request that is on its way: the client may send it, as the connection was
+    /// accepted, or as the last response did not say that the connection closes.
+    async fn last_request(&mut self) -> Option<hyper::Result<()>> {
+        // Begins a new interval.
+        self.idle.was_idle(self.peer);
+        loop {
+            let interval = if self.peer.requests.get() == 0 { FIRST_REQUEST } else { NEXT_REQUEST };
+            if let Ok(ended) = tokio::time::timeout(interval, self.connection.as_mut()).await {
+                return Some(ended);
+            }
+            if self.idle.was_idle(self.peer) {
+                return None;
+            }
+        }
+    }
+
+    /// Ends the hyper connection and returns the stream.
+    async fn suspend(mut self) -> hyper::Result<Option<ClientStream<S>>> {
+        let requests = self.peer.requests.get();
+        self.exchange.set_keep_open(true);
+        self.connection.as_mut().graceful_shutdown();
+        self.connection.as_mut().await?;
+        let Some(parts) = Pin::into_inner(self.connection).into_parts() else { return Ok(None) };
+        let mut stream = parts.io.into_inner().taken_back(parts.read_buf);
+        // The response to a request that came in this very moment said that the connection closes.
+        if !self.exchange.can_continue() || self.peer.requests.get() != requests {
+            let _ = stream.shutdown().await;
+            return Ok(None);
+        }
+        Ok(Some(stream))
+    }
+}
+
+fn builder(shared: &Shared) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        // `ActiveConnection::check` limits the time for a head. hyper would set a timer for each head.
+        .header_read_timeout(None)
+        .max_headers(shared.settings.request_header_count)
+        .max_header_size(shared.settings.request_header_size);
+    builder
+}

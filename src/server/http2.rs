@@ -1,0 +1,89 @@
+//! Drives an HTTP/2 connection until it ends.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::HttpService;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+
+use super::client_io::ClientStream;
+use super::executor::Executor;
+use super::idle::IdleCheck;
+use super::shared::Shared;
+use crate::gateway::client::Peer;
+use crate::protocols::http::body::Body;
+use crate::telemetry::metrics::WorkerMetrics;
+
+/// How long a client may send nothing after GOAWAY before its connection is closed.
+const GOAWAY_TIME: Duration = Duration::from_secs(1);
+
+/// Serves requests until the client closes the connection, or until the drain, the maximum age, the last request or
+/// `timeouts.http2_idle` ends it. HTTP/2 has no time limit of its own, neither for an idle connection nor for a header
+/// block that never ends.
+pub(super) async fn drive<S, V>(
+    stream: ClientStream<S>,
+    service: V,
+    shared: &Shared,
+    peer: &Peer,
+    metrics: &Arc<WorkerMetrics>,
+) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: HttpService<Incoming, ResBody = Body>,
+    V::Future: Send + 'static,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // Boxed: it is large, and this future passes through several functions.
+    let mut connection = Box::pin(builder(shared, metrics).serve_connection(TokioIo::new(stream), service));
+    let mut idle = IdleCheck::new(peer);
+    let max_age = Instant::now() + shared.settings.max_connection_age;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            () = shared.drain_begins() => break,
+            () = poll_fn(|_| if peer.is_at_last_request() { Poll::Ready(()) } else { Poll::Pending }) => break,
+            () = tokio::time::sleep_until(max_age) => break,
+            () = tokio::time::sleep(shared.settings.http2_idle) => if idle.was_idle(peer) { break },
+        }
+    }
+    // Sends GOAWAY, and still serves the requests that the client sent before it received that.
+    connection.as_mut().graceful_shutdown();
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            // A client that does not reply to GOAWAY has no request to lose.
+            () = tokio::time::sleep(GOAWAY_TIME) => if idle.was_idle(peer) { return Ok(()) },
+        }
+    }
+}
+
+fn builder(shared: &Shared, metrics: &Arc<WorkerMetrics>) -> http2::Builder<Executor> {
+    let settings = &shared.settings;
+    let mut builder = http2::Builder::new(Executor {
+        write: settings.write,
+        least: settings.min_download_rate,
+        metrics: metrics.clone(),
+    });
+    builder
+        .timer(TokioTimer::new())
+        // RFC 8441: WebSockets.
+        .enable_connect_protocol()
+        .max_concurrent_streams(settings.http2_concurrent_streams)
+        .max_header_list_size(u32::try_from(settings.request_header_size).unwrap_or(u32::MAX))
+        // Detects clients that vanished: they do not reply to the ping.
+        .keep_alive_interval(settings.http2_idle)
+        .keep_alive_timeout(settings.request_header)
+        // Maximum bytes of one response that are buffered. A connection has up to `http2_concurrent_streams` responses.
+        .max_send_buf_size(128 * 1024)
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(100);
+    builder
+}

@@ -1,0 +1,85 @@
+//! State that client connections share: in the whole process, and in one worker.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use super::linger::DrainSlots;
+use super::retry_delay::RetryDelay;
+use super::settings::ConnectionSettings;
+use crate::gateway::Gateway;
+use crate::gateway::client::Peer;
+use crate::gateway::worker::Worker;
+use crate::limits::penalty::PenaltyBox;
+use crate::limits::per_address::PerAddressLimit;
+use crate::types::clock::UnixTime;
+
+/// How long a connection that is accepted during the drain may take to begin its first request.
+pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+pub struct Shared {
+    pub gateway: ArcSwap<Gateway>,
+    pub settings: ConnectionSettings,
+    /// `limits.connections`
+    pub connection_slots: Arc<Semaphore>,
+    /// `limits.connections_per_address`
+    pub per_address: Arc<PerAddressLimit>,
+    pub penalties: PenaltyBox,
+    pub retry_delay: RetryDelay,
+    /// Becomes true when the drain begins.
+    pub draining: watch::Receiver<bool>,
+}
+
+impl Shared {
+    /// Returns when the drain begins.
+    pub(super) async fn drain_begins(&self) {
+        let mut draining = self.draining.clone();
+        // An error means that the sender was dropped. The process ends then, too.
+        let _ = draining.wait_for(|draining| *draining).await;
+    }
+
+    /// Returns true if the process drains. This is one atomic load: waiters of all workers would share a lock, and take
+    /// it at each poll. The value changes once, and no code marks this receiver's value as seen.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.has_changed().unwrap_or(true)
+    }
+
+    /// Returns when the drain has begun and `time` has come.
+    pub(super) async fn drain_begins_and(&self, time: Instant) {
+        self.drain_begins().await;
+        tokio::time::sleep_until(time).await;
+    }
+
+    /// Returns when the drain leaves no more time for the first request of a connection.
+    pub(super) async fn first_request_overdue(&self) {
+        self.drain_begins().await;
+        tokio::time::sleep(FIRST_REQUEST).await;
+    }
+
+    /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the
+    /// others.
+    pub(super) fn penalize(&self, peer: &Peer, record: fn(&PenaltyBox, IpAddr, UnixTime)) {
+        let gateway = self.gateway.load();
+        if !is_shared_proxy(peer, &gateway) {
+            record(&self.penalties, peer.address.ip(), gateway.clock.now());
+        }
+    }
+}
+
+/// Returns true if the peer carries requests of many clients: a trusted proxy, or a balancer that does not name its
+/// clients.
+pub(super) fn is_shared_proxy(peer: &Peer, gateway: &Gateway) -> bool {
+    !peer.trusts_forwarded || gateway.forwarding.trusts(peer.address.ip())
+}
+
+/// What the connections of one worker share.
+pub(super) struct WorkerState {
+    pub(super) shared: Arc<Shared>,
+    pub(super) worker: Arc<Worker>,
+    pub(super) drain_slots: DrainSlots,
+}

@@ -1,0 +1,109 @@
+//! The JSON format.
+//!
+//! Members are written one by one, and not by serde, because every request pays for its line: 540 ns instead of 790 ns
+//! (median of 200 pages of 500 lines, a browser's request with a token, without the redaction of the path). Strings
+//! from outside go through the escaper of serde_json.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use super::record::Record;
+use crate::types::close_reason::CloseReason;
+
+/// The names of the members are an interface to operators. A member without a value is left out.
+pub(super) fn write_json(record: &Record, time: &str, path: &str, page: &mut Vec<u8>) {
+    let caller = record.caller.as_deref();
+    let mut line = Object { page };
+    line.page.extend_from_slice(b"{\"time\":\"");
+    line.page.extend_from_slice(time.as_bytes());
+    line.page.extend_from_slice(b"\",\"request_id\":\"");
+    line.page.extend_from_slice(&record.request_id.as_hex());
+    line.page.push(b'"');
+    if let Some(client) = record.client {
+        line.address("client", client.to_canonical());
+    }
+    line.plain("method", record.method.as_str());
+    line.optional("host", record.host());
+    line.text("path", path);
+    line.plain("protocol", record.protocol());
+    line.number("status", record.status.into());
+    if let Some(refused) = &record.refused {
+        line.plain("reason", refused.reason.code());
+    }
+    if let Some(observed) = &record.observed {
+        line.plain("observed", observed.reason.code());
+    }
+    line.optional("detail", record.detail());
+    line.optional("route", record.route.as_deref());
+    line.optional("upstream", record.upstream.as_deref());
+    line.optional("issuer", caller.map(|caller| &*caller.issuer));
+    line.optional("subject", caller.map(|caller| &*caller.subject).filter(|subject| !subject.is_empty()));
+    if let Some(token_id) = record.token_id.or(caller.and_then(|caller| caller.family)) {
+        line.name("token_id");
+        // Writing to memory does not fail.
+        let _ = write!(line.page, "\"{token_id}\"");
+    }
+    line.number("duration_us", u64::try_from(record.duration.as_micros()).unwrap_or(u64::MAX));
+    line.number("sent", record.sent);
+    line.name("complete");
+    line.page.extend_from_slice(if record.complete { b"true" } else { b"false" });
+    line.optional("ended", record.ended.map(CloseReason::code));
+    if let Some(agent) = &record.user_agent {
+        line.text("user_agent", &String::from_utf8_lossy(agent.as_bytes()));
+    }
+    line.page.push(b'}');
+}
+
+/// Writes the members of an object after the first one.
+struct Object<'p> {
+    page: &'p mut Vec<u8>,
+}
+
+impl Object<'_> {
+    fn name(&mut self, name: &str) {
+        self.page.extend_from_slice(b",\"");
+        self.page.extend_from_slice(name.as_bytes());
+        self.page.extend_from_slice(b"\":");
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.name(name);
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(&mut *self.page, value);
+    }
+
+    fn optional(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(name, value);
+        }
+    }
+
+    /// For text that needs no escape: constants, and methods, which are tokens (RFC 9110 section 9.1).
+    fn plain(&mut self, name: &str, value: &str) {
+        self.name(name);
+        self.page.push(b'"');
+        self.page.extend_from_slice(value.as_bytes());
+        self.page.push(b'"');
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        let _ = serde_json::to_writer(&mut *self.page, &value);
+    }
+
+    /// IPv4 octet by octet, because `Display` of an address takes a quarter of the time of the whole line.
+    fn address(&mut self, name: &str, address: IpAddr) {
+        self.name(name);
+        let IpAddr::V4(address) = address else {
+            let _ = write!(self.page, "\"{address}\"");
+            return;
+        };
+        let mut separator = b'"';
+        for octet in address.octets() {
+            self.page.push(separator);
+            let _ = serde_json::to_writer(&mut *self.page, &octet);
+            separator = b'.';
+        }
+        self.page.push(b'"');
+    }
+}

@@ -1,0 +1,63 @@
+//! What the gateway records of one request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Uri, Version};
+
+use crate::tokens::jwt::VerifiedToken;
+use crate::types::clock::UnixTime;
+use crate::types::close_reason::CloseReason;
+use crate::types::ids::{RequestId, TokenId};
+use crate::types::reject::Reject;
+
+/// Filled in while the request is handled.
+#[derive(Default)]
+pub struct Record {
+    pub request_id: RequestId,
+    pub time: UnixTime,
+    pub client: Option<IpAddr>,
+    pub method: Method,
+    pub uri: Uri,
+    pub version: Version,
+    pub host: Option<HeaderValue>,
+    pub user_agent: Option<HeaderValue>,
+    /// 0: the client disconnected before the response.
+    pub status: u16,
+    pub sent: u64,
+    /// If true, the whole response was written to the connection.
+    pub complete: bool,
+    /// Why the gateway ended the response early.
+    pub ended: Option<CloseReason>,
+    /// The name of the route.
+    pub route: Option<Arc<str>>,
+    pub caller: Option<Arc<VerifiedToken>>,
+    /// The family that a refresh or a revocation was about.
+    pub token_id: Option<TokenId>,
+    pub upstream: Option<Arc<str>>,
+    pub refused: Option<Reject>,
+    /// Why an enforcing route would have rejected the request.
+    pub observed: Option<Arc<Reject>>,
+    pub duration: Duration,
+}
+
+impl Record {
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_ref().and_then(|host| host.to_str().ok())
+    }
+
+    pub(super) fn protocol(&self) -> &'static str {
+        match self.version {
+            Version::HTTP_2 => "HTTP/2",
+            Version::HTTP_10 => "HTTP/1.0",
+            _ => "HTTP/1.1",
+        }
+    }
+
+    /// Why the request was rejected, or would have been on an enforcing route.
+    pub(super) fn detail(&self) -> Option<&str> {
+        let reject = self.refused.as_ref().or(self.observed.as_deref())?;
+        Some(&*reject.detail).filter(|detail| !detail.is_empty())
+    }
+}

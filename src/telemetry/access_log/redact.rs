@@ -1,0 +1,101 @@
+//! Removes tokens from the paths of log lines.
+
+use std::borrow::Cow;
+
+use crate::protocols::http::path::decode;
+
+/// How the gateway's refresh tokens and most JWTs begin.
+const PREFIXES: [&str; 2] = ["bwr1_", "eyJ"];
+
+/// The path, with every segment cut where a token begins. Clients put tokens there on purpose (`DELETE /token/…`
+/// accepts a refresh token) or by mistake. Segments are percent-decoded first, because an escaped token is a valid
+/// token as well.
+pub(super) fn without_tokens(path: &str) -> Cow<'_, str> {
+    if !may_have_token(path) || text_before_token(&decode(path.as_bytes())).is_none() {
+        return Cow::Borrowed(path);
+    }
+    let cut = |segment: &str| match text_before_token(&decode(segment.as_bytes())) {
+        Some(before) => format!("{before}[token]"),
+        None => segment.to_owned(),
+    };
+    Cow::Owned(path.split('/').map(cut).collect::<Vec<_>>().join("/"))
+}
+
+/// Returns true if the path has a byte that every token has: one of these, two dots, or an escape that may hide them.
+/// Most paths have none.
+fn may_have_token(path: &str) -> bool {
+    let mut dots = 0;
+    path.bytes().any(|byte| {
+        dots += u32::from(byte == b'.');
+        dots == 2 || matches!(byte, b'_' | b'J' | b'%')
+    })
+}
+
+fn text_before_token(decoded: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(decoded);
+    token_start(&text).map(|start| text[..start].to_owned())
+}
+
+/// Where the first token begins.
+fn token_start(text: &str) -> Option<usize> {
+    let with_prefix = PREFIXES.iter().filter_map(|prefix| text.find(prefix));
+    with_prefix.chain(jws_start(text)).min()
+}
+
+/// Where the first signed token begins, by its shape: three parts of base64url separated by dots (RFC 7515 section
+/// 3.1), the last one empty for `alg: none`. Most JWTs begin with `eyJ`, but with a space in the JSON they do not.
+fn jws_start(text: &str) -> Option<usize> {
+    // `{"alg":"none"}` has 19 characters. A MAC with SHA-256 has 43, and every other signature is longer. The names of
+    // files that are as long end in something shorter.
+    const MIN_HEADER: usize = 19;
+    const MIN_CLAIMS: usize = 10;
+    const MIN_SIGNATURE: usize = 43;
+    let is_base64url = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let dots = || text.match_indices('.').map(|(at, _)| at);
+    dots().zip(dots().skip(1)).find_map(|(first, second)| {
+        let header = text.as_bytes()[..first].iter().rev().take_while(is_base64url).count();
+        let claims = text.as_bytes()[first + 1..second].iter().take_while(is_base64url).count();
+        let signature = text.as_bytes()[second + 1..].iter().take_while(is_base64url).count();
+        let is_jws = claims == second - first - 1 && (signature == 0 || signature >= MIN_SIGNATURE);
+        (is_jws && header >= MIN_HEADER && claims >= MIN_CLAIMS).then(|| first - header)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_a_path_at_a_token_in_every_encoding() {
+        for (path, logged) in [
+            ("/a/b%20c", "/a/b%20c"),
+            ("/a/x-eyJsecret/b", "/a/x-[token]/b"),
+            ("/a/eyJsecret.bwr1_secret", "/a/[token]"),
+            ("/a/bwr1_secret.eyJsecret", "/a/[token]"),
+            ("/a/%62wr1_secret/b%20c", "/a/[token]/b%20c"),
+            ("/%C3%A9%65%79Jsecret", "/é[token]"),
+            ("/a%2FeyJsecret", "/a/[token]"),
+            (
+                "/static/vendors-node-modules.0123456789abcdef0123.js",
+                "/static/vendors-node-modules.0123456789abcdef0123.js",
+            ),
+            ("/org.springframework.context.annotation", "/org.springframework.context.annotation"),
+            ("/a/b.c/d.e", "/a/b.c/d.e"),
+        ] {
+            assert_eq!(without_tokens(path), logged, "{path}");
+        }
+    }
+
+    /// The header is `{ "alg":"none"}`.
+    #[test]
+    fn cuts_a_path_at_the_shape_of_a_signed_token() {
+        const MESSAGE: &str = "eyAiYWxnIjoibm9uZSJ9.eyAic3ViIjoiYSJ9";
+        let signed = format!("{MESSAGE}.{}", "s".repeat(43));
+        for token in [format!("{MESSAGE}."), signed.clone(), signed.replace('.', "%2e"), format!("{signed}.json")] {
+            assert_eq!(without_tokens(&format!("/a.b/{token}/c.d")), "/a.b/[token]/c.d");
+            assert_eq!(without_tokens(&format!("/token={token}")), "/token=[token]");
+            assert_eq!(without_tokens(&format!("/v1.2.{token}")), "/v1.2.[token]");
+        }
+        assert_eq!(without_tokens(MESSAGE), MESSAGE);
+    }
+}

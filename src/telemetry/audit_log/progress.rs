@@ -1,0 +1,33 @@
+//! How deliveries go, for the metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+#[derive(Default)]
+pub struct Progress {
+    pub failures: AtomicU64,
+    failing_since: Mutex<Option<Instant>>,
+}
+
+impl Progress {
+    /// How long deliveries have failed. Zero while they succeed.
+    pub fn lag(&self) -> Duration {
+        let since = *self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Records a failure. Returns true if it is the first one in a row.
+    pub(super) fn record_failure(&self) -> bool {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let mut since = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = since.is_none();
+        since.get_or_insert_with(Instant::now);
+        is_first
+    }
+
+    /// Records a success. Returns true if it is the first one after a failure.
+    pub(super) fn record_success(&self) -> bool {
+        self.failing_since.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+}

@@ -1,0 +1,159 @@
+//! The text that Prometheus scrapes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::registry::{Family, Metrics, Single};
+use super::worker::{BOUNDS, Count, WorkerMetrics};
+use crate::types::reject::Reason;
+
+impl Metrics {
+    /// The text of `/metrics`, in the OpenMetrics format that Prometheus reads.
+    pub fn render(self: &Arc<Self>) -> String {
+        let mut registry = Registry::with_prefix("bearward");
+        registry.register_collector(Box::new(MetricsCollector(self.clone())));
+        let mut page = String::new();
+        match text::encode(&mut page, &registry) {
+            Ok(()) => page,
+            // Writing to a string does not fail.
+            Err(fmt::Error) => String::new(),
+        }
+    }
+}
+
+struct MetricsCollector(Arc<Metrics>);
+
+impl fmt::Debug for MetricsCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MetricsCollector")
+    }
+}
+
+impl Collector for MetricsCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let metrics = &*self.0;
+        encode_requests(metrics, &mut encoder)?;
+        for (name, help, counts) in BY_REASON {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for reason in Reason::ALL {
+                let count = ConstCounter::new(metrics.sum(|worker| &counts(worker)[reason.index()]));
+                count.encode(family.encode_family(&[("reason", reason.code())])?)?;
+            }
+        }
+        encode_duration(metrics, &mut encoder)?;
+        let gauge = encoder.encode_descriptor("requests_in_flight", IN_FLIGHT, None, MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(metrics.in_flight()).unwrap_or(i64::MAX)).encode(gauge)?;
+        for (name, help, read) in COUNTERS {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(metrics.sum(read)).encode(encoder)?;
+        }
+        metrics.singles.iter().try_for_each(|single| encode_single(&mut encoder, single))?;
+        metrics.families.iter().try_for_each(|family| encode_family(&mut encoder, family))
+    }
+}
+
+fn encode_requests(metrics: &Metrics, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut family = encoder.encode_descriptor("requests", "Requests by status class", None, MetricType::Counter)?;
+    for (class, label) in ["client_closed", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+        let count = ConstCounter::new(metrics.sum(|worker| &worker.requests[class]));
+        count.encode(family.encode_family(&[("status", label)])?)?;
+    }
+    Ok(())
+}
+
+fn encode_duration(metrics: &Metrics, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut buckets = Vec::with_capacity(BOUNDS.len() + 1);
+    for bucket in 0..=BOUNDS.len() {
+        let bound = BOUNDS.get(bucket).map_or(f64::INFINITY, |micros| *micros as f64 / 1e6);
+        buckets.push((bound, metrics.sum(|worker| &worker.duration[bucket])));
+    }
+    let count = buckets.iter().map(|(_, count)| count).sum();
+    let sum = metrics.sum(|worker| &worker.duration_micros) as f64 / 1e6;
+    let help = "Time from the request header to the last byte of the response";
+    let mut encoder = encoder.encode_descriptor("request_duration_seconds", help, None, MetricType::Histogram)?;
+    encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+}
+
+fn encode_single(encoder: &mut DescriptorEncoder<'_>, single: &Single) -> fmt::Result {
+    let encoder = encoder.encode_descriptor(single.name, single.help, None, single.kind)?;
+    match single.kind {
+        MetricType::Counter => ConstCounter::new((single.read)()).encode(encoder),
+        _ => ConstGauge::new((single.read)()).encode(encoder),
+    }
+}
+
+fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &Family) -> fmt::Result {
+    let mut encoder = encoder.encode_descriptor(family.name, family.help, None, family.kind)?;
+    for (labels, value) in (family.read)() {
+        let encoder = encoder.encode_family(&labels)?;
+        match family.kind {
+            MetricType::Counter => ConstCounter::new(value).encode(encoder)?,
+            _ => ConstGauge::new(value).encode(encoder)?,
+        }
+    }
+    Ok(())
+}
+
+const IN_FLIGHT: &str = "Requests without a finished response, and open WebSockets";
+
+type ReadReasons = fn(&WorkerMetrics) -> &[Count];
+
+const BY_REASON: &[(&str, &str, ReadReasons)] = &[
+    ("rejections", "Rejected requests, by reason", |worker| &worker.rejections),
+    (
+        "observed",
+        "Requests that were forwarded on a route in observe mode, by the reason for which other routes reject them",
+        |worker| &worker.observations,
+    ),
+    (
+        "streams_ended",
+        "Streams and requests in flight that the gateway ended, by the reason for which their token is rejected",
+        |worker| &worker.streams_ended,
+    ),
+];
+
+type ReadCount = fn(&WorkerMetrics) -> &Count;
+
+const COUNTERS: &[(&str, &str, ReadCount)] = &[
+    ("connections_opened", "Accepted client connections", |worker| &worker.connections_opened),
+    ("connections_closed", "Closed client connections", |worker| &worker.connections_closed),
+    ("connections_rejected", "Client connections rejected by limits.connections", |worker| {
+        &worker.connections_rejected
+    }),
+    ("address_connections_rejected", "Client connections rejected by limits.connections_per_address", |worker| {
+        &worker.address_connections_rejected
+    }),
+    (
+        "penalized_connections_rejected",
+        "Client connections rejected because their address exceeded a limit shortly before",
+        |worker| &worker.penalized_connections_rejected,
+    ),
+    ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
+    (
+        "proxy_protocol_failed",
+        "Connections without a PROXY protocol header, or from a peer that is not trusted",
+        |worker| &worker.proxy_protocol_failed,
+    ),
+    ("slow_clients_disconnected", "Responses closed because the client read too slowly", |worker| {
+        &worker.slow_clients_disconnected
+    }),
+    ("token_cache_hits", "Requests with a token from the cache", |worker| &worker.token_cache_hits),
+    ("token_cache_misses", "Requests with a token that was not in the cache", |worker| &worker.token_cache_misses),
+    ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),
+    ("upstream_retries", "Requests retried on another upstream connection", |worker| &worker.upstream_retries),
+    ("streams_opened", "WebSockets, and responses and uploads that took more than a moment", |worker| {
+        &worker.streams_opened
+    }),
+    ("streams_closed", "Closed streams", |worker| &worker.streams_closed),
+    ("streams_drained", "Streams that the gateway ended during a graceful shutdown", |worker| &worker.streams_drained),
+    ("access_log_dropped", "Access log lines lost because the log could not keep up", |worker| {
+        &worker.access_log_dropped
+    }),
+];

@@ -1,0 +1,11 @@
+//! Metrics: what the gateway counts, and its text for Prometheus.
+//!
+//! Each worker has counters of its own, and only that worker writes them. So counting is an ordinary addition, and no
+//! two cores share a cache line. A scrape adds the counters up. Labels are closed sets: no client can create one.
+
+mod exposition;
+mod registry;
+mod worker;
+
+pub use registry::{LabelledValue, Metrics};
+pub use worker::{Count, WorkerMetrics};

@@ -1,0 +1,85 @@
+//! All metrics of the gateway: the workers' counters, and values that other modules register.
+
+use std::sync::Arc;
+
+use prometheus_client::metrics::MetricType;
+
+use super::worker::{Count, WorkerMetrics};
+
+/// Reads a value at a scrape.
+type ReadValue = Box<dyn Fn() -> f64 + Send + Sync>;
+
+/// A value with its labels.
+pub type LabelledValue = (Vec<(&'static str, String)>, f64);
+
+/// A metric without labels.
+pub(super) struct Single {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: MetricType,
+    pub(super) read: ReadValue,
+}
+
+/// A metric with labels.
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: MetricType,
+    pub(super) read: Box<dyn Fn() -> Vec<LabelledValue> + Send + Sync>,
+}
+
+/// Everything that `/metrics` shows.
+pub struct Metrics {
+    workers: Vec<Arc<WorkerMetrics>>,
+    pub(super) singles: Vec<Single>,
+    pub(super) families: Vec<Family>,
+}
+
+impl Metrics {
+    pub fn new(workers: usize) -> Self {
+        let workers = (0..workers).map(|_| Arc::new(WorkerMetrics::default())).collect();
+        Metrics { workers, singles: Vec::new(), families: Vec::new() }
+    }
+
+    pub fn worker(&self, number: usize) -> Arc<WorkerMetrics> {
+        self.workers[number].clone()
+    }
+
+    /// Registers a gauge that is read at each scrape.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str, read: impl Fn() -> f64 + Send + Sync + 'static) {
+        self.singles.push(Single { name, help, kind: MetricType::Gauge, read: Box::new(read) });
+    }
+
+    /// Registers a counter that is read at each scrape. It must only grow.
+    pub fn counter(&mut self, name: &'static str, help: &'static str, read: impl Fn() -> f64 + Send + Sync + 'static) {
+        self.singles.push(Single { name, help, kind: MetricType::Counter, read: Box::new(read) });
+    }
+
+    /// As [`Metrics::gauge`], with labels from a closed set.
+    pub fn gauges(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<LabelledValue> + Send + Sync + 'static,
+    ) {
+        self.families.push(Family { name, help, kind: MetricType::Gauge, read: Box::new(read) });
+    }
+
+    /// As [`Metrics::counter`], with labels from a closed set.
+    pub fn counters(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<LabelledValue> + Send + Sync + 'static,
+    ) {
+        self.families.push(Family { name, help, kind: MetricType::Counter, read: Box::new(read) });
+    }
+
+    pub(super) fn sum(&self, read: impl Fn(&WorkerMetrics) -> &Count) -> u64 {
+        self.workers.iter().map(|worker| read(worker).get()).sum()
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.in_flight()).sum()
+    }
+}

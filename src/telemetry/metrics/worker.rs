@@ -1,0 +1,127 @@
+//! The counters of one worker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::types::close_reason::CloseReason;
+use crate::types::reject::Reason;
+
+/// A counter that only one thread increases. Every thread can read it.
+#[derive(Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub fn add(&self, amount: u64) {
+        // With one writer, no read-modify-write is needed, which costs ten times as much.
+        self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Upper bounds of the histogram of request durations, in microseconds.
+pub(super) const BOUNDS: [u64; 14] =
+    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000, 30_000_000];
+
+/// One counter for each reason.
+pub(super) type ByReason = [Count; Reason::ALL.len()];
+
+pub struct WorkerMetrics {
+    /// By status class: 1xx to 5xx, and 0 for a client that disconnected before the response.
+    pub requests: [Count; 6],
+    pub rejections: ByReason,
+    pub observations: ByReason,
+    pub requests_started: Count,
+    pub requests_finished: Count,
+    /// One bucket for each bound, and one for longer durations. Not cumulative.
+    pub(super) duration: [Count; BOUNDS.len() + 1],
+    pub(super) duration_micros: Count,
+    pub connections_opened: Count,
+    pub connections_closed: Count,
+    pub connections_rejected: Count,
+    pub address_connections_rejected: Count,
+    pub penalized_connections_rejected: Count,
+    pub handshakes_failed: Count,
+    pub proxy_protocol_failed: Count,
+    pub slow_clients_disconnected: Count,
+    pub token_cache_hits: Count,
+    pub token_cache_misses: Count,
+    pub upstream_connects: Count,
+    pub upstream_retries: Count,
+    pub access_log_dropped: Count,
+    pub streams_opened: Count,
+    pub streams_closed: Count,
+    pub(super) streams_ended: ByReason,
+    pub(super) streams_drained: Count,
+}
+
+/// All counters at zero. [`Metrics`](super::Metrics) shows only those that it created itself.
+impl Default for WorkerMetrics {
+    fn default() -> Self {
+        let by_reason = || std::array::from_fn(|_| Count::default());
+        WorkerMetrics {
+            requests: Default::default(),
+            rejections: by_reason(),
+            observations: by_reason(),
+            requests_started: Count::default(),
+            requests_finished: Count::default(),
+            duration: Default::default(),
+            duration_micros: Count::default(),
+            connections_opened: Count::default(),
+            connections_closed: Count::default(),
+            connections_rejected: Count::default(),
+            address_connections_rejected: Count::default(),
+            penalized_connections_rejected: Count::default(),
+            handshakes_failed: Count::default(),
+            proxy_protocol_failed: Count::default(),
+            slow_clients_disconnected: Count::default(),
+            token_cache_hits: Count::default(),
+            token_cache_misses: Count::default(),
+            upstream_connects: Count::default(),
+            upstream_retries: Count::default(),
+            access_log_dropped: Count::default(),
+            streams_opened: Count::default(),
+            streams_closed: Count::default(),
+            streams_ended: by_reason(),
+            streams_drained: Count::default(),
+        }
+    }
+}
+
+impl WorkerMetrics {
+    /// Counts a finished request. `status` is 0 if the client disconnected before the response.
+    pub fn request_finished(&self, status: u16, duration: Duration) {
+        let class = usize::from(status / 100).min(5);
+        self.requests[class].inc();
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.duration[BOUNDS.partition_point(|bound| *bound < micros)].inc();
+        self.duration_micros.add(micros);
+    }
+
+    /// The number of requests without a finished response, and of open tunnels.
+    pub fn in_flight(&self) -> u64 {
+        self.requests_started.get().saturating_sub(self.requests_finished.get())
+    }
+
+    pub fn rejected(&self, reason: Reason) {
+        self.rejections[reason.index()].inc();
+    }
+
+    pub fn observed(&self, reason: Reason) {
+        self.observations[reason.index()].inc();
+    }
+
+    pub fn stream_ended(&self, reason: CloseReason) {
+        match reason {
+            CloseReason::Token(reason) => self.streams_ended[reason.index()].inc(),
+            CloseReason::RequestTimeout => self.streams_ended[Reason::RequestTimeout.index()].inc(),
+            CloseReason::Draining => self.streams_drained.inc(),
+        }
+    }
+}
