@@ -7,9 +7,9 @@
 //! | Hono CVE-2026-22817, CVE-2026-22818 | the token selected the algorithm of a key without `alg` | `good_keys_are_accepted_and_unusable_ones_skipped`, `a_kid_or_the_algorithm_selects_exactly_one_key`, `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
 //! | Java CVE-2022-21449 | an ECDSA signature of zeros was valid | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere`, `wycheproof_vectors_have_the_right_or_a_listed_outcome` |
 //! | Pulsar CVE-2021-22160 | `alg: none` was accepted | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
-//! | APISIX CVE-2026-39999 | an incomplete configuration disabled the checks | `issuers_are_checked`, `routes_are_checked`, `without_a_token_only_the_scheme_is_told` |
+//! | APISIX CVE-2026-39999 | an incomplete configuration disabled the checks | `issuers_are_checked`, `routes_are_checked`, `without_a_token_the_challenge_has_only_the_scheme` |
 //! | Envoy CVE-2022-29226 | any present token was accepted | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
-//! | Kong 3.2.1 | header, query and cookie could have different tokens | `a_token_counts_where_its_route_takes_it_from_and_only_once` |
+//! | Kong 3.2.1 | header, query and cookie could have different tokens | `a_token_is_accepted_only_once_and_where_its_route_allows` |
 //! | Envoy CVE-2019-9901 | the matched path differed from the forwarded one | `a_hostile_path_is_refused_with_its_reason_and_goes_nowhere`, `paths_are_forwarded_byte_for_byte` |
 //! | Envoy CVE-2021-29492 | `%2F..%2F` was not normalized | `a_hostile_path_is_refused_with_its_reason_and_goes_nowhere` |
 //! | Envoy CVE-2021-32779, oauth2-proxy CVE-2026-41059 | `#` in a target bypassed rules | `a_fragment_does_not_reach_the_backend`, `a_hostile_path_is_refused_with_its_reason_and_goes_nowhere` |
