@@ -45,7 +45,7 @@
 //! | crate | named only in | why there |
 //! |---|---|---|
 //! | `annotate_snippets` | `config/` | shows errors in `gateway.toml` as rustc shows them |
-//! | `aws_lc_rs` | `protocols/tls`, `tokens/jwt/`, `types/secret` | no cryptography of our own, and none elsewhere |
+//! | `aws_lc_rs` | `protocols/tls/`, `tokens/jwt/`, `types/secret` | no cryptography of our own, and none elsewhere |
 //! | `clap` | `cli/`, `main` | reads the command line |
 //! | `crc32fast` | `tokens/family/` | the checksum at the end of a refresh token |
 //! | `h2` | `server/`, `upstream/` | the errors of the protocol under hyper: was it a flood? was the request processed? |
@@ -56,7 +56,7 @@
 //! | `moka` | `auth/revocations/` | safe only without a capacity: a bounded cache forgets revocations |
 //! | `prometheus_client` | `telemetry/metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
-//! | `rcgen` | `protocols/tls` | makes the certificate of the first start |
+//! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
 //! | `rusqlite` | `store/` | no database type leaves the store |
 //! | `rustix` | `protocols/socket_handover` | hands listening sockets to another process |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
@@ -74,12 +74,12 @@
 //! | `limits.connections` | `server/admission.rs` | closed at once |
 //! | `limits.connections_per_address` | `server/admission.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.concurrent_requests` | `limits/concurrency.rs`, called by `gateway/delivery.rs` | 503 `overloaded` |
-//! | `limits.reserve_percent` | `limits/concurrency.rs` | the same, for addresses with many requests |
-//! | `limits.request_header_size` | `protocols/http/framing/mod.rs`; over HTTP/2 hyper, set in `server/http2.rs` | 431 |
-//! | `limits.request_header_count` | `protocols/http/framing/mod.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
+//! | `limits.reserve_percent` | `limits/reserve.rs` | the same, for addresses with many requests |
+//! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 hyper, set in `server/http2.rs` | 431 |
+//! | `limits.request_header_count` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
-//! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body.rs` | 413 `body_too_large` |
-//! | `limits.min_upload_rate` | `protocols/http/body.rs` | 408 `body_too_slow` |
+//! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
+//! | `limits.min_upload_rate` | `protocols/http/body/streamed.rs` | 408 `body_too_slow` |
 //! | `limits.min_download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | disconnected |
 //! | `limits.http2_concurrent_streams` | hyper, set in `server/http2.rs` | REFUSED_STREAM |
 //! | `limits.requests_per_connection` | `gateway/client.rs` | the connection closes after this response |

@@ -22,7 +22,7 @@ fn authenticating_a_known_token_allocates_nothing() {
     let (authenticator, _) = setup::authenticator(&mint);
     let worker = BenchWorker::new();
     let headers = setup::bearer(&mint.token(0));
-    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "the first request verifies the token");
 
     let counted = allocation_counter::measure(|| {
         for _ in 0..REQUESTS {
@@ -33,14 +33,14 @@ fn authenticating_a_known_token_allocates_nothing() {
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
 }
 
-/// A revocation of somebody else moves the epoch, so that the next request of each known token looks itself up.
+/// A revocation of another family changes the epoch, so that the next request of each known token is looked up.
 #[test]
 fn looking_a_token_up_again_allocates_nothing() {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
     let worker = BenchWorker::new();
     let headers = setup::bearer(&mint.token(0));
-    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "it gets to know the token");
+    assert!(worker.authenticate(&authenticator, &headers).is_ok(), "the first request verifies the token");
 
     let mut allocations = 0;
     for other in 1..=1_000 {
@@ -51,8 +51,8 @@ fn looking_a_token_up_again_allocates_nothing() {
     assert_eq!(allocations, 0);
 }
 
-/// The record, the request id, and room for the fields that the gateway adds (two). A browser's `Connection` header costs three
-/// more: the list of what it nominates, a name on it, and the list of what is taken out.
+/// The record, the request id, and room for the headers that the gateway adds (two allocations). The `Connection` header
+/// of a browser costs three more: the list of names in it, a name, and the list of removed headers.
 #[test]
 fn a_whole_request_allocates_little() {
     let mint = Mint::new(Algorithm::ES256);
@@ -61,7 +61,7 @@ fn a_whole_request_allocates_little() {
     for (name, sent, most) in
         [("plain", SampleRequest::plain(&token), 4.0), ("browser", SampleRequest::browser(&token), 7.0)]
     {
-        assert!(steps.run(&mut sent.to_request()).is_ok(), "it gets to know the token");
+        assert!(steps.run(&mut sent.to_request()).is_ok(), "the first request verifies the token");
         let mut sum = allocation_counter::AllocationInfo::default();
         for _ in 0..REQUESTS {
             let mut request = sent.to_request();

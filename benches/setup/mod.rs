@@ -182,7 +182,7 @@ pub struct BenchWorker(pub Worker);
 impl BenchWorker {
     pub fn new() -> BenchWorker {
         // No limit, so that each forged token is rejected for its signature.
-        let rate = Rate { burst: u32::MAX, every: Duration::ZERO };
+        let rate = Rate { burst: u32::MAX, interval: Duration::ZERO };
         let metrics = Metrics::new(1).worker(0);
         let pem = generate_pem(Algorithm::ES256).expect("a key");
         let signing = SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("reads its own key");
@@ -203,7 +203,7 @@ impl BenchWorker {
             bad_signatures: Arc::new(Limiter::new(rate)),
             signature_queue: SignatureQueue::new(),
             log: None,
-            concurrency: ConcurrencyLimit::of(0, 0, 1),
+            concurrency: ConcurrencyLimit::new(0, 0, 1),
         })
     }
 

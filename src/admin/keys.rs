@@ -122,7 +122,7 @@ impl KeyEntry {
 /// A body may be left out: everything in it has a default.
 async fn read<T: DeserializeOwned + Default>(request: Request<Incoming>) -> Result<T, Reject> {
     let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
-    let incoming = Body::incoming(request.into_body()).silent_for_at_most(PATIENCE);
+    let incoming = Body::incoming(request.into_body()).with_idle_timeout(PATIENCE);
     let content = body::read(incoming, BODY_LIMIT).await?;
     if content.is_empty() {
         return Ok(T::default());

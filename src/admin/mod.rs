@@ -34,7 +34,7 @@ use crate::auth::bearer;
 use crate::broker::{BODY_LIMIT, Broker};
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
-use crate::protocols::tls::{self, ServerSide};
+use crate::protocols::tls::{self, ServerTls};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::json::object;
@@ -93,7 +93,7 @@ pub struct Admin {
 }
 
 /// Accepts until the task is dropped.
-pub async fn serve(listener: TcpListener, tls: Option<Arc<ArcSwap<ServerSide>>>, admin: Arc<Admin>) {
+pub async fn serve(listener: TcpListener, tls: Option<Arc<ArcSwap<ServerTls>>>, admin: Arc<Admin>) {
     loop {
         match listener.accept().await {
             Ok((stream, caller)) => {
@@ -108,7 +108,7 @@ pub async fn serve(listener: TcpListener, tls: Option<Arc<ArcSwap<ServerSide>>>,
     }
 }
 
-async fn serve_connection(stream: TcpStream, caller: IpAddr, tls: Option<Arc<ServerSide>>, admin: Arc<Admin>) {
+async fn serve_connection(stream: TcpStream, caller: IpAddr, tls: Option<Arc<ServerTls>>, admin: Arc<Admin>) {
     match tls {
         None => serve_http(stream, caller, admin).await,
         Some(side) => {
@@ -142,7 +142,7 @@ impl Admin {
         self.answer(request, occasion).await.unwrap_or_else(|refusal| {
             tracing::debug!(reason = refusal.reason.code(), detail = %refusal.detail, "admin request refused");
             // Whoever has the admin token is told what is wrong; a refusal before that has no detail.
-            respond::reject_in_detail(&refusal, request_id, wants_problem)
+            respond::reject_with_detail(&refusal, request_id, wants_problem)
         })
     }
 
@@ -202,7 +202,7 @@ impl Admin {
 /// The JSON object that a call of the API brings. Strict, as claims in it end up in tokens: what is refused in one must not
 /// get in here.
 async fn read_object<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Reject> {
-    let incoming = Body::incoming(request.into_body()).silent_for_at_most(PATIENCE);
+    let incoming = Body::incoming(request.into_body()).with_idle_timeout(PATIENCE);
     let content = body::read(incoming, BODY_LIMIT).await?;
     let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
     let object = object(&content).map_err(|error| bad(error.to_string()))?;

@@ -57,7 +57,8 @@ impl UpstreamEntry {
 
 impl Server {
     fn of(report: Report) -> Self {
-        let Report { server, state, share, under_way, ejections, retries, failed_checks, addresses } = report;
+        let Report { server, state, share, in_flight: under_way, ejections, retries, failed_checks, addresses } =
+            report;
         let addresses = addresses.iter().map(ToString::to_string).collect();
         Server { server, state, share, under_way, ejections, retries, failed_checks, addresses }
     }

@@ -21,7 +21,7 @@ use crate::gateway::streams::{Streams, TokenChecks};
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::limiter::Limiter;
-use crate::protocols::http::headers::Origin;
+use crate::protocols::http::forwarded::Origin;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::Issuer;
@@ -128,6 +128,6 @@ fn worker(config: &Config, decider: &Decider, clock: Arc<dyn Clock>) -> Worker {
         bad_signatures: Arc::new(Limiter::new(config.limits.bad_signatures)),
         signature_queue: SignatureQueue::new(),
         log: None,
-        concurrency: ConcurrencyLimit::of(0, 0, 1),
+        concurrency: ConcurrencyLimit::new(0, 0, 1),
     }
 }

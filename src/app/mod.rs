@@ -40,7 +40,7 @@ use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::limiter::Limiter;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::PerAddressLimit;
-use crate::limits::rate_limit::Rates;
+use crate::limits::rate_limit::RateLimits;
 use crate::protocols::socket_handover;
 use crate::server::{self, Listener, RetryDelay, Shared};
 use crate::telemetry::access_log::AccessLog;
@@ -86,7 +86,7 @@ pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartErro
 pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
     secrets::check(config)?;
     let path = takeover::path(&config.store);
-    let asked = socket_handover::ask(&path).map_err(|error| {
+    let asked = socket_handover::request(&path).map_err(|error| {
         format!(
             "{}: the gateway that runs does not give way: {error}; stop it, and start without --take-over",
             path.display()
@@ -108,7 +108,7 @@ pub fn start_with(
     let runtime = thread::runtime()?;
     let patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::PATIENCE } else { Duration::ZERO };
     let state = Arc::new(runtime.block_on(SharedState::build(&config, clock.clone(), patience))?);
-    let gateway = state.gateway(&config, clock.clone(), &Rates::default())?;
+    let gateway = state.gateway(&config, clock.clone(), &RateLimits::default())?;
     let mut metrics = Metrics::new(config.workers);
     state.register_metrics(&mut metrics);
     let outcomes = Arc::new(Outcomes::new(&*clock));
@@ -180,8 +180,8 @@ fn share(config: &Config, gateway: Gateway, draining: watch::Receiver<bool>) -> 
     Shared {
         gateway: ArcSwap::from_pointee(gateway),
         connection_slots: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
-        per_address: Arc::new(PerAddressLimit::of_at_most(settings.connections_per_address)),
-        penalties: PenaltyBox::for_a(settings.penalty),
+        per_address: Arc::new(PerAddressLimit::new(settings.connections_per_address)),
+        penalties: PenaltyBox::new(settings.penalty),
         retry_delay: RetryDelay::new(&config.connections),
         settings,
         draining,
@@ -195,7 +195,7 @@ fn start_workers(
     shared: &Arc<Shared>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
     // Each checks one signature at a time.
-    let bad_signatures = Arc::new(Limiter::new(config.limits.bad_signatures).owing(config.workers));
+    let bad_signatures = Arc::new(Limiter::new(config.limits.bad_signatures).with_overdraft(config.workers));
     let start = |(number, listeners)| {
         let worker = Worker {
             number,
@@ -205,7 +205,7 @@ fn start_workers(
             bad_signatures: bad_signatures.clone(),
             signature_queue: SignatureQueue::new(),
             log: log.map(|log| log.buffer(number)),
-            concurrency: ConcurrencyLimit::of(
+            concurrency: ConcurrencyLimit::new(
                 config.connections.concurrent_requests,
                 config.connections.reserve_percent,
                 config.workers,

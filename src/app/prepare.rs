@@ -25,7 +25,7 @@ use crate::gateway::route::{Capture, Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
 use crate::gateway::streams::TokenChecks;
 use crate::gateway::token_calls::TokenCalls;
-use crate::limits::rate_limit::Rates;
+use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
 use crate::store::Store;
@@ -105,7 +105,12 @@ impl SharedState {
 
     /// One for this configuration, which is in force when [`SharedState::put_in_force`] has been called and requests come to it.
     /// `before`: the rates of the one that it comes after.
-    pub(super) fn gateway(&self, config: &Config, clock: Arc<dyn Clock>, before: &Rates) -> Result<Gateway, String> {
+    pub(super) fn gateway(
+        &self,
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        before: &RateLimits,
+    ) -> Result<Gateway, String> {
         for route in config.routes.iter().filter(|route| !route.enforce) {
             tracing::warn!(route = &*route.name, "enforce = false: what should be refused is only reported");
         }
@@ -113,7 +118,7 @@ impl SharedState {
         let login = captures_logins.then(|| config.login.headers.clone());
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
-        let hygiene = Hygiene::new(config.identity.names()).and(removed);
+        let hygiene = Hygiene::new(config.identity.names()).with_names(removed);
         Ok(Gateway {
             clock,
             decider: decider(
@@ -143,7 +148,7 @@ impl SharedState {
                     lifetime: config.tokens.lifetimes.access,
                 },
             },
-            rates: Rates::after(before, config.all_rates().cloned(), config.rates.len()),
+            rates: RateLimits::reloaded(before, config.all_rates().cloned(), config.rates.len()),
             max_login_response: config.login.max_response_size,
             request_timeout: config.connections.request,
         })

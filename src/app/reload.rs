@@ -15,18 +15,19 @@ use super::StartError;
 use super::prepare::SharedState;
 use crate::admin::Reloaded;
 use crate::config::Config;
-use crate::protocols::tls::{self, ServerSide};
+use crate::protocols::tls::{self, ServerTls};
 use crate::server::{ListenerSettings, Shared};
 use crate::telemetry::metrics::Metrics;
 use crate::types::clock::Clock;
+use crate::types::reject::with_causes;
 
 /// What a reload swaps.
 pub(super) struct LiveConfig {
     pub(super) state: Arc<SharedState>,
     pub(super) shared: Arc<Shared>,
     /// Of each listener, and of the admin listener; `None` for cleartext.
-    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerSide>>>>,
-    pub(super) admin_certificate: Option<Arc<ArcSwap<ServerSide>>>,
+    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
+    pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
     /// What is in force, for telling what a reload changes.
     pub(super) config: Mutex<Config>,
     pub(super) clock: Arc<dyn Clock>,
@@ -75,7 +76,7 @@ impl LiveConfig {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn swap(&self, certificates: Vec<Option<Arc<ServerSide>>>) {
+    fn swap(&self, certificates: Vec<Option<Arc<ServerTls>>>) {
         let slots = self.certificates.iter().chain([&self.admin_certificate]);
         for (slot, certificate) in slots.zip(certificates) {
             if let (Some(slot), Some(certificate)) = (slot, certificate) {
@@ -86,9 +87,12 @@ impl LiveConfig {
 }
 
 /// Of the listeners, and of the admin listener last.
-fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerSide>>>, String> {
+fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerTls>>>, String> {
     let listeners = config.listeners.iter().map(|listener| &listener.tls);
-    listeners.chain([&config.admin.tls]).map(tls::server_side).collect()
+    listeners
+        .chain([&config.admin.tls])
+        .map(|settings| tls::server_tls(settings).map_err(|error| with_causes(&error)))
+        .collect()
 }
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {

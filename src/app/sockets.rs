@@ -8,9 +8,10 @@ use arc_swap::ArcSwap;
 
 use crate::config::Config;
 use crate::protocols::socket;
-use crate::protocols::tls::{self, ServerSide};
+use crate::protocols::tls::{self, ServerTls};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
+use crate::types::reject::with_causes;
 
 /// Sockets that listen already.
 pub enum Inherited {
@@ -25,7 +26,7 @@ pub(super) struct Sockets {
     /// For each worker, its own of every listener.
     pub(super) listeners: Vec<Vec<Listener>>,
     /// For each listener, the certificates in force; `None` for cleartext.
-    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerSide>>>>,
+    pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) admin: AdminSocket,
     pub(super) admin_address: SocketAddr,
@@ -35,7 +36,7 @@ pub(super) struct Sockets {
 
 pub(super) struct AdminSocket {
     pub(super) socket: TcpListener,
-    pub(super) tls: Option<Arc<ArcSwap<ServerSide>>>,
+    pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
 }
 
 impl Sockets {
@@ -74,7 +75,7 @@ impl Sockets {
     }
 }
 
-fn ends(listener: &str, side: &ServerSide) -> Vec<LabelledValue> {
+fn ends(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
     let labelled = |(file, not_after): (&PathBuf, &u64)| {
         let labels = vec![("listener", listener.to_owned()), ("certificate", file.display().to_string())];
         (labels, *not_after as f64)
@@ -82,8 +83,9 @@ fn ends(listener: &str, side: &ServerSide) -> Vec<LabelledValue> {
     side.not_after.iter().map(labelled).collect()
 }
 
-fn slot(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerSide>>>, String> {
-    Ok(tls::server_side(settings)?.map(|side| Arc::new(ArcSwap::new(side))))
+fn slot(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerTls>>>, String> {
+    let tls = tls::server_tls(settings).map_err(|error| with_causes(&error))?;
+    Ok(tls.map(|tls| Arc::new(ArcSwap::new(tls))))
 }
 
 /// Inherited sockets that nothing was found for yet.
@@ -125,7 +127,7 @@ impl Unclaimed {
         for socket in &ours {
             copies.push(socket.try_clone().map_err(fault)?);
         }
-        Ok((socket::spread(ours, workers).map_err(fault)?, address))
+        Ok((socket::distribute(ours, workers).map_err(fault)?, address))
     }
 
     fn check_nothing_is_left(&self, config: &Config) -> Result<(), String> {

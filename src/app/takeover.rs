@@ -103,5 +103,5 @@ pub(super) async fn hand_over_when_asked(offer: TakeoverOffer, copies: ListenerC
 fn give(stream: std::os::unix::net::UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<()> {
     let copies = copies.lock().unwrap_or_else(PoisonError::into_inner);
     let sockets = copies.as_deref().ok_or_else(|| io::Error::other("this gateway is ending"))?;
-    socket_handover::give(stream, sockets)
+    socket_handover::send(stream, sockets)
 }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
+use crate::types::reject::with_causes;
 use crate::upstream::{self, Report, Settings, Upstream};
 
 pub(super) struct UpstreamWatch {
@@ -46,7 +47,8 @@ impl UpstreamWatch {
                 return Ok(same.upstream.clone());
             }
             let before = current.iter().find(|upstream| *upstream.name == settings.name).map(|before| &**before);
-            let upstream = Arc::new(Upstream::new(settings.clone(), config.workers, before)?);
+            let upstream =
+                Arc::new(Upstream::new(settings.clone(), config.workers, before).map_err(|error| with_causes(&error))?);
             made.push(BuiltUpstream { upstream: upstream.clone(), files });
             Ok(upstream)
         };
@@ -58,7 +60,7 @@ impl UpstreamWatch {
     pub(super) fn put_in_force(&self, upstreams: &[Arc<Upstream>]) {
         let mut tasks = JoinSet::new();
         for upstream in upstreams {
-            tasks.spawn_on(upstream::look_after(upstream.clone()), &self.runtime);
+            tasks.spawn_on(upstream::maintain(upstream.clone()), &self.runtime);
         }
         *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
         self.made().retain(|made| upstreams.iter().any(|upstream| Arc::ptr_eq(upstream, &made.upstream)));
@@ -78,7 +80,7 @@ impl UpstreamWatch {
             "The part of its requests that a server gets: 1 all, 0 while it is left out, between while it returns";
         metrics.gauges("upstream_server_share", help, each(|server| server.share));
         let help = "Requests under way to a server";
-        metrics.gauges("upstream_server_requests", help, each(|server| server.under_way as f64));
+        metrics.gauges("upstream_server_requests", help, each(|server| server.in_flight as f64));
         let help = "Times that a server was left out as requests failed";
         metrics.counters("upstream_server_ejections", help, each(|server| server.ejections as f64));
         let help = "Requests that a server failed and that were sent again";

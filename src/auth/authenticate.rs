@@ -154,7 +154,7 @@ impl Authenticator {
         if self.token_cache.is_forged(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
-        if let Some(wait) = context.bad_signatures.wait(context.client, context.now) {
+        if let Some(wait) = context.bad_signatures.retry_after(context.client, context.now) {
             let mut reject = Reject::new(Reason::RateLimited, "too many bad signatures from this address");
             reject.retry_after = Some(wait);
             return Err(reject);

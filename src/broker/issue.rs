@@ -17,24 +17,24 @@ const GROWTH: usize = 32;
 
 impl Broker {
     /// Creates a family and its first pair of tokens. It is durable when this returns.
-    pub async fn issue(&self, login: Login, occasion: EventContext) -> Result<TokenPair, Reject> {
-        let now = occasion.at;
+    pub async fn issue(&self, login: Login, context: EventContext) -> Result<TokenPair, Reject> {
+        let now = context.at;
         let family = self.usable_family(login, now)?;
-        let family = self.with_timeout(self.store.issue(family, self.settings.sessions_per_subject, occasion)).await?;
+        let family = self.with_timeout(self.store.issue(family, self.settings.sessions_per_subject, context)).await?;
         self.pair(&family, now)
     }
 
     /// As [`Broker::issue`], for a login that began when the revocations up to `known` were enforced. A later mass
     /// revocation also ends this login.
-    pub async fn issue_begun(&self, login: Login, known: u64, occasion: EventContext) -> Result<TokenPair, Reject> {
-        let now = occasion.at;
+    pub async fn issue_begun(&self, login: Login, known: u64, context: EventContext) -> Result<TokenPair, Reject> {
+        let now = context.at;
         let family = self.usable_family(login, now)?;
         let issued = self
             .with_timeout(self.store.issue_unless_revoked_since(
                 known,
                 family,
                 self.settings.sessions_per_subject,
-                occasion,
+                context,
             ))
             .await?;
         let revoked = || Reject::new(Reason::LoginCapture, "all tokens of the subject were revoked during the login");

@@ -67,8 +67,8 @@ impl KeyTools {
         timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit).into()))
     }
 
-    pub(super) async fn change(&self, decide: DecideKeys, occasion: EventContext) -> Result<KeysChanged, KeysError> {
-        Ok(self.store.change_signing_keys(decide, occasion).await?)
+    pub(super) async fn change(&self, decide: DecideKeys, context: EventContext) -> Result<KeysChanged, KeysError> {
+        Ok(self.store.change_signing_keys(decide, context).await?)
     }
 
     /// Creates a key that is not in the store yet. On a blocking thread, because an RSA key takes a while.

@@ -74,8 +74,8 @@ impl OwnKeys {
 
     /// Prepares the next key. If `at_once` is true, it signs from now on: services that cache the key set see it only
     /// when they fetch the set again.
-    pub async fn rotate(self: Arc<Self>, at_once: bool, occasion: EventContext) -> Result<(), Reject> {
-        let now = occasion.at;
+    pub async fn rotate(self: Arc<Self>, at_once: bool, context: EventContext) -> Result<(), Reject> {
+        let now = context.at;
         let tools = self.tools.clone().ok_or(Reason::KeysFixed)?;
         if self.stored.load().len() >= MAX_KEYS {
             let detail = format!("the store has {MAX_KEYS} signing keys, the maximum; wait until old ones are deleted");
@@ -84,13 +84,13 @@ impl OwnKeys {
         let rotate = move |keys, lifetimes: &KeyLifetimes, created: &StoredKey| {
             schedule::rotate(keys, lifetimes, created, at_once, now)
         };
-        self.change_by_operator(tools, occasion, rotate).await
+        self.change_by_operator(tools, context, rotate).await
     }
 
     /// Ends a key now and durably. Every token that it signed is rejected. If `may_refresh` is true, a refresh still
     /// accepts it.
-    pub async fn revoke(self: Arc<Self>, kid: String, may_refresh: bool, occasion: EventContext) -> Result<(), Reject> {
-        let now = occasion.at;
+    pub async fn revoke(self: Arc<Self>, kid: String, may_refresh: bool, context: EventContext) -> Result<(), Reject> {
+        let now = context.at;
         let tools = self.tools.clone().ok_or(Reason::KeysFixed)?;
         if !self.stored.load().iter().any(|key| key.kid == kid) {
             return Err(Reason::KeyNotFound.into());
@@ -98,7 +98,7 @@ impl OwnKeys {
         let revoke = move |keys, lifetimes: &KeyLifetimes, created: &StoredKey| {
             schedule::revoke(keys, lifetimes, created, &kid, may_refresh, now)
         };
-        self.change_by_operator(tools, occasion, revoke).await
+        self.change_by_operator(tools, context, revoke).await
     }
 
     /// All keys, newest first, and when the next rotation is.
@@ -135,13 +135,13 @@ impl OwnKeys {
     async fn change_by_operator(
         self: Arc<Self>,
         tools: KeyTools,
-        occasion: EventContext,
+        context: EventContext,
         decide: impl Fn(Vec<StoredKey>, &KeyLifetimes, &StoredKey) -> Vec<StoredKey> + Send + 'static,
     ) -> Result<(), Reject> {
         let changed = async {
-            let (created, lifetimes) = (tools.create(occasion.at).await?, tools.lifetimes);
+            let (created, lifetimes) = (tools.create(context.at).await?, tools.lifetimes);
             let decide = Box::new(move |keys| decide(keys, &lifetimes, &created));
-            self.change(tools.clone(), decide, occasion).await
+            self.change(tools.clone(), decide, context).await
         };
         changed.await.map_err(|error: KeysError| {
             let error = with_causes(&error);
@@ -156,13 +156,13 @@ impl OwnKeys {
         self: Arc<Self>,
         tools: KeyTools,
         decide: DecideKeys,
-        occasion: EventContext,
+        context: EventContext,
     ) -> Result<(), KeysError> {
         let waiting = tools.clone();
         let change = tokio::spawn(async move {
             let _guard = self.lock_changes(&tools).await?;
-            let now = occasion.at;
-            let changed = tools.change(decide, occasion).await?;
+            let now = context.at;
+            let changed = tools.change(decide, context).await?;
             self.put_in_force(&tools, Arc::new(changed.after), now)
         });
         waiting.with_timeout(async { change.await? }).await

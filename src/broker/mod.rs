@@ -1,6 +1,6 @@
 //! The token broker: it issues token families, refreshes and revokes them, and manages the keys that sign.
 //!
-//! [`refresh`] and [`revoke`] are the two calls that clients make; [`issue`] creates families for the admin API and for
+//! [`refresh`] and [`revoke`] are the two calls that clients make; `issue` creates families for the admin API and for
 //! captured logins; [`keys`] rotates the signing keys. [`Broker`] is what they share: the store, the secrets and the
 //! settings.
 

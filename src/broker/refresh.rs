@@ -64,22 +64,22 @@ impl Broker {
         &self,
         request: RefreshRequest,
         bearer: &VerifiedToken,
-        occasion: EventContext,
+        context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let presented = PresentedToken::parse(&request.refresh_token).ok_or(Reason::GrantMalformed)?;
         let token_id = presented.token_id;
-        let occasion = EventContext { caller: Some(bearer.subject.clone()), ..occasion };
+        let context = EventContext { caller: Some(bearer.subject.clone()), ..context };
         if bearer.family != Some(token_id) {
             // The family is not revoked: an application that switches accounts also sends this.
             let event = Event { token_id: Some(token_id), ..Event::new("refresh.binding_mismatch") };
-            self.with_timeout(self.store.record(event, occasion)).await?;
+            self.with_timeout(self.store.record(event, context)).await?;
             return Err(Reject::new(
                 Reason::GrantMismatch,
                 format!("the refresh token belongs to {token_id}, the bearer token to another family"),
             ));
         }
-        let now = occasion.at;
-        let rotation = self.rotate(presented, RefreshCaller::Subject(bearer.subject.clone()), occasion).await?;
+        let now = context.at;
+        let rotation = self.rotate(presented, RefreshCaller::Subject(bearer.subject.clone()), context).await?;
         self.respond(rotation, token_id, now)
     }
 
@@ -88,10 +88,10 @@ impl Broker {
         &self,
         presented: PresentedToken,
         client_id: Option<&str>,
-        occasion: EventContext,
+        context: EventContext,
     ) -> Result<TokenPair, Reject> {
-        let (token_id, now) = (presented.token_id, occasion.at);
-        let rotation = self.rotate(presented, RefreshCaller::Client(client_id.map(str::to_owned)), occasion).await?;
+        let (token_id, now) = (presented.token_id, context.at);
+        let rotation = self.rotate(presented, RefreshCaller::Client(client_id.map(str::to_owned)), context).await?;
         self.respond(rotation, token_id, now)
     }
 
@@ -99,10 +99,10 @@ impl Broker {
         &self,
         presented: PresentedToken,
         holder: RefreshCaller,
-        occasion: EventContext,
+        context: EventContext,
     ) -> Result<Rotation, Reject> {
-        let (token_id, now, client) = (presented.token_id, occasion.at, occasion.client);
-        self.throttle.refresh(token_id, now)?;
+        let (token_id, now, client) = (presented.token_id, context.at, context.client);
+        self.throttle.check_refreshes(token_id, now)?;
         // A confirmation that is not written yet is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.seen_generations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
@@ -112,10 +112,10 @@ impl Broker {
             Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
             _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
-        let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), occasion)).await?;
+        let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
         if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
-            self.throttle.refreshed(token_id, now);
+            self.throttle.count_refresh(token_id, now);
         }
         Ok(rotation)
     }

@@ -24,7 +24,7 @@ pub fn named_family(parameter: &str) -> Option<TokenId> {
 
 impl Broker {
     /// When this returns `Ok`, the family is revoked durably, and on every worker of this process.
-    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, occasion: EventContext) -> Result<(), Reject> {
+    pub async fn revoke(&self, caller: &Caller, family: Option<TokenId>, context: EventContext) -> Result<(), Reject> {
         let token = caller.token();
         // A subject of another issuer is another person, also if the names are equal.
         let family = family.filter(|_| token.own).ok_or(Reason::TokenNotFound)?;
@@ -33,18 +33,18 @@ impl Broker {
             false => RevokedBy::Owner(token.subject.clone()),
         };
         let caller = Some(token.subject.clone());
-        self.revoke_family(family, by, EventContext { caller, ..occasion }).await
+        self.revoke_family(family, by, EventContext { caller, ..context }).await
     }
 
     /// Revokes the family of a live access token, for its owner. If the store does not know the family, the token stays
     /// valid, so this fails.
-    pub async fn revoke_login_of(&self, token: &VerifiedToken, occasion: EventContext) -> Result<(), Reject> {
+    pub async fn revoke_login_of(&self, token: &VerifiedToken, context: EventContext) -> Result<(), Reject> {
         let family = token
             .family
             .ok_or_else(|| Reject::new(Reason::Internal, "an access token of the gateway has no family"))?;
         let owner = RevokedBy::Owner(token.subject.clone());
-        let occasion = EventContext { caller: Some(token.subject.clone()), ..occasion };
-        self.revoke_family(family, owner, occasion).await.map_err(|reject| match reject.reason {
+        let context = EventContext { caller: Some(token.subject.clone()), ..context };
+        self.revoke_family(family, owner, context).await.map_err(|reject| match reject.reason {
             Reason::TokenNotFound => {
                 let lost = "the store does not know the family of a live token: was an old backup restored?";
                 Reject::new(Reason::StoreUnavailable, lost)
@@ -54,11 +54,11 @@ impl Broker {
     }
 
     /// Revokes the family of a refresh token, also of a used one. Does nothing if it belongs to none.
-    pub async fn revoke_presented(&self, presented: &PresentedToken, occasion: EventContext) -> Result<(), Reject> {
+    pub async fn revoke_presented(&self, presented: &PresentedToken, context: EventContext) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
         let owner = RevokedBy::Owner(family.subject.clone());
-        let occasion = EventContext { caller: Some(family.subject), ..occasion };
-        match self.revoke_family(family.id, owner, occasion).await {
+        let context = EventContext { caller: Some(family.subject), ..context };
+        match self.revoke_family(family.id, owner, context).await {
             // The family was swept in the meantime.
             Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
             revoked => revoked,
@@ -66,8 +66,8 @@ impl Broker {
     }
 
     /// As [`Broker::revoke`]. `by` decides whether the family may be revoked.
-    pub async fn revoke_family(&self, family: TokenId, by: RevokedBy, occasion: EventContext) -> Result<(), Reject> {
-        match self.with_timeout(self.store.revoke_family(family, by, occasion)).await? {
+    pub async fn revoke_family(&self, family: TokenId, by: RevokedBy, context: EventContext) -> Result<(), Reject> {
+        match self.with_timeout(self.store.revoke_family(family, by, context)).await? {
             RevokeOutcome::Revoked | RevokeOutcome::AlreadyEnded => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
@@ -75,8 +75,8 @@ impl Broker {
 
     /// Revokes a single token, a subject, an issuer or everything. When this returns `Ok`, it is in force as in
     /// [`Broker::revoke`].
-    pub async fn revoke_named(&self, what: Revoked, occasion: EventContext) -> Result<(), Reject> {
-        self.with_timeout(self.store.revoke(what, occasion)).await?;
+    pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
+        self.with_timeout(self.store.revoke(what, context)).await?;
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::admin::{SecretSource, Settings};
 use crate::protocols::tls;
+use crate::types::reject::with_causes;
 
 /// Longer than a gateway takes for any answer; without an end to it a command would wait for a stuck disk for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -103,7 +104,8 @@ async fn send(
     match certificate(&admin.tls) {
         None => exchange(stream, request).await,
         Some(file) => {
-            let connector = TlsConnector::from(tls::client_config_for(&file)?);
+            let connector =
+                TlsConnector::from(tls::client_config_pinned_to(&file).map_err(|error| with_causes(&error))?);
             let stream = connector.connect(ServerName::from(admin.address.ip()), stream).await;
             exchange(stream.map_err(|error| unreachable(admin.address, &error, ""))?, request).await
         }

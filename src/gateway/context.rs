@@ -7,7 +7,7 @@ use crate::auth::context::AuthContext;
 use crate::gateway::route::Route;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimitHeaders;
-use crate::protocols::http::headers::Origin;
+use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::Sni;
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;

@@ -1,7 +1,8 @@
-//! Decides what happens to a request, before anything is done: find the route, authenticate, authorize. No step reads a clock.
-//! Only one step may wait: the fetch of an issuer's keys for a token whose key is unknown.
+//! Decides what happens to a request, before anything is done: find the route, authenticate, authorize. No step reads a
+//! clock. Only one step may wait: the fetch of an issuer's keys for a token with an unknown key.
 //!
-//! The gateway decides about every request in this way, and `bearward explain` about a request that the operator describes.
+//! The gateway decides about every request in this way, and `bearward explain` about a request that the operator
+//! describes.
 
 use std::sync::Arc;
 
@@ -57,10 +58,10 @@ impl Decider {
     /// Writes into the record what it finds on the way, also for a request that a later check rejects.
     pub async fn decide<B>(&self, request: &Request<B>, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
         // First of all: the request has exactly one framing, one host and one path, or it is rejected.
-        if !headers::is_framed_plainly(request.headers()) {
+        if !headers::has_unambiguous_length(request.headers()) {
             return Err(Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked"));
         }
-        if headers::are_too_many(request.headers(), self.headers) {
+        if headers::exceeds_count(request.headers(), self.headers) {
             return Err(Reject::new(Reason::HeadTooLarge, "more fields than limits.request_header_count"));
         }
         let host = target::host(request, self.uri_size)?;
@@ -86,14 +87,14 @@ impl Decider {
         }
     }
 
-    /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other rules
-    /// (RFC 9110 section 7.4).
+    /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other
+    /// rules (RFC 9110 section 7.4).
     fn check_server_name(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {
         let (Some(sni), host) = (sni, target::without_port(host)) else { return Ok(()) };
         if sni.name.eq_ignore_ascii_case(host) {
             return Ok(());
         }
-        if self.routes.serves_alike(&sni.name, host) && sni.same_certificate(host) {
+        if self.routes.serves_alike(&sni.name, host) && sni.has_same_certificate(host) {
             return Ok(());
         }
         Err(Reject::new(Reason::Misdirected, format!("the TLS handshake named {}", sni.name)))
@@ -136,7 +137,7 @@ impl Decider {
         if found.location == TokenLocation::Cookie {
             let target = csrf::Target {
                 method: request.method(),
-                websocket: websocket::is_asked_for(request),
+                websocket: websocket::is_upgrade_request(request),
                 logout: route.capture == Some(Capture::Logout),
                 host,
                 scheme: &context.origin.scheme,

@@ -13,15 +13,15 @@ use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ReservedPermit;
 use crate::limits::rate_limit::RateLimitHeaders;
-use crate::protocols::http::body::{BodyEnd, BodyError, Watch};
+use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver};
 use crate::telemetry::access_log::Record;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::Lease;
 
-/// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves is
-/// logged too. Its status is 0 if the client left before the response.
+/// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves
+/// is logged too. Its status is 0 if the client left before the response.
 pub struct Delivery {
     pub record: Record,
     pub started: Instant,
@@ -89,15 +89,15 @@ impl Delivery {
     }
 }
 
-impl Watch for Delivery {
-    fn data(&mut self, data: &mut Bytes) {
+impl BodyObserver for Delivery {
+    fn on_data(&mut self, data: &mut Bytes) {
         if let Some(token_bound) = &mut self.token_bound {
             token_bound.follow(data);
         }
         self.record.sent += data.len() as u64;
     }
 
-    fn lasts(&mut self) -> bool {
+    fn on_long_running(&mut self) -> bool {
         self.token_bound.as_mut().map(TokenBound::lasts).is_some()
     }
 
@@ -105,28 +105,28 @@ impl Watch for Delivery {
         self.token_bound.as_mut().map_or(Poll::Pending, |token_bound| token_bound.poll_end(context))
     }
 
-    fn end_of_broken(&mut self) -> Option<BodyEnd> {
+    fn end_after_error(&mut self) -> Option<BodyEnd> {
         self.token_bound.as_mut()?.end_of_broken()
     }
 
-    fn failed(&mut self, error: &BodyError) {
+    fn on_error(&mut self, error: &BodyError) {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
             self.record.ended = Some(CloseReason::RequestTimeout);
         }
         let is_server_fault = match error {
-            BodyError::Silent(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),
-            BodyError::Http(_) | BodyError::CutShort => true,
-            BodyError::TooLarge | BodyError::Slow | BodyError::Ended(_) => false,
+            BodyError::IdleTimeout(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),
+            BodyError::Http(_) | BodyError::Truncated => true,
+            BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,
         };
         if let Some(lease) = self.lease.as_ref().filter(|_| is_server_fault) {
-            lease.broke_off(&error.to_string());
+            lease.record_broken_body(&error.to_string());
         }
     }
 
-    fn end(&mut self) {
+    fn on_complete(&mut self) {
         self.record.complete = true;
         if let Some(lease) = self.lease.take() {
-            lease.give_back();
+            lease.release();
         }
     }
 }

@@ -103,8 +103,8 @@ impl Forwarder {
         self.prepare_response(response, lease, token_bound, sent, context.record)
     }
 
-    /// Writes the head that the upstream gets. Returns the WebSocket that the client wants to open, and whether its token was
-    /// among the subprotocols.
+    /// Writes the head that the upstream gets. Returns the WebSocket that the client wants to open, and whether its
+    /// token was among the subprotocols.
     fn prepare_head(
         &self,
         request: &mut Request<Body>,
@@ -116,8 +116,8 @@ impl Forwarder {
         let token_was_subprotocol = self.set_token(request, permit, context.now)?;
         // HTTP/2 upstreams cannot carry an HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
-            Protocol::Http1 => websocket::asked_for(request),
-            Protocol::Http2 if context.record.method == Method::CONNECT || websocket::is_asked_for(request) => {
+            Protocol::Http1 => websocket::take_upgrade(request),
+            Protocol::Http2 if context.record.method == Method::CONNECT || websocket::is_upgrade_request(request) => {
                 return Err(Reject::new(
                     Reason::ProtocolNotSupported,
                     "a WebSocket to an upstream with protocol = \"h2\"",
@@ -129,7 +129,7 @@ impl Forwarder {
         headers::set_origin(request.headers_mut(), context.origin, Some(&host));
         set_identity(request, permit, context.record);
         if websocket.is_some() {
-            websocket::ask(request.headers_mut());
+            websocket::set_upgrade_headers(request.headers_mut());
         }
         set_target(request, upstream, host);
         Ok((websocket, token_was_subprotocol))
@@ -169,10 +169,11 @@ impl Forwarder {
         let watch = Box::new(Upload { progress: progress.clone(), hygiene, token_bound });
         // gRPC streams messages: the backend decides how fast they come, and `body_idle` bounds their silence.
         let is_grpc = grpc::is_grpc(request.headers());
-        let min_rate = if is_grpc { MinRate { rate: 0, ..self.min_upload_rate } } else { self.min_upload_rate };
-        let body = mem::take(request.body_mut()).that_must_end(came_over == Version::HTTP_2);
-        let limited = body.at_most(self.body_size).silent_for_at_most(self.body_idle).at_least(min_rate);
-        *request.body_mut() = limited.watched_by(watch);
+        let min_rate =
+            if is_grpc { MinRate { bytes_per_second: 0, ..self.min_upload_rate } } else { self.min_upload_rate };
+        let body = mem::take(request.body_mut()).fail_if_truncated(came_over == Version::HTTP_2);
+        let limited = body.with_max_size(self.body_size).with_idle_timeout(self.body_idle).with_min_rate(min_rate);
+        *request.body_mut() = limited.with_observer(watch);
         Ok(Some(progress))
     }
 
@@ -185,11 +186,12 @@ impl Forwarder {
         sent: Sent,
         record: &Record,
     ) -> Result<Forwarded, Reject> {
-        if !headers::is_framed_plainly(response.headers()) {
+        if !headers::has_unambiguous_length(response.headers()) {
             return Err(Reject::new(Reason::UpstreamBroken, "two lengths, or a transfer coding other than chunked"));
         }
-        let tunnel = websocket::agreed(sent.websocket, &mut response, self.body_idle)?;
-        // Before hop-by-hop headers are removed: a backend may name these in `Connection`, as they go no further than here.
+        let tunnel = websocket::accept_upgrade(sent.websocket, &mut response, self.body_idle)?;
+        // Before hop-by-hop headers are removed: a backend may name these in `Connection`, as they go no further than
+        // here.
         let login = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
         if response.status() == StatusCode::NO_CONTENT {
@@ -197,7 +199,7 @@ impl Forwarder {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
         if let Some(tunnel) = &tunnel {
-            tunnel.announce(&mut response);
+            tunnel.set_response_head(&mut response);
             if sent.token_was_subprotocol && !response.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
                 let chosen = HeaderValue::from_static(bearer::MARKER);
                 response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, chosen);
@@ -208,7 +210,7 @@ impl Forwarder {
         // The response to a request that is still being sent may end in a reset.
         let must_end = over_http2 && sent.progress.is_none_or(|progress| progress.is_complete());
         token_bound.set_termination(Termination::of(&record.method, &response));
-        let incoming = |body| Body::incoming(body).silent_for_at_most(self.body_idle).that_must_end(must_end);
+        let incoming = |body| Body::incoming(body).with_idle_timeout(self.body_idle).fail_if_truncated(must_end);
         let response = response.map(incoming);
         let lease = tunnel.is_none().then_some(lease);
         Ok(Forwarded { response, lease, tunnel, token_bound: Some(token_bound), login })
@@ -217,12 +219,13 @@ impl Forwarder {
 
 type UpstreamHead = Response<hyper::body::Incoming>;
 
-/// If the client's body failed, that is the reason, and not what the upstream made of it. Otherwise the server is at fault.
+/// If the client's body failed, that is the reason, and not what the upstream made of it. Otherwise the server is at
+/// fault.
 fn blame(reject: Reject, progress: Option<&Progress>, upstream: &Upstream, current_server: &CurrentServer) -> Reject {
     if let Some(failure) = progress.and_then(Progress::take_failure) {
         return failure;
     }
-    upstream.failed(current_server, &reject);
+    upstream.record_failure(current_server, &reject);
     reject
 }
 

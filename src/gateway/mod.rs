@@ -1,8 +1,8 @@
 //! HOT PATH: every request, from its head to its response.
 //!
-//! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`], turns a rejection into a response, and
-//! hands record and response to the connection. `respond` is the pipeline: one line for each step, and each step may reject
-//! with `?`.
+//! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`], turns a rejection into a response,
+//! and hands record and response to the connection. `respond` is the pipeline: one line for each step, and each step
+//! may reject with `?`.
 
 pub mod authorize;
 pub mod client;
@@ -40,12 +40,11 @@ use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::response::ResponseRules;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
-use crate::limits::rate_limit::{self, RateLimitHeaders, Rates};
+use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
-use crate::protocols::http::forwarded::Forwarding;
-use crate::protocols::http::headers::Origin;
-use crate::protocols::http::respond::Form;
+use crate::protocols::http::forwarded::{Forwarding, Origin};
+use crate::protocols::http::respond::RejectFormat;
 use crate::protocols::websocket;
 use crate::types::clock::Clock;
 use crate::types::reject::{Reason, Reject};
@@ -60,7 +59,7 @@ pub struct Gateway {
     /// The calls that the gateway answers itself.
     pub token_calls: TokenCalls,
     /// `[[rate]]` and `[[route.rate]]`
-    pub rates: Rates,
+    pub rates: RateLimits,
     /// `login.max_response_size`, in bytes.
     pub max_login_response: u64,
     /// `timeouts.request`
@@ -78,11 +77,11 @@ pub struct Handled {
 }
 
 impl Gateway {
-    /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the future of
-    /// every step, twice in each.
+    /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the
+    /// future of every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
         let rules = ResponseRules {
-            format: Form::wanted_by(request),
+            format: RejectFormat::for_request(request),
             has_body: !request.body().is_end_stream(),
             timeout: self.request_timeout.filter(|_| !grpc::is_grpc(request.headers())),
         };
@@ -157,8 +156,8 @@ impl Gateway {
         self.forwarding.origin(&peer.origin, request.headers())
     }
 
-    /// Takes one request from every rate limit that applies. Requests that are rejected for their token count as well: a client
-    /// without access must not try forever. `[throttle]` limits the calls that the gateway answers itself.
+    /// Takes one request from every rate limit that applies. Requests that are rejected for their token count as well:
+    /// a client without access must not try forever. `[throttle]` limits the calls that the gateway answers itself.
     fn check_rates(&self, decision: &Result<Decision, Reject>, context: &mut RequestContext<'_>) -> Result<(), Reject> {
         if self.rates.is_empty() || !matches!(decision, Ok(Decision::Forward { .. }) | Err(_)) {
             return Ok(());
@@ -168,11 +167,12 @@ impl Gateway {
         let client = rate_limit::Client { address: context.client(), subject };
         let mut headers = Box::<RateLimitHeaders>::default();
         let taken = self.rates.take(of_route, &client, &mut headers, context.now);
-        *context.rate_limit_headers = headers.is_anything().then_some(headers);
+        *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
         taken
     }
 
-    /// Does what was decided. Rare cases are boxed, because the future of every request is as large as the largest of them.
+    /// Does what was decided. Rare cases are boxed, because the future of every request is as large as the largest of
+    /// them.
     async fn carry_out(
         &self,
         decision: Decision,

@@ -13,7 +13,7 @@ use crate::gateway::worker::Worker;
 use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::media_type;
-use crate::protocols::http::respond::{self, Form};
+use crate::protocols::http::respond::{self, RejectFormat};
 use crate::protocols::websocket::{Tunnel, TunnelEnd};
 use crate::telemetry::access_log::Record;
 use crate::types::reject::{Reason, Reject};
@@ -23,9 +23,10 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// What the head of the request says about its response. Read before the request is consumed.
 pub(super) struct ResponseRules {
     /// The format in which the client reads a rejection.
-    pub(super) format: Form,
+    pub(super) format: RejectFormat,
     pub(super) has_body: bool,
-    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent everything.
+    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent
+    /// everything.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -74,7 +75,7 @@ pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mu
         forwarded.response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
     if let Some(headers) = delivery.rate_limit_headers.take() {
-        forwarded.response = headers.on(forwarded.response);
+        forwarded.response = headers.append_to(forwarded.response);
     }
     // A rejection is recorded by its own status: a gRPC rejection is sent with 200.
     let rejected = record.refused.as_ref().map(|reject| reject.reason.status());
@@ -96,7 +97,7 @@ pub(super) fn start_stream(
             delivery.token_bound = token_bound;
             let may_last = delivery.record.refused.is_some() || is_long_lived(&response);
             let deadline = timeout.filter(|_| !may_last).map(|time| delivery.started + time);
-            response.map(|body| body.ending_at(deadline).watched_by(delivery))
+            response.map(|body| body.with_deadline(deadline).with_observer(delivery))
         }
         Some(tunnel) => {
             spawn_tunnel(tunnel, token_bound, delivery, worker);
@@ -109,9 +110,9 @@ pub(super) fn start_stream(
 fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: Box<Delivery>, worker: &Arc<Worker>) {
     let mut open = worker.streams.open_tunnel(token_bound.as_ref().and_then(TokenBound::cached));
     tokio::spawn(async move {
-        let end = tunnel.carry(&mut delivery.record.sent, open.ended()).await;
+        let end = tunnel.run(&mut delivery.record.sent, open.ended()).await;
         delivery.record.complete = end == Some(TunnelEnd::Closed);
-        delivery.record.ended = end.and_then(TunnelEnd::ended);
+        delivery.record.ended = end.and_then(TunnelEnd::close_reason);
     });
 }
 

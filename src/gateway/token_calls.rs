@@ -100,19 +100,19 @@ impl TokenCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         if let (Endpoint::ProtectedResource, Some(resource)) = (endpoint, &self.endpoints.resource) {
-            return Ok(respond::published(resource.document.clone()));
+            return Ok(respond::public_document(resource.document.clone()));
         }
         let throttle = &self.broker.throttle;
         let (client, now) = (context.client(), context.now);
         // Resource servers introspect for all of their clients, and authenticate with a token of their own.
         if endpoint != Endpoint::Introspect {
-            throttle.guess(client, now)?;
-            throttle.call(client, now)?;
+            throttle.check_failures(client, now)?;
+            throttle.count_call(client, now)?;
         }
         let content = self.read_body(request).await?;
         let call = oauth::Call { broker: &self.broker, authenticator, headers: request.headers(), context };
         let outcome = oauth::respond(call, endpoint, &content).await;
-        throttle.answered(&outcome, client, now);
+        throttle.count_outcome(&outcome, client, now);
         outcome
     }
 
@@ -135,14 +135,14 @@ impl TokenCalls {
 
     /// Counts a call for the address that it comes from: `throttle.calls` before it, `throttle.failures` after it.
     async fn throttled(&self, client: IpAddr, now: UnixTime, call: impl Future<Output = Outcome>) -> Outcome {
-        self.broker.throttle.call(client, now)?;
+        self.broker.throttle.count_call(client, now)?;
         let outcome = call.await;
-        self.broker.throttle.answered(&outcome, client, now);
+        self.broker.throttle.count_outcome(&outcome, client, now);
         outcome
     }
 
     async fn read_body(&self, request: &mut Request<Body>) -> Result<Bytes, Reject> {
-        let paced = mem::take(request.body_mut()).silent_for_at_most(self.body_idle).at_least(self.min_upload_rate);
+        let paced = mem::take(request.body_mut()).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
         body::read(paced, BODY_LIMIT).await
     }
 }

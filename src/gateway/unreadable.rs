@@ -7,20 +7,20 @@ use crate::gateway::client::Peer;
 use crate::gateway::worker::Worker;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::FramingError;
-use crate::protocols::http::respond::{self, Form};
+use crate::protocols::http::respond::{self, RejectFormat};
 use crate::telemetry::access_log::Record;
 use crate::types::clock::UnixTime;
 use crate::types::ids::RequestId;
 use crate::types::reject::{Reason, Reject, with_causes};
 
-/// Records a request whose head hyper could not read. hyper has already sent a response without a body.
+/// Records a request with a head that hyper could not read. hyper has already sent a response without a body.
 pub fn record_malformed(peer: &Peer, worker: &Worker, error: &hyper::Error, now: UnixTime) {
     let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::MalformedFraming };
     let request_id = worker.request_ids.next();
     record(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0, now);
 }
 
-/// Rejects a request whose head can be read in two ways. The connection ends.
+/// Rejects a request with a head that can be read in two ways. The connection ends.
 pub fn reject_malformed(
     peer: &Peer,
     worker: &Worker,
@@ -28,9 +28,9 @@ pub fn reject_malformed(
     challenge: &HeaderValue,
     now: UnixTime,
 ) -> Response<Body> {
-    let reject = Reject::new(error.reason, error.what);
+    let reject = Reject::new(error.reason, error.message);
     let request_id = worker.request_ids.next();
-    let mut response = respond::reject(&reject, challenge, request_id, Form::Json);
+    let mut response = respond::reject(&reject, challenge, request_id, RejectFormat::Json);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     record(request_id, peer, worker, reject, response.body().size_hint().lower(), now);
     response

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::gateway::streams::TokenBound;
-use crate::protocols::http::body::{BodyEnd, BodyError, MOMENT, Watch};
+use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver, LONG_RUNNING_AFTER};
 use crate::protocols::http::headers::Hygiene;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Failure, UpstreamResponse};
@@ -66,24 +66,24 @@ pub(super) struct Upload {
     pub(super) token_bound: TokenBound,
 }
 
-impl Watch for Upload {
-    fn data(&mut self, _data: &mut Bytes) {
+impl BodyObserver for Upload {
+    fn on_data(&mut self, _data: &mut Bytes) {
         self.progress.moved();
     }
 
-    fn waiting(&mut self) {
+    fn on_pending(&mut self) {
         self.progress.waits_for_client.store(true, Ordering::Relaxed);
     }
 
-    fn trailers(&mut self, trailers: &mut HeaderMap) {
+    fn on_trailers(&mut self, trailers: &mut HeaderMap) {
         self.hygiene.clean_trailers(trailers);
     }
 
-    fn failed(&mut self, error: &BodyError) {
+    fn on_error(&mut self, error: &BodyError) {
         *self.progress.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.reject());
     }
 
-    fn lasts(&mut self) -> bool {
+    fn on_long_running(&mut self) -> bool {
         self.token_bound.lasts();
         true
     }
@@ -92,14 +92,14 @@ impl Watch for Upload {
         self.token_bound.poll_end(context)
     }
 
-    fn end(&mut self) {
+    fn on_complete(&mut self) {
         self.progress.moved();
         self.progress.complete.store(true, Ordering::Relaxed);
     }
 }
 
-/// Waits for the head of the response. The timeout counts from the last movement of the request's body: a long upload or a
-/// slow client does not make the upstream slow.
+/// Waits for the head of the response. The timeout counts from the last movement of the request's body: a long upload
+/// or a slow client does not make the upstream slow.
 pub(super) async fn response_within(
     timeout: Duration,
     progress: Option<&Progress>,
@@ -107,7 +107,7 @@ pub(super) async fn response_within(
     // Pinned by the caller: by value it would lie in this future twice, before and after pinning.
     mut sending: Pin<&mut impl Future<Output = Result<UpstreamResponse, Failure>>>,
 ) -> Result<UpstreamResponse, Reject> {
-    let moment = timeout.min(MOMENT);
+    let moment = timeout.min(LONG_RUNNING_AFTER);
     if let Ok(response) = tokio::time::timeout(moment, sending.as_mut()).await {
         return Ok(response?);
     }

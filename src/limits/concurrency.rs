@@ -1,77 +1,72 @@
-//! How many requests a worker has under way at once, and whose.
-//!
-//! One client with many connections would soon have all of them, and everybody else were refused. So some are kept back for
-//! addresses that have few. As long as others are free, nobody counts whose they are.
+//! `limits.concurrent_requests`: how many requests a worker has in flight at once.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use crate::limits::per_address::{AddressGuard, PerAddressLimit};
+use crate::limits::per_address::AddressGuard;
+use crate::limits::reserve::Reserve;
 use crate::types::reject::{Reason, Reject};
 
-/// An address may have this part of what is kept back.
-const ADDRESSES: u64 = 8;
-
-/// A worker's part of `limits.concurrent_requests`. Each counts its own, so that no two cores write to one counter.
+/// A worker's part of the limit. Each worker counts its own requests, so that no two cores write to one counter.
 pub struct ConcurrencyLimit {
-    /// For whoever comes.
-    for_anybody: u64,
-    /// With those that are kept back.
-    requests: u64,
-    /// So many more that are calls on tokens: whoever logs out or refreshes must not wait for the crowd.
-    for_tokens: u64,
-    /// Who has any of those that are kept back, or of the calls on tokens.
-    holders: Arc<PerAddressLimit>,
+    /// Maximum requests in flight before the reserve is used.
+    unreserved: u64,
+    /// Maximum requests in flight, the reserve included.
+    total: u64,
+    /// Further requests that are accepted if they refresh or revoke tokens: a client must be able to log out while the
+    /// gateway is overloaded.
+    token_calls: u64,
+    /// Also limits how many of `token_calls` one address may use.
+    reserve: Reserve,
 }
 
-/// A request's place among those that are kept back, until it is dropped.
+/// A request's part of the reserve. Dropping it frees that part.
 pub struct ReservedPermit {
-    _member: AddressGuard,
+    _guard: AddressGuard,
 }
 
 impl ConcurrencyLimit {
-    /// `concurrent_requests`: over all workers; 0 for any number. `reserve_percent`: of a hundred, so many are kept back.
-    pub fn of(requests: usize, reserve: usize, workers: usize) -> ConcurrencyLimit {
+    /// `requests`: maximum requests in flight of all workers, 0 for no limit. `reserve_percent`: how much of it is
+    /// reserved.
+    pub fn new(requests: usize, reserve_percent: usize, workers: usize) -> ConcurrencyLimit {
         if requests == 0 {
             return ConcurrencyLimit {
-                for_anybody: u64::MAX,
-                requests: u64::MAX,
-                for_tokens: 0,
-                holders: PerAddressLimit::of_at_most(0).into(),
+                unreserved: u64::MAX,
+                total: u64::MAX,
+                token_calls: 0,
+                reserve: Reserve::none(),
             };
         }
-        let requests = requests.div_ceil(workers.max(1)) as u64;
-        let kept_back = requests * reserve as u64 / 100;
-        let each = if kept_back == 0 { 0 } else { (kept_back / ADDRESSES).max(1) };
+        let total = requests.div_ceil(workers.max(1));
+        let reserve = Reserve::new(total, reserve_percent);
         ConcurrencyLimit {
-            for_anybody: requests - kept_back,
-            requests,
-            for_tokens: requests.div_ceil(10),
-            holders: Arc::new(PerAddressLimit::of_at_most(usize::try_from(each).unwrap_or(usize::MAX))),
+            unreserved: (total - reserve.size()) as u64,
+            total: total as u64,
+            token_calls: total.div_ceil(10) as u64,
+            reserve,
         }
     }
 
-    /// Refuses what is more than the worker can have under way, or than this address can, before anything is done for it and
-    /// before a byte of its body is read. `under_way`: with the one that asks.
+    /// Rejects a request that is over the limit of this worker or of this address. The gateway checks this first,
+    /// before it reads the body. `in_flight` counts this request too.
     pub fn acquire(
         &self,
-        under_way: u64,
+        in_flight: u64,
         address: IpAddr,
-        is_on_tokens: impl FnOnce() -> bool,
+        is_token_call: impl FnOnce() -> bool,
     ) -> Result<Option<ReservedPermit>, Reject> {
-        if under_way <= self.for_anybody {
+        if in_flight <= self.unreserved {
             return Ok(None);
         }
-        let overloaded = |whose: &str| {
-            let detail = format!("{under_way} requests under way on this worker{whose}");
+        let overloaded = |scope: &str| {
+            let detail = format!("{in_flight} requests in flight on this worker{scope}");
             Err(Reject::new(Reason::Overloaded, detail))
         };
-        if under_way > self.requests && (under_way > self.requests + self.for_tokens || !is_on_tokens()) {
+        if in_flight > self.total && (in_flight > self.total + self.token_calls || !is_token_call()) {
             return overloaded("");
         }
-        match self.holders.acquire(address) {
-            Some(member) => Ok(Some(ReservedPermit { _member: member })),
-            None => overloaded(", and too many of them this address's"),
+        match self.reserve.acquire(address) {
+            Some(guard) => Ok(Some(ReservedPermit { _guard: guard })),
+            None => overloaded(", and this address has its part of the reserve"),
         }
     }
 }
@@ -80,49 +75,48 @@ impl ConcurrencyLimit {
 mod tests {
     use super::*;
 
-    /// How many of these come in, each on top of those before.
-    fn come(
+    /// Adds requests of one address on top of those in `held` until one is rejected. Returns how many were accepted.
+    fn fill(
         concurrency: &ConcurrencyLimit,
         held: &mut Vec<Option<ReservedPermit>>,
         last: u8,
-        is_on_tokens: bool,
+        is_token_call: bool,
     ) -> usize {
         let before = held.len();
         let address = IpAddr::from([192, 0, 2, last]);
-        while let Ok(place) = concurrency.acquire(held.len() as u64 + 1, address, || is_on_tokens) {
-            held.push(place);
+        while let Ok(permit) = concurrency.acquire(held.len() as u64 + 1, address, || is_token_call) {
+            held.push(permit);
         }
         held.len() - before
     }
 
     #[test]
-    fn one_address_leaves_room_for_others() {
-        let concurrency = ConcurrencyLimit::of(640, 25, 2);
+    fn one_address_leaves_the_reserve_to_others() {
+        let concurrency = ConcurrencyLimit::new(640, 25, 2);
         let mut held = Vec::new();
-        assert_eq!(come(&concurrency, &mut held, 66, false), 240 + 10, "of 320, of which 80 are kept back");
-        assert_eq!(come(&concurrency, &mut held, 66, true), 0);
-        assert_eq!(come(&concurrency, &mut held, 7, false), 10);
+        assert_eq!(fill(&concurrency, &mut held, 66, false), 240 + 10, "of 320, of which 80 are reserved");
+        assert_eq!(fill(&concurrency, &mut held, 66, true), 0);
+        assert_eq!(fill(&concurrency, &mut held, 7, false), 10);
         held.drain(250..);
         held.truncate(239);
-        assert_eq!(come(&concurrency, &mut held, 66, false), 1 + 10, "what it gave back is its own again");
+        assert_eq!(fill(&concurrency, &mut held, 66, false), 1 + 10, "freed permits can be used again");
     }
 
     #[test]
-    fn calls_on_tokens_have_a_tenth_on_top() {
-        let concurrency = ConcurrencyLimit::of(100, 0, 1);
+    fn token_calls_have_a_tenth_on_top() {
+        let concurrency = ConcurrencyLimit::new(100, 0, 1);
         let mut held = Vec::new();
-        assert_eq!((come(&concurrency, &mut held, 66, false), come(&concurrency, &mut held, 66, true)), (100, 10));
-        let concurrency = ConcurrencyLimit::of(100, 25, 1);
+        assert_eq!((fill(&concurrency, &mut held, 66, false), fill(&concurrency, &mut held, 66, true)), (100, 10));
+        let concurrency = ConcurrencyLimit::new(100, 25, 1);
         let mut held: Vec<_> = (0..100).map(|_| None).collect();
-        assert_eq!(come(&concurrency, &mut held, 7, false), 0);
-        assert_eq!((come(&concurrency, &mut held, 66, true), come(&concurrency, &mut held, 7, true)), (3, 3));
+        assert_eq!(fill(&concurrency, &mut held, 7, false), 0);
+        assert_eq!((fill(&concurrency, &mut held, 66, true), fill(&concurrency, &mut held, 7, true)), (3, 3));
     }
 
     #[test]
-    fn none_is_no_limit() {
+    fn zero_means_no_limit() {
         let address = IpAddr::from([192, 0, 2, 66]);
-        assert!(
-            ConcurrencyLimit::of(0, 25, 2).acquire(1_000_000_000, address, || false).is_ok_and(|place| place.is_none())
-        );
+        let unlimited = ConcurrencyLimit::new(0, 25, 2);
+        assert!(unlimited.acquire(1_000_000_000, address, || false).is_ok_and(|permit| permit.is_none()));
     }
 }

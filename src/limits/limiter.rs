@@ -1,8 +1,8 @@
 //! A rate limit for each address or login, in bounded memory.
 //!
-//! GCRA, the leaky bucket as one number a key: the time at which the key's bucket will be empty again. Keys that are not
-//! heard of are forgotten in two generations, so an attacker who has many addresses costs memory for the newest ones only,
-//! and forgetting errs on the side of letting through.
+//! It is GCRA, the leaky bucket stored as one number for each key: the time at which the bucket will be full again.
+//! Keys are kept in two generations and the older one is dropped, so an attacker with many addresses uses no more
+//! memory. A dropped key gets a full bucket.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,33 +14,33 @@ use foldhash::fast::RandomState;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// Keys in one generation. Two generations of them are about a megabyte.
-const GENERATION: usize = 16_384;
+/// Maximum keys in one generation. Two generations of this size use about 1 MB.
+const CAPACITY: usize = 16_384;
 
-/// How many, and how fast they come back.
+/// The size of a bucket, and how fast it refills.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// So many at once.
+    /// Maximum tokens that can be taken at once.
     pub burst: u32,
-    /// One more after each such time.
-    pub every: Duration,
+    /// How long until one token is refilled.
+    pub interval: Duration,
 }
 
-/// What a key has left after it has taken one, or was refused one.
+/// The state of a bucket after [`Limiter::try_take_with_quota`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quota {
-    pub left: u32,
-    /// How long until it has a whole burst again.
-    pub full_in: Duration,
-    /// Refused: how long until there is one.
-    pub wait: Option<Duration>,
+    pub remaining: u32,
+    /// How long until the bucket is full.
+    pub full_after: Duration,
+    /// How long until there is a token, if none could be taken.
+    pub retry_after: Option<Duration>,
 }
 
-/// Who is counted.
+/// Identifies a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u128);
 
-/// One customer: an IPv4 address, or the /64 that an IPv6 customer has at the least.
+/// One customer: an IPv4 address, or an IPv6 /64, the smallest network that a customer gets.
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Key {
         Key(match address.to_canonical() {
@@ -50,7 +50,7 @@ impl From<IpAddr> for Key {
     }
 }
 
-/// A hash, of whoever else is counted.
+/// A hash of any other key.
 impl From<u128> for Key {
     fn from(hash: u128) -> Key {
         Key(hash)
@@ -65,13 +65,14 @@ impl From<TokenId> for Key {
 
 pub struct Limiter {
     rate: Rate,
-    full_at: Mutex<Generations>,
-    /// Keys in one generation.
-    room: usize,
-    /// So many more than a burst can be owed.
-    beyond: u32,
+    buckets: Mutex<Generations>,
+    /// Maximum keys in one generation.
+    capacity: usize,
+    /// Maximum tokens that a key can owe beyond a burst.
+    overdraft: u32,
 }
 
+/// When each bucket is full again, in microseconds.
 #[derive(Default)]
 struct Generations {
     current: HashMap<u128, u64, RandomState>,
@@ -80,35 +81,35 @@ struct Generations {
 
 impl Limiter {
     pub fn new(rate: Rate) -> Self {
-        Limiter::with_room(rate, GENERATION)
+        Limiter::with_capacity(rate, CAPACITY)
     }
 
-    /// Remembers so many keys at the least, and twice as many at the most.
-    pub fn with_room(rate: Rate, room: usize) -> Self {
-        Limiter { rate, full_at: Mutex::default(), room, beyond: 0 }
+    /// Remembers at least `capacity` keys, and at most twice as many.
+    pub fn with_capacity(rate: Rate, capacity: usize) -> Self {
+        Limiter { rate, buckets: Mutex::default(), capacity, overdraft: 0 }
     }
 
-    /// So many may ask at the same moment, and take when they were all told that there is one: all of that is owed, or it would
-    /// be had for nothing again and again.
-    pub fn owing(self, beyond: usize) -> Self {
-        Limiter { beyond: u32::try_from(beyond).unwrap_or(u32::MAX), ..self }
+    /// Lets a key owe `tokens` beyond a burst. Use it where several tasks check [`Limiter::retry_after`] before any of
+    /// them takes a token: without it, the tokens taken beyond the burst would be free.
+    pub fn with_overdraft(self, tokens: usize) -> Self {
+        Limiter { overdraft: u32::try_from(tokens).unwrap_or(u32::MAX), ..self }
     }
 
-    /// Takes one, also if there is none left. Nobody owes more than a burst and what is [`Limiter::owing`]: many at once, before
-    /// any was answered, cost no longer a wait than so many one after the other.
+    /// Takes a token even if none is left. The debt is at most a burst and the overdraft, so taking many at once costs
+    /// no longer wait than that.
     pub fn take(&self, key: impl Into<Key>, now: UnixTime) {
         self.lock().take(key.into(), self, now);
     }
 
-    /// How long until there is one again; `None` if there is one now.
-    pub fn wait(&self, key: impl Into<Key>, now: UnixTime) -> Option<Duration> {
-        self.lock().wait(key.into(), self.rate, now)
+    /// How long until there is a token; `None` if there is one now.
+    pub fn retry_after(&self, key: impl Into<Key>, now: UnixTime) -> Option<Duration> {
+        self.lock().retry_after(key.into(), self.rate, now)
     }
 
-    /// Takes one, or says how long until there is one.
-    pub fn take_if_any(&self, key: impl Into<Key>, now: UnixTime) -> Result<(), Duration> {
+    /// Takes a token. If there is none, fails with how long until there is one.
+    pub fn try_take(&self, key: impl Into<Key>, now: UnixTime) -> Result<(), Duration> {
         let (mut generations, key) = (self.lock(), key.into());
-        match generations.wait(key, self.rate, now) {
+        match generations.retry_after(key, self.rate, now) {
             Some(wait) => Err(wait),
             None => {
                 generations.take(key, self, now);
@@ -117,40 +118,40 @@ impl Limiter {
         }
     }
 
-    /// As [`Limiter::take_if_any`], and says what is left.
-    pub fn take_one(&self, key: impl Into<Key>, now: UnixTime) -> Quota {
+    /// As [`Limiter::try_take`], and returns the state of the bucket.
+    pub fn try_take_with_quota(&self, key: impl Into<Key>, now: UnixTime) -> Quota {
         let (mut generations, key) = (self.lock(), key.into());
-        let wait = generations.wait(key, self.rate, now);
-        if wait.is_none() {
+        let retry_after = generations.retry_after(key, self.rate, now);
+        if retry_after.is_none() {
             generations.take(key, self, now);
         }
         let owed = generations.get(key).unwrap_or(0).saturating_sub(micros(now));
-        let left = self.rate.burst_micros().saturating_sub(owed) / self.rate.every_micros().max(1);
-        let left = u32::try_from(left).unwrap_or(u32::MAX).min(self.rate.burst);
-        Quota { left, full_in: Duration::from_micros(owed), wait }
+        let remaining = self.rate.burst_micros().saturating_sub(owed) / self.rate.interval_micros().max(1);
+        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX).min(self.rate.burst);
+        Quota { remaining, full_after: Duration::from_micros(owed), retry_after }
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.full_at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Rate {
-    fn every_micros(self) -> u64 {
-        u64::try_from(self.every.as_micros()).unwrap_or(u64::MAX)
+    fn interval_micros(self) -> u64 {
+        u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// From an empty bucket to a full one.
+    /// How long an empty bucket takes to fill.
     fn burst_micros(self) -> u64 {
         self.micros_of(self.burst)
     }
 
-    fn micros_of(self, many: u32) -> u64 {
-        self.every_micros().saturating_mul(u64::from(many))
+    fn micros_of(self, tokens: u32) -> u64 {
+        self.interval_micros().saturating_mul(u64::from(tokens))
     }
 }
 
-/// Finer than the clock: of a rate of thousands a second, each has less than a millisecond.
+/// Microseconds, because at thousands of requests a second one token takes less than a millisecond.
 fn micros(time: UnixTime) -> u64 {
     time.as_millis().saturating_mul(1000)
 }
@@ -158,13 +159,13 @@ fn micros(time: UnixTime) -> u64 {
 impl Generations {
     fn take(&mut self, key: Key, limiter: &Limiter, now: UnixTime) {
         let (rate, now) = (limiter.rate, micros(now));
-        let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.every_micros());
-        let most = rate.micros_of(rate.burst.saturating_add(limiter.beyond));
-        self.set(key, full_at.min(now.saturating_add(most)), limiter.room);
+        let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.interval_micros());
+        let max_debt = rate.micros_of(rate.burst.saturating_add(limiter.overdraft));
+        self.set(key, full_at.min(now.saturating_add(max_debt)), limiter.capacity);
     }
 
-    fn wait(&self, key: Key, rate: Rate, now: UnixTime) -> Option<Duration> {
-        let free_at = self.get(key)?.saturating_add(rate.every_micros()).saturating_sub(rate.burst_micros());
+    fn retry_after(&self, key: Key, rate: Rate, now: UnixTime) -> Option<Duration> {
+        let free_at = self.get(key)?.saturating_add(rate.interval_micros()).saturating_sub(rate.burst_micros());
         (free_at > micros(now)).then(|| Duration::from_micros(free_at - micros(now)))
     }
 
@@ -172,8 +173,8 @@ impl Generations {
         self.current.get(&key).or_else(|| self.previous.get(&key)).copied()
     }
 
-    fn set(&mut self, Key(key): Key, full_at: u64, room: usize) {
-        if self.current.len() >= room && !self.current.contains_key(&key) {
+    fn set(&mut self, Key(key): Key, full_at: u64, capacity: usize) {
+        if self.current.len() >= capacity && !self.current.contains_key(&key) {
             self.previous = std::mem::take(&mut self.current);
         }
         self.current.insert(key, full_at);
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     fn limiter() -> Limiter {
-        Limiter::new(Rate { burst: 3, every: Duration::from_secs(1) })
+        Limiter::new(Rate { burst: 3, interval: Duration::from_secs(1) })
     }
 
     const NOW: UnixTime = UnixTime::from_secs(1_000);
@@ -195,34 +196,34 @@ mod tests {
         let limiter = limiter();
         let address = IpAddr::from([192, 0, 2, 1]);
         for _ in 0..3 {
-            assert_eq!(limiter.wait(address, NOW), None);
+            assert_eq!(limiter.retry_after(address, NOW), None);
             limiter.take(address, NOW);
         }
-        assert_eq!(limiter.wait(address, NOW), Some(Duration::from_secs(1)));
-        assert_eq!(limiter.wait(address, NOW + Duration::from_millis(999)), Some(Duration::from_millis(1)));
-        assert_eq!(limiter.wait(address, NOW + Duration::from_secs(1)), None);
-        assert_eq!(limiter.wait(IpAddr::from([192, 0, 2, 2]), NOW), None, "another address has its own");
+        assert_eq!(limiter.retry_after(address, NOW), Some(Duration::from_secs(1)));
+        assert_eq!(limiter.retry_after(address, NOW + Duration::from_millis(999)), Some(Duration::from_millis(1)));
+        assert_eq!(limiter.retry_after(address, NOW + Duration::from_secs(1)), None);
+        assert_eq!(limiter.retry_after(IpAddr::from([192, 0, 2, 2]), NOW), None, "another address has its own");
     }
 
     #[test]
-    fn whoever_took_too_many_owes_a_burst_and_no_more() {
+    fn a_key_owes_at_most_a_burst() {
         let limiter = limiter();
         let family = TokenId::from_bytes([7; 16]);
         (0..1_000).for_each(|_| limiter.take(family, NOW));
-        assert_eq!(limiter.wait(family, NOW), Some(Duration::from_secs(1)));
-        assert_eq!(limiter.take_if_any(family, NOW), Err(Duration::from_secs(1)), "and what is refused costs nothing");
-        assert_eq!(limiter.take_if_any(family, NOW + Duration::from_secs(1)), Ok(()));
-        assert_eq!(limiter.take_if_any(family, NOW + Duration::from_secs(1)), Err(Duration::from_secs(1)));
+        assert_eq!(limiter.retry_after(family, NOW), Some(Duration::from_secs(1)));
+        assert_eq!(limiter.try_take(family, NOW), Err(Duration::from_secs(1)), "a failed take costs nothing");
+        assert_eq!(limiter.try_take(family, NOW + Duration::from_secs(1)), Ok(()));
+        assert_eq!(limiter.try_take(family, NOW + Duration::from_secs(1)), Err(Duration::from_secs(1)));
     }
 
     #[test]
-    fn what_many_took_at_one_moment_is_owed_as_well() {
-        let limiter = limiter().owing(2);
+    fn a_key_owes_at_most_a_burst_and_the_overdraft() {
+        let limiter = limiter().with_overdraft(2);
         let address = IpAddr::from([192, 0, 2, 1]);
         (0..5).for_each(|_| limiter.take(address, NOW));
-        assert_eq!(limiter.wait(address, NOW), Some(Duration::from_secs(3)));
+        assert_eq!(limiter.retry_after(address, NOW), Some(Duration::from_secs(3)));
         limiter.take(address, NOW);
-        assert_eq!(limiter.wait(address, NOW), Some(Duration::from_secs(3)), "and no more than that");
+        assert_eq!(limiter.retry_after(address, NOW), Some(Duration::from_secs(3)), "and no more than that");
     }
 
     #[test]
@@ -230,11 +231,11 @@ mod tests {
         let limiter = limiter();
         let address = |last| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]);
         (0..3).for_each(|last| limiter.take(address(last), NOW));
-        assert!(limiter.wait(address(9), NOW).is_some());
-        assert_eq!(limiter.wait(IpAddr::from([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1]), NOW), None);
+        assert!(limiter.retry_after(address(9), NOW).is_some());
+        assert_eq!(limiter.retry_after(IpAddr::from([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1]), NOW), None);
         let mapped: IpAddr = "::ffff:192.0.2.1".parse().expect("an address");
         (0..3).for_each(|_| limiter.take(mapped, NOW));
-        assert!(limiter.wait(IpAddr::from([192, 0, 2, 1]), NOW).is_some(), "however an IPv4 address is written");
+        assert!(limiter.retry_after(IpAddr::from([192, 0, 2, 1]), NOW).is_some(), "mapped or not, one IPv4 address");
     }
 
     #[test]
@@ -244,8 +245,8 @@ mod tests {
         for number in 0..100_000 {
             (0..3).for_each(|_| limiter.take(address(number), NOW));
         }
-        assert!(limiter.wait(address(99_999), NOW).is_some());
-        let generations = limiter.full_at.lock().expect("unpoisoned");
-        assert!(generations.current.len() + generations.previous.len() <= 2 * GENERATION);
+        assert!(limiter.retry_after(address(99_999), NOW).is_some());
+        let generations = limiter.buckets.lock().expect("unpoisoned");
+        assert!(generations.current.len() + generations.previous.len() <= 2 * CAPACITY);
     }
 }

@@ -1,4 +1,4 @@
-//! Limits: rates, concurrency, penalties and pace.
+//! Limits: request rates, concurrency, penalties for floods, timeouts and minimum transfer rates.
 
 pub mod concurrency;
 pub mod limiter;
@@ -6,4 +6,5 @@ pub mod pace;
 pub mod penalty;
 pub mod per_address;
 pub mod rate_limit;
+pub mod reserve;
 pub mod throttle;

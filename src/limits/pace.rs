@@ -1,4 +1,4 @@
-//! A limit on waiting for somebody else.
+//! How long the gateway waits for a client or a backend, and how slow either may be.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,53 +6,54 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// Runs while somebody is waited for. The timer is made at the first wait, so that whoever is there already needs none, and
-/// is moved only when it fires, so that progress costs no timer work.
+/// A timeout for waiting. The timer is created at the first wait, so a peer that never makes the gateway wait costs
+/// none; it is moved only when it fires, so progress costs no timer work.
 pub struct IdleTimer {
     limit: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// When the wait began. Time in which nobody waited does not count.
+    /// When the wait began. Time in which the gateway does not wait does not count.
     since: Option<Instant>,
-    /// After the first wait, the timer fires once before its time.
-    moment: Option<Duration>,
-    has_lasted: bool,
+    /// After the first wait, the timer fires once this early, to set `has_passed_early`.
+    early: Option<Duration>,
+    has_passed_early: bool,
 }
 
 impl IdleTimer {
-    pub fn of_at_most(limit: Duration) -> Self {
-        IdleTimer { limit, sleep: None, since: None, moment: None, has_lasted: false }
+    pub fn new(limit: Duration) -> Self {
+        IdleTimer { limit, sleep: None, since: None, early: None, has_passed_early: false }
     }
 
-    /// Tells by [`IdleTimer::has_lasted`] that somebody began to wait so long ago. Costs nothing more: the timer is there.
-    pub fn noticing(self, moment: Duration) -> Self {
-        IdleTimer { moment: Some(moment), ..self }
+    /// Also notes when `early` has passed since the first wait began: see [`IdleTimer::has_passed_early`]. It costs no
+    /// timer of its own.
+    pub fn with_early(self, early: Duration) -> Self {
+        IdleTimer { early: Some(early), ..self }
     }
 
-    /// Is the first wait a moment ago? Waiting may have ended and begun again since.
-    pub fn has_lasted(&self) -> bool {
-        self.has_lasted
+    /// Returns true if the first wait began at least `early` ago, also if waits have ended and begun since.
+    pub fn has_passed_early(&self) -> bool {
+        self.has_passed_early
     }
 
-    /// The wait is over.
-    pub fn broken(&mut self) {
+    /// Ends the wait.
+    pub fn reset(&mut self) {
         self.since = None;
     }
 
-    /// As [`IdleTimer::broken`], and tells how long it was.
-    pub fn end(&mut self) -> Option<Duration> {
+    /// Ends the wait and returns how long it was.
+    pub fn end_wait(&mut self) -> Option<Duration> {
         self.since.take().map(|since| since.elapsed())
     }
 
-    /// Ready, with the limit, once the wait has lasted so long.
+    /// Begins or continues a wait. Ready, with the limit, once the wait has lasted that long.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let end = since + self.limit;
         let sleep = self.sleep.get_or_insert_with(|| {
-            let first = self.moment.map_or(end, |moment| end.min(since + moment));
+            let first = self.early.map_or(end, |early| end.min(since + early));
             Box::pin(tokio::time::sleep_until(first))
         });
         while sleep.as_mut().poll(context).is_ready() {
-            self.has_lasted = true;
+            self.has_passed_early = true;
             if sleep.deadline() >= end {
                 return Poll::Ready(self.limit);
             }
@@ -62,43 +63,43 @@ impl IdleTimer {
     }
 }
 
-/// The least that somebody has to bring or take while we wait for them.
+/// The minimum rate at which a peer must send or read while the gateway waits for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MinRate {
-    /// Bytes a second; 0 for any.
-    pub rate: u64,
-    /// Judged whenever the waits add up to so long.
-    pub over: Duration,
+    /// 0 for no minimum.
+    pub bytes_per_second: u64,
+    /// The rate is checked each time the waits add up to this.
+    pub window: Duration,
 }
 
-/// Measures whether somebody who is waited for is fast enough. A byte now and then ends each silence, but not this. Only time
-/// in which they were waited for counts, so that nobody pays for what holds up the other side.
+/// Checks a peer against a [`MinRate`]: one byte now and then resets an [`IdleTimer`], but does not pass this check.
+/// Only time in which the gateway waits for the peer counts, so a peer does not pay for delays on the other side.
 pub struct RateMeter {
-    least: MinRate,
+    minimum: MinRate,
     waited: Duration,
     bytes: u64,
 }
 
 impl RateMeter {
-    pub fn of(least: MinRate) -> Self {
-        RateMeter { least, waited: Duration::ZERO, bytes: 0 }
+    pub fn new(minimum: MinRate) -> Self {
+        RateMeter { minimum, waited: Duration::ZERO, bytes: 0 }
     }
 
-    /// So many bytes went by, after a wait if there was one. `false`: too few for the time that they took.
-    pub fn passed(&mut self, bytes: usize, silence: &mut IdleTimer) -> bool {
-        if self.least.rate == 0 {
-            silence.broken();
+    /// Records that `bytes` were transferred, and ends the wait of `timer`. Returns false if the peer is too slow.
+    pub fn record(&mut self, bytes: usize, timer: &mut IdleTimer) -> bool {
+        if self.minimum.bytes_per_second == 0 {
+            timer.reset();
             return true;
         }
         self.bytes = self.bytes.saturating_add(bytes as u64);
-        self.waited += silence.end().unwrap_or_default();
-        if self.waited < self.least.over {
+        self.waited += timer.end_wait().unwrap_or_default();
+        if self.waited < self.minimum.window {
             return true;
         }
-        let owed = self.least.rate as f64 * self.waited.as_secs_f64();
-        let enough = self.bytes as f64 >= owed;
-        *self = RateMeter::of(self.least);
-        enough
+        let required = self.minimum.bytes_per_second as f64 * self.waited.as_secs_f64();
+        let is_fast_enough = self.bytes as f64 >= required;
+        *self = RateMeter::new(self.minimum);
+        is_fast_enough
     }
 }
 
@@ -106,45 +107,46 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    async fn waits(silence: &mut IdleTimer, at_most: Duration) -> bool {
-        tokio::time::timeout(at_most, std::future::poll_fn(|context| silence.poll(context))).await.is_err()
+    /// Waits for at most this long. Returns true if the timer's own limit has not passed by then.
+    async fn waits(timer: &mut IdleTimer, at_most: Duration) -> bool {
+        tokio::time::timeout(at_most, std::future::poll_fn(|context| timer.poll(context))).await.is_err()
     }
 
     #[tokio::test]
-    async fn only_time_in_which_somebody_waited_counts() {
-        let mut silence = IdleTimer::of_at_most(Duration::from_millis(200));
-        assert!(waits(&mut silence, Duration::from_millis(50)).await);
-        silence.broken();
-        // Nobody waits, longer than the limit.
+    async fn only_time_spent_waiting_counts() {
+        let mut timer = IdleTimer::new(Duration::from_millis(200));
+        assert!(waits(&mut timer, Duration::from_millis(50)).await);
+        timer.reset();
+        // Longer than the limit, but not a wait.
         tokio::time::sleep(Duration::from_millis(400)).await;
-        assert!(waits(&mut silence, Duration::from_millis(50)).await, "the next wait begins now");
-        assert!(!waits(&mut silence, Duration::from_secs(10)).await, "and ends");
+        assert!(waits(&mut timer, Duration::from_millis(50)).await, "the next wait begins now");
+        assert!(!waits(&mut timer, Duration::from_secs(10)).await, "and ends");
     }
 
     #[tokio::test]
-    async fn a_byte_now_and_then_is_not_enough() {
-        let (pause, over) = (Duration::from_millis(50), Duration::from_millis(90));
-        let mut silence = IdleTimer::of_at_most(Duration::from_mins(1));
-        let mut meter = RateMeter::of(MinRate { rate: 1000, over });
-        for (bytes, fast) in [(1, true), (1, false), (500_000, true), (500_000, true), (0, true), (50, false)] {
-            assert!(waits(&mut silence, pause).await);
-            assert_eq!(meter.passed(bytes, &mut silence), fast, "{bytes}");
+    async fn a_byte_now_and_then_is_too_slow() {
+        let (pause, window) = (Duration::from_millis(50), Duration::from_millis(90));
+        let mut timer = IdleTimer::new(Duration::from_mins(1));
+        let mut meter = RateMeter::new(MinRate { bytes_per_second: 1000, window });
+        for (bytes, is_fast) in [(1, true), (1, false), (500_000, true), (500_000, true), (0, true), (50, false)] {
+            assert!(waits(&mut timer, pause).await);
+            assert_eq!(meter.record(bytes, &mut timer), is_fast, "{bytes}");
         }
-        // Nobody waited, however long it took.
-        tokio::time::sleep(2 * over).await;
-        assert!(meter.passed(1, &mut silence));
-        let mut any = RateMeter::of(MinRate { rate: 0, over });
-        assert!(waits(&mut silence, 2 * over).await);
-        assert!(any.passed(1, &mut silence));
+        // Time that is not a wait does not count.
+        tokio::time::sleep(2 * window).await;
+        assert!(meter.record(1, &mut timer));
+        let mut unlimited = RateMeter::new(MinRate { bytes_per_second: 0, window });
+        assert!(waits(&mut timer, 2 * window).await);
+        assert!(unlimited.record(1, &mut timer));
     }
 
     #[tokio::test]
-    async fn a_first_wait_that_is_a_moment_ago_is_noticed() {
-        let mut silence = IdleTimer::of_at_most(Duration::from_secs(10)).noticing(Duration::from_millis(200));
-        assert!(waits(&mut silence, Duration::from_millis(50)).await && !silence.has_lasted());
-        silence.broken();
-        assert!(waits(&mut silence, Duration::from_millis(400)).await && silence.has_lasted());
-        let mut silence = IdleTimer::of_at_most(Duration::from_millis(50)).noticing(Duration::from_millis(200));
-        assert!(!waits(&mut silence, Duration::from_secs(10)).await, "the limit comes first");
+    async fn an_early_mark_is_set_before_the_limit() {
+        let mut timer = IdleTimer::new(Duration::from_secs(10)).with_early(Duration::from_millis(200));
+        assert!(waits(&mut timer, Duration::from_millis(50)).await && !timer.has_passed_early());
+        timer.reset();
+        assert!(waits(&mut timer, Duration::from_millis(400)).await && timer.has_passed_early());
+        let mut timer = IdleTimer::new(Duration::from_millis(50)).with_early(Duration::from_millis(200));
+        assert!(!waits(&mut timer, Duration::from_secs(10)).await, "the limit comes first");
     }
 }

@@ -1,9 +1,10 @@
-//! Addresses that flooded us a moment ago, and are not let in again at once.
+//! `limits.penalty_duration`: addresses that flooded the gateway, and are rejected for a while.
 //!
-//! Ending a flood costs its sender one new connection, and us a handshake and the first second's worth of frames; a handshake that
-//! is begun and left costs us a signature, and its sender nothing; a request that cannot be read, or whose body is refused, costs
-//! us a new connection. Asked once a connection, before TLS. Several honest people may share an address, so a pause is short, keeps
-//! no open connection from going on, and can be turned off; whoever brings the connections of others is never paused.
+//! Each kind of flood costs the gateway more than its sender. After a flood of frames, one new connection buys a
+//! handshake and the next second's frames. An abandoned handshake costs a signature. A malformed request or a rejected
+//! body costs a new connection. The gateway checks the address once for each connection, before TLS. Several clients
+//! may share an address, so a penalty is short, does not close open connections, and can be turned off. It never
+//! applies to a proxy that carries the requests of others.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +13,16 @@ use std::time::Duration;
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::UnixTime;
 
-/// Of 65,536 to 131,072 addresses the pause is remembered; forgetting errs on the side of letting in.
-const ROOM: usize = 65_536;
+/// The gateway remembers 65,536 to 131,072 penalized addresses. It forgets the oldest first, and accepts those again.
+const CAPACITY: usize = 65_536;
 
-/// So many handshakes, requests or bodies of an address may come to nothing within this.
-const FAILURES_WITHIN: Duration = Duration::from_secs(10);
+/// The window for the maximum of failed handshakes, malformed requests and rejected bodies.
+const FAILURE_WINDOW: Duration = Duration::from_secs(10);
 
-/// `limits.penalty_duration`, and what of an address within [`FAILURES_WITHIN`] is no flood yet; 0 for any number.
+/// How long a penalty lasts, and how many failures of an address within [`FAILURE_WINDOW`] cause none. 0 for no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PenaltySettings {
-    /// How long; zero: never.
+    /// `limits.penalty_duration`; zero turns penalties off.
     pub duration: Duration,
     /// `limits.failed_handshakes`
     pub failed_handshakes: u32,
@@ -32,66 +33,68 @@ pub struct PenaltySettings {
 }
 
 pub struct PenaltyBox {
-    /// How long; zero: never.
-    time: Duration,
-    /// The end of the last pause, in milliseconds. After it nobody is paused, and nothing is looked up.
+    /// Zero turns penalties off.
+    duration: Duration,
+    /// When the last penalty ends, in milliseconds. After that, no address is looked up.
     until: AtomicU64,
-    /// Each has one in so much time, and a flood takes it.
+    /// Each address has one token in `duration`. A flood takes it, and the address is penalized until it is back.
     floods: Limiter,
-    /// TLS handshakes that came to nothing; `None`: any number.
+    /// Failed TLS handshakes; `None` for no limit.
     handshakes: Option<Limiter>,
-    /// Requests that could not be read, likewise.
+    /// Malformed requests; `None` for no limit.
     requests: Option<Limiter>,
-    /// Bodies that were too much, or one too many, likewise.
+    /// Rejected bodies; `None` for no limit.
     bodies: Option<Limiter>,
 }
 
 impl PenaltyBox {
-    pub fn for_a(settings: PenaltySettings) -> Self {
+    pub fn new(settings: PenaltySettings) -> Self {
         let PenaltySettings { duration, failed_handshakes, malformed_requests, rejected_bodies } = settings;
-        let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, every: FAILURES_WITHIN / burst }));
+        let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, interval: FAILURE_WINDOW / burst }));
         PenaltyBox {
-            time: duration,
+            duration,
             until: AtomicU64::new(0),
-            floods: Limiter::with_room(Rate { burst: 1, every: duration }, ROOM),
+            floods: Limiter::with_capacity(Rate { burst: 1, interval: duration }, CAPACITY),
             handshakes: limiter(failed_handshakes),
             requests: limiter(malformed_requests),
             bodies: limiter(rejected_bodies),
         }
     }
 
-    /// It began a handshake, which costs us a signature, and did not end it. To do so again and again is a flood.
+    /// Counts a TLS handshake that the client began and did not complete. It has cost the gateway a signature.
     pub fn failed_handshake(&self, address: IpAddr, now: UnixTime) {
         self.count(self.handshakes.as_ref(), address, now);
     }
 
-    /// What it asked had no one reading, or too large a head, and ended its connection: it costs us a new one each time.
+    /// Counts a request that was malformed or had too large a head. It ends its connection, so the next one costs a new
+    /// one.
     pub fn malformed_request(&self, address: IpAddr, now: UnixTime) {
         self.count(self.requests.as_ref(), address, now);
     }
 
-    /// What it sent was too much, and nobody read it to its end: so its connection ended, and what is on its way has to be thrown
-    /// away.
+    /// Counts a body that the gateway rejected and did not read. It ends its connection, and the gateway has to discard
+    /// what the client still sends.
     pub fn rejected_body(&self, address: IpAddr, now: UnixTime) {
         self.count(self.bodies.as_ref(), address, now);
     }
 
     fn count(&self, failures: Option<&Limiter>, address: IpAddr, now: UnixTime) {
-        if failures.is_some_and(|failures| failures.take_if_any(address, now).is_err()) {
-            self.pause(address, now);
+        if failures.is_some_and(|failures| failures.try_take(address, now).is_err()) {
+            self.penalize(address, now);
         }
     }
 
-    /// It has flooded us.
-    pub fn pause(&self, address: IpAddr, now: UnixTime) {
-        if !self.time.is_zero() {
+    /// Rejects new connections of this address for the penalty duration.
+    pub fn penalize(&self, address: IpAddr, now: UnixTime) {
+        if !self.duration.is_zero() {
             self.floods.take(address, now);
-            self.until.fetch_max((now + self.time).as_millis(), Ordering::Relaxed);
+            self.until.fetch_max((now + self.duration).as_millis(), Ordering::Relaxed);
         }
     }
 
-    pub fn has(&self, address: IpAddr, now: UnixTime) -> bool {
-        now.as_millis() < self.until.load(Ordering::Relaxed) && self.floods.wait(address, now).is_some()
+    /// Returns true if this address has a penalty now.
+    pub fn contains(&self, address: IpAddr, now: UnixTime) -> bool {
+        now.as_millis() < self.until.load(Ordering::Relaxed) && self.floods.retry_after(address, now).is_some()
     }
 }
 
@@ -100,46 +103,47 @@ mod tests {
     use super::*;
 
     const NOW: UnixTime = UnixTime::from_secs(1_000);
-    const PAUSE: Duration = Duration::from_secs(10);
-    const ANY: PenaltySettings =
-        PenaltySettings { duration: PAUSE, failed_handshakes: 0, malformed_requests: 0, rejected_bodies: 0 };
+    const DURATION: Duration = Duration::from_secs(10);
+    const UNLIMITED: PenaltySettings =
+        PenaltySettings { duration: DURATION, failed_handshakes: 0, malformed_requests: 0, rejected_bodies: 0 };
 
     #[test]
-    fn a_pause_is_of_one_address_and_ends() {
-        let paused = PenaltyBox::for_a(ANY);
+    fn a_penalty_is_for_one_address_and_ends() {
+        let penalties = PenaltyBox::new(UNLIMITED);
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        assert!(!paused.has(attacker, NOW));
-        (0..100).for_each(|_| paused.pause(attacker, NOW));
-        assert!(paused.has(attacker, NOW) && !paused.has(other, NOW));
-        let almost = NOW + PAUSE - Duration::from_millis(1);
-        assert!(paused.has(attacker, almost));
-        assert!(!paused.has(attacker, NOW + PAUSE), "however many floods it was");
-        paused.pause(other, almost);
-        assert!(paused.has(other, NOW + PAUSE) && !paused.has(attacker, NOW + PAUSE));
+        assert!(!penalties.contains(attacker, NOW));
+        (0..100).for_each(|_| penalties.penalize(attacker, NOW));
+        assert!(penalties.contains(attacker, NOW) && !penalties.contains(other, NOW));
+        let almost = NOW + DURATION - Duration::from_millis(1);
+        assert!(penalties.contains(attacker, almost));
+        assert!(!penalties.contains(attacker, NOW + DURATION), "many floods cause no longer penalty");
+        penalties.penalize(other, almost);
+        assert!(penalties.contains(other, NOW + DURATION) && !penalties.contains(attacker, NOW + DURATION));
     }
 
     #[test]
-    fn no_time_is_no_pause() {
-        let paused = PenaltyBox::for_a(PenaltySettings { duration: Duration::ZERO, failed_handshakes: 1, ..ANY });
-        paused.pause([192, 0, 2, 1].into(), NOW);
-        (0..10).for_each(|_| paused.failed_handshake([192, 0, 2, 1].into(), NOW));
-        assert!(!paused.has([192, 0, 2, 1].into(), NOW));
+    fn a_duration_of_zero_turns_penalties_off() {
+        let settings = PenaltySettings { duration: Duration::ZERO, failed_handshakes: 1, ..UNLIMITED };
+        let penalties = PenaltyBox::new(settings);
+        penalties.penalize([192, 0, 2, 1].into(), NOW);
+        (0..10).for_each(|_| penalties.failed_handshake([192, 0, 2, 1].into(), NOW));
+        assert!(!penalties.contains([192, 0, 2, 1].into(), NOW));
     }
 
     #[test]
-    fn so_many_handshakes_may_fail_within_ten_seconds_and_no_more() {
+    fn too_many_failed_handshakes_in_ten_seconds_are_a_flood() {
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let paused = PenaltyBox::for_a(PenaltySettings { failed_handshakes: 100, ..ANY });
-        (0..100).for_each(|_| paused.failed_handshake(attacker, NOW));
-        assert!(!paused.has(attacker, NOW));
-        paused.failed_handshake(attacker, NOW);
-        assert!(paused.has(attacker, NOW) && !paused.has(other, NOW));
-        // Ten a second for ever.
+        let penalties = PenaltyBox::new(PenaltySettings { failed_handshakes: 100, ..UNLIMITED });
+        (0..100).for_each(|_| penalties.failed_handshake(attacker, NOW));
+        assert!(!penalties.contains(attacker, NOW));
+        penalties.failed_handshake(attacker, NOW);
+        assert!(penalties.contains(attacker, NOW) && !penalties.contains(other, NOW));
+        // Ten a second, without end.
         let second = |second| NOW + Duration::from_secs(second);
-        (0..1000).for_each(|at| (0..10).for_each(|_| paused.failed_handshake(other, second(at))));
-        assert!(!paused.has(other, second(1000)));
-        let any = PenaltyBox::for_a(ANY);
-        (0..100_000).for_each(|_| any.failed_handshake(attacker, NOW));
-        assert!(!any.has(attacker, NOW));
+        (0..1000).for_each(|at| (0..10).for_each(|_| penalties.failed_handshake(other, second(at))));
+        assert!(!penalties.contains(other, second(1000)));
+        let unlimited = PenaltyBox::new(UNLIMITED);
+        (0..100_000).for_each(|_| unlimited.failed_handshake(attacker, NOW));
+        assert!(!unlimited.contains(attacker, NOW));
     }
 }

@@ -1,7 +1,7 @@
-//! How often tokens may be asked for: for one login, from one address, and in vain from one address. In bounded memory.
+//! `[throttle]`: how often tokens may be refreshed and revoked, by login and by address. In bounded memory.
 //!
-//! Nobody can lock out somebody else. A login is counted by its genuine refresh tokens alone, as whoever sees an access token
-//! knows its name; and whoever shows a good access token is not stopped by what others at the same address failed with.
+//! One client cannot lock out another. A login is counted by its genuine refresh tokens only, because its id is visible
+//! in every access token. A client with a valid access token is not stopped by failures of others at its address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
-/// `[throttle]`; `None` for what is not limited.
+/// `None` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     pub refreshes: Option<Rate>,
@@ -19,7 +19,7 @@ pub struct Settings {
     pub failures: Option<Rate>,
 }
 
-/// One for the whole process: its calls are few, and an address must not have as many chances as there are workers.
+/// Shared by all workers: token calls are few, and an address must not get one allowance for each worker.
 pub struct Throttle {
     refreshes: Option<Limiter>,
     calls: Option<Limiter>,
@@ -33,51 +33,51 @@ impl Throttle {
         Throttle { refreshes, calls, failures }
     }
 
-    /// Counts a call on tokens, and refuses it if its address has made too many.
-    pub fn call(&self, address: IpAddr, now: UnixTime) -> Result<(), Reject> {
-        let wait = self.calls.as_ref().and_then(|calls| calls.take_if_any(address, now).err());
-        or_limited(wait, Reason::AddressLimited)
+    /// Counts a token call, and rejects it if its address has made too many.
+    pub fn count_call(&self, address: IpAddr, now: UnixTime) -> Result<(), Reject> {
+        let retry_after = self.calls.as_ref().and_then(|calls| calls.try_take(address, now).err());
+        or_limited(retry_after, Reason::AddressLimited)
     }
 
-    /// Refuses a call that needs no access token if too many from its address were in vain: a token or a password may be
-    /// guessed here.
-    pub fn guess(&self, address: IpAddr, now: UnixTime) -> Result<(), Reject> {
-        let wait = self.failures.as_ref().and_then(|failures| failures.wait(address, now));
-        or_limited(wait, Reason::FailuresLimited)
+    /// Rejects a call that needs no access token if too many from its address have failed: such a call could guess a
+    /// token or a password.
+    pub fn check_failures(&self, address: IpAddr, now: UnixTime) -> Result<(), Reject> {
+        let retry_after = self.failures.as_ref().and_then(|failures| failures.retry_after(address, now));
+        or_limited(retry_after, Reason::FailuresLimited)
     }
 
-    /// A call was in vain.
-    pub fn failed(&self, address: IpAddr, now: UnixTime) {
+    /// Counts a failed call.
+    pub fn count_failure(&self, address: IpAddr, now: UnixTime) {
         if let Some(failures) = &self.failures {
             failures.take(address, now);
         }
     }
 
-    /// As [`Throttle::failed`], if the client is to blame for the answer.
-    pub fn answered<T>(&self, answer: &Result<T, Reject>, address: IpAddr, now: UnixTime) {
-        if let Err(reject) = answer
+    /// Counts a failed call if `outcome` is a rejection that the client caused.
+    pub fn count_outcome<T>(&self, outcome: &Result<T, Reject>, address: IpAddr, now: UnixTime) {
+        if let Err(reject) = outcome
             && matches!(reject.reason.status().as_u16(), 400 | 401 | 403 | 404)
         {
-            self.failed(address, now);
+            self.count_failure(address, now);
         }
     }
 
-    /// Refuses a refresh if there were too many of this login.
-    pub fn refresh(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
-        let wait = self.refreshes.as_ref().and_then(|refreshes| refreshes.wait(family, now));
-        or_limited(wait, Reason::FamilyLimited)
+    /// Rejects a refresh if this login had too many.
+    pub fn check_refreshes(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
+        let retry_after = self.refreshes.as_ref().and_then(|refreshes| refreshes.retry_after(family, now));
+        or_limited(retry_after, Reason::FamilyLimited)
     }
 
-    /// A genuine refresh token of this login was shown.
-    pub fn refreshed(&self, family: TokenId, now: UnixTime) {
+    /// Counts a genuine refresh token of this login.
+    pub fn count_refresh(&self, family: TokenId, now: UnixTime) {
         if let Some(refreshes) = &self.refreshes {
             refreshes.take(family, now);
         }
     }
 }
 
-fn or_limited(wait: Option<Duration>, reason: Reason) -> Result<(), Reject> {
-    match wait {
+fn or_limited(retry_after: Option<Duration>, reason: Reason) -> Result<(), Reject> {
+    match retry_after {
         None => Ok(()),
         Some(wait) => Err(Reject { retry_after: Some(wait), ..Reject::from(reason) }),
     }

@@ -1,15 +1,16 @@
-//! Where one unit of a stream of bytes ends and the next begins, however the bytes are cut: frames of a WebSocket, messages of
-//! gRPC.
+//! Finds where one unit of a byte stream ends and the next begins, however the bytes are cut: WebSocket frames, gRPC
+//! messages.
 
-/// Where in its units a stream is.
+/// The position of a byte stream within its units.
 pub trait Boundaries {
-    /// Is no unit under way?
+    /// Returns true between two units.
     fn is_between(&self) -> bool;
 
-    /// Takes bytes of one part of a unit: of its head, or of what it holds. `bytes` is not empty, and at least one is taken.
+    /// Consumes bytes of one part of a unit: of its head or of its payload. `bytes` is not empty, and at least one is
+    /// consumed. Returns how many.
     fn advance(&mut self, bytes: &[u8]) -> usize;
 
-    /// All of these bytes go by.
+    /// Consumes all bytes.
     fn follow(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() {
@@ -17,7 +18,7 @@ pub trait Boundaries {
         }
     }
 
-    /// Of these bytes, only those go by that belong to the unit under way. Answers how many: none between two.
+    /// Consumes the bytes that belong to the current unit. Returns how many: none between two units.
     fn rest_of_unit(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() && !self.is_between() {

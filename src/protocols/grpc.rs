@@ -1,10 +1,10 @@
-//! gRPC calls, and what they are refused and ended with.
+//! gRPC calls: how the gateway rejects them and ends them.
 //!
-//! A call is forwarded as any other request: its status is a trailer, and trailers pass. Only what the gateway says itself
-//! needs a form of its own. A refusal is HTTP 200 with `grpc-status` and `grpc-message` in its head and no body, which gRPC
-//! calls Trailers-Only: HTTP 401 with a page of JSON would be read as well, but as "received status 401", without the
-//! sentence that says why, and some clients ignore a `grpc-status` that stands beside another status than 200. Logs and
-//! metrics tell the HTTP status that the reason has everywhere else, so that no refusal looks like a success.
+//! A call is forwarded like any other request; its status is a trailer, and trailers pass. A rejection by the gateway
+//! is HTTP 200 with `grpc-status` and `grpc-message` in its head and no body, which gRPC calls Trailers-Only. A client
+//! would report HTTP 401 with a JSON body as "received status 401" without the reason, and some clients ignore
+//! `grpc-status` beside a status other than 200. Logs and metrics have the HTTP status that the reason has for other
+//! requests, so that no rejection looks like a success.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
@@ -17,7 +17,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-// Of the seventeen codes of gRPC, those that a gateway has a use for.
+// The status codes of gRPC that the gateway uses.
 const UNKNOWN: u16 = 2;
 const PERMISSION_DENIED: u16 = 7;
 const RESOURCE_EXHAUSTED: u16 = 8;
@@ -26,28 +26,29 @@ const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
 const UNAUTHENTICATED: u16 = 16;
 
-/// gRPC is spoken over HTTP/2, by POST. `application/grpc-web` is another protocol, whose clients read HTTP statuses.
+/// Returns true if the request is a gRPC call: a POST over HTTP/2. `application/grpc-web` is another protocol, and its
+/// clients read HTTP statuses.
 pub fn is_call<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2 && *request.method() == Method::POST && is_grpc(request.headers())
 }
 
-/// `application/grpc`, or that with the name of a message format behind a plus sign, or with parameters.
+/// Returns true for `application/grpc`, also with a message format after a plus sign or with parameters.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
-    is_kind(headers, GRPC.as_bytes())
+    has_content_type(headers, GRPC.as_bytes())
 }
 
-/// gRPC in other clothes.
+/// Returns true for `application/grpc-web`, also with a message format or with parameters.
 pub fn is_grpc_web(headers: &HeaderMap) -> bool {
-    is_kind(headers, b"application/grpc-web")
+    has_content_type(headers, b"application/grpc-web")
 }
 
-fn is_kind(headers: &HeaderMap, kind: &[u8]) -> bool {
-    let rest = headers.get(header::CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(kind));
+fn has_content_type(headers: &HeaderMap, media_type: &[u8]) -> bool {
+    let rest = headers.get(header::CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(media_type));
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// The refusal of a call.
-pub fn refused(reason: Reason, request_id: RequestId) -> Response<Body> {
+/// The response to a rejected call.
+pub fn rejection(reason: Reason, request_id: RequestId) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, GRPC);
@@ -55,23 +56,24 @@ pub fn refused(reason: Reason, request_id: RequestId) -> Response<Body> {
     response
 }
 
-/// What ends a call that is under way: a status in its trailers.
-pub fn trailers(ended: CloseReason) -> HeaderMap {
+/// The trailers that end a call in flight.
+pub fn trailers(reason: CloseReason) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    set_status(&mut trailers, ended.status(), ended.message());
+    set_status(&mut trailers, reason.status(), reason.message());
     trailers
 }
 
 fn set_status(headers: &mut HeaderMap, status: StatusCode, message: &str) {
     headers.insert(STATUS, HeaderValue::from(code(status)));
-    // Clients decode percent signs in it, and our sentences have none.
+    // Clients decode percent signs in it; the messages of the gateway have none.
     if let Ok(message) = HeaderValue::from_str(message) {
         headers.insert(MESSAGE, message);
     }
 }
 
-/// As a gRPC client reads an HTTP status that comes without a code (`http-grpc-status-mapping.md` of gRPC): it must make no
-/// difference whether the gateway refuses a call or a proxy before it. Three that have no row there are given their meaning.
+/// The code that a gRPC client derives from an HTTP status without a code (`http-grpc-status-mapping.md` of gRPC), so
+/// that it makes no difference whether the gateway or a proxy in front of it rejects a call. 405, 413 and 500 are not
+/// in that table.
 fn code(status: StatusCode) -> u16 {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR => INTERNAL,
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_from_their_variants() {
+    fn grpc_and_grpc_web_are_distinguished() {
         for (kind, plain, web) in [
             ("application/grpc", true, false),
             ("application/grpc+proto", true, false),
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_by_its_content_type() {
+    fn a_call_is_a_post_over_http2_with_its_content_type() {
         let posted = |version, kind: &str| {
             let request = Request::post("/Service/Method").version(version).header("content-type", kind).body(());
             is_call(&request.expect("a request"))
@@ -121,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A client would decode what follows a percent sign.
+    /// A client would decode the characters after a percent sign.
     #[test]
     fn no_message_needs_to_be_encoded() {
         for reason in Reason::ALL {

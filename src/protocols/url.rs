@@ -1,5 +1,5 @@
-//! Where keys are fetched from. Whoever can answer there decides which tokens are genuine, so the way has to be safe: TLS,
-//! or no network at all.
+//! URLs that the gateway sends requests to on its own: key sets and webhooks. A forged key set would make forged tokens
+//! valid, so the connection must use TLS or stay on this machine.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,98 +7,100 @@ use std::net::IpAddr;
 use http::Uri;
 use rustls::pki_types::ServerName;
 
-/// `https://host/path?query`; `http://` only to this machine itself, or where that was allowed outright.
+/// `https://host/path?query`. `http://` only to this machine, or where the configuration allows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyUrl {
+pub struct SecureUrl {
     pub tls: bool,
-    /// A name or an address, an IPv6 one without its brackets.
+    /// A name or an address. An IPv6 address has no brackets here.
     pub host: String,
     pub port: u16,
-    /// As it stands in a `Host` header.
+    /// As in the `Host` header field.
     pub authority: String,
     /// Path and query.
     pub target: String,
 }
 
-/// Why an address is not taken.
+/// Why a URL is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UrlFault {
-    NotAUrl,
+pub enum UrlError {
+    Invalid,
     Credentials,
     Fragment,
     Cleartext,
 }
 
-impl fmt::Display for UrlFault {
+impl std::error::Error for UrlError {}
+
+impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UrlFault::NotAUrl => "this is not a URL that keys can be fetched from",
-            UrlFault::Credentials => "a URL with a user name or password",
-            UrlFault::Fragment => "a URL with a fragment",
-            UrlFault::Cleartext => "keys would be fetched in cleartext",
+            UrlError::Invalid => "not a URL that keys can be fetched from: expected https://host/path",
+            UrlError::Credentials => "the URL has a user name or password",
+            UrlError::Fragment => "the URL has a fragment",
+            UrlError::Cleartext => "keys would be fetched in cleartext: use https://",
         })
     }
 }
 
-impl KeyUrl {
-    pub fn parse(text: &str, allow_http: bool) -> Result<Self, UrlFault> {
+impl SecureUrl {
+    pub fn parse(text: &str, allow_http: bool) -> Result<Self, UrlError> {
         if text.contains('@') {
-            return Err(UrlFault::Credentials);
+            return Err(UrlError::Credentials);
         }
         if text.contains('#') {
-            return Err(UrlFault::Fragment);
+            return Err(UrlError::Fragment);
         }
-        let uri: Uri = text.parse().map_err(|_| UrlFault::NotAUrl)?;
+        let uri: Uri = text.parse().map_err(|_| UrlError::Invalid)?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(UrlFault::NotAUrl),
+            _ => return Err(UrlError::Invalid),
         };
-        let authority = uri.authority().ok_or(UrlFault::NotAUrl)?;
+        let authority = uri.authority().ok_or(UrlError::Invalid)?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = match authority.as_str() == authority.host() {
             true => Some(if tls { 443 } else { 80 }),
             false => authority.port_u16().filter(|port| *port != 0),
         };
-        let port = port.ok_or(UrlFault::NotAUrl)?;
+        let port = port.ok_or(UrlError::Invalid)?;
         if ServerName::try_from(host.as_str()).is_err() {
-            return Err(UrlFault::NotAUrl);
+            return Err(UrlError::Invalid);
         }
-        if !tls && !allow_http && !is_this_machine(&host) {
-            return Err(UrlFault::Cleartext);
+        if !tls && !allow_http && !is_loopback(&host) {
+            return Err(UrlError::Cleartext);
         }
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        Ok(KeyUrl { tls, host, port, authority: authority.as_str().to_owned(), target })
+        Ok(SecureUrl { tls, host, port, authority: authority.as_str().to_owned(), target })
     }
 
-    /// Where an issuer describes itself: by OpenID Connect Discovery, then by RFC 8414, which puts the well-known part
-    /// before the issuer's own path.
-    pub fn well_known(issuer: &str, allow_http: bool) -> Result<[Self; 2], UrlFault> {
-        // A query would end up in the middle of the path. Neither standard allows one.
+    /// The two URLs of an issuer's metadata: that of OpenID Connect Discovery, then that of RFC 8414, which puts the
+    /// well-known part before the issuer's path.
+    pub fn well_known(issuer: &str, allow_http: bool) -> Result<[Self; 2], UrlError> {
+        // Neither standard allows a query, and it would end up in the middle of the path.
         if issuer.contains('?') {
-            return Err(UrlFault::NotAUrl);
+            return Err(UrlError::Invalid);
         }
-        KeyUrl::parse(issuer, allow_http)?;
+        SecureUrl::parse(issuer, allow_http)?;
         let issuer = issuer.strip_suffix('/').unwrap_or(issuer);
         let authority = issuer.find("://").map_or(0, |scheme| scheme + 3);
         let path = issuer[authority..].find('/').map_or(issuer.len(), |slash| authority + slash);
         let (origin, path) = issuer.split_at(path);
         Ok([
-            KeyUrl::parse(&format!("{issuer}/.well-known/openid-configuration"), allow_http)?,
-            KeyUrl::parse(&format!("{origin}/.well-known/oauth-authorization-server{path}"), allow_http)?,
+            SecureUrl::parse(&format!("{issuer}/.well-known/openid-configuration"), allow_http)?,
+            SecureUrl::parse(&format!("{origin}/.well-known/oauth-authorization-server{path}"), allow_http)?,
         ])
     }
 }
 
-impl fmt::Display for KeyUrl {
+impl fmt::Display for SecureUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority, self.target)
     }
 }
 
-/// What never leaves the machine needs no TLS.
-fn is_this_machine(host: &str) -> bool {
+/// Returns true for hosts on this machine: requests to them need no TLS.
+fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_safe_addresses_are_taken() {
+    fn only_safe_urls_are_accepted() {
         let rows = [
             ("https://login.example/keys?v=2", Ok(("login.example", 443, "/keys?v=2"))),
             ("https://login.example", Ok(("login.example", 443, "/"))),
@@ -115,31 +117,31 @@ mod tests {
             ("http://127.0.0.1:8080/k", Ok(("127.0.0.1", 8080, "/k"))),
             ("http://[::1]/k", Ok(("::1", 80, "/k"))),
             ("http://LocalHost/k", Ok(("LocalHost", 80, "/k"))),
-            ("http://login.example/k", Err(UrlFault::Cleartext)),
-            ("http://127.0.0.1.example/k", Err(UrlFault::Cleartext)),
-            ("http://localhost.example/k", Err(UrlFault::Cleartext)),
-            ("https://me:pw@login.example/k", Err(UrlFault::Credentials)),
-            ("https://login.example/k#x", Err(UrlFault::Fragment)),
-            ("https://login.example:0/k", Err(UrlFault::NotAUrl)),
-            ("https://login.example:99999/k", Err(UrlFault::NotAUrl)),
-            ("https://login.example:/k", Err(UrlFault::NotAUrl)),
-            ("https://a b/k", Err(UrlFault::NotAUrl)),
-            ("https:///k", Err(UrlFault::NotAUrl)),
-            ("file:///etc/keys.json", Err(UrlFault::NotAUrl)),
-            ("login.example/k", Err(UrlFault::NotAUrl)),
-            ("/k", Err(UrlFault::NotAUrl)),
-            ("", Err(UrlFault::NotAUrl)),
+            ("http://login.example/k", Err(UrlError::Cleartext)),
+            ("http://127.0.0.1.example/k", Err(UrlError::Cleartext)),
+            ("http://localhost.example/k", Err(UrlError::Cleartext)),
+            ("https://me:pw@login.example/k", Err(UrlError::Credentials)),
+            ("https://login.example/k#x", Err(UrlError::Fragment)),
+            ("https://login.example:0/k", Err(UrlError::Invalid)),
+            ("https://login.example:99999/k", Err(UrlError::Invalid)),
+            ("https://login.example:/k", Err(UrlError::Invalid)),
+            ("https://a b/k", Err(UrlError::Invalid)),
+            ("https:///k", Err(UrlError::Invalid)),
+            ("file:///etc/keys.json", Err(UrlError::Invalid)),
+            ("login.example/k", Err(UrlError::Invalid)),
+            ("/k", Err(UrlError::Invalid)),
+            ("", Err(UrlError::Invalid)),
         ];
         for (text, expected) in rows {
-            let parsed = KeyUrl::parse(text, false);
+            let parsed = SecureUrl::parse(text, false);
             let shown = parsed.as_ref().map(|url| (url.host.as_str(), url.port, url.target.as_str())).map_err(|f| *f);
             assert_eq!(shown, expected, "{text}");
         }
-        assert!(KeyUrl::parse("http://login.example/k", true).is_ok_and(|url| !url.tls));
+        assert!(SecureUrl::parse("http://login.example/k", true).is_ok_and(|url| !url.tls));
     }
 
     #[test]
-    fn an_issuer_describes_itself_at_two_places() {
+    fn an_issuer_has_two_metadata_urls() {
         for (issuer, oidc, oauth) in [
             (
                 "https://a.example",
@@ -157,10 +159,10 @@ mod tests {
                 "https://a.example:8443/.well-known/oauth-authorization-server/realms/x",
             ),
         ] {
-            let places = KeyUrl::well_known(issuer, false).expect("good");
-            assert_eq!(places.map(|url| url.to_string()), [oidc, oauth]);
+            let urls = SecureUrl::well_known(issuer, false).expect("good");
+            assert_eq!(urls.map(|url| url.to_string()), [oidc, oauth]);
         }
-        assert_eq!(KeyUrl::well_known("https://a.example/?x=1", false), Err(UrlFault::NotAUrl));
-        assert_eq!(KeyUrl::well_known("accounts.example", false), Err(UrlFault::NotAUrl));
+        assert_eq!(SecureUrl::well_known("https://a.example/?x=1", false), Err(UrlError::Invalid));
+        assert_eq!(SecureUrl::well_known("accounts.example", false), Err(UrlError::Invalid));
     }
 }

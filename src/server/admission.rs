@@ -13,9 +13,9 @@ use super::shared::WorkerState;
 use super::{connection, handshake};
 use crate::gateway::client::{InFlightCount, Peer};
 use crate::limits::penalty::PenaltyBox;
-use crate::protocols::http::headers::Origin;
+use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
-use crate::protocols::tls::{ServerSide, Sni};
+use crate::protocols::tls::{ServerTls, Sni};
 use crate::telemetry::metrics::{Count, WorkerMetrics};
 
 /// Serves one accepted connection until it ends.
@@ -23,7 +23,7 @@ pub(super) async fn serve(
     mut stream: TcpStream,
     address: SocketAddr,
     proxy_protocol: bool,
-    tls: Option<Arc<ServerSide>>,
+    tls: Option<Arc<ServerTls>>,
     state: Arc<WorkerState>,
     alive: mpsc::Sender<Infallible>,
 ) {
@@ -44,7 +44,7 @@ pub(super) async fn serve(
         },
     };
     let ip = client.address.ip();
-    if shared.penalties.has(ip, shared.gateway.load().clock.now()) {
+    if shared.penalties.contains(ip, shared.gateway.load().clock.now()) {
         metrics.penalized_connections_rejected.inc();
         return socket::reset(stream);
     }
@@ -55,7 +55,7 @@ pub(super) async fn serve(
     }
     metrics.connections_opened.inc();
     let _closed = CloseCounter(metrics.clone());
-    socket::tune(&stream);
+    socket::set_options(&stream);
     let peer = Peer {
         address: client.address,
         trusts_forwarded: client.trusts_forwarded,
@@ -76,12 +76,7 @@ pub(super) async fn serve(
     }
 }
 
-async fn serve_tls(
-    stream: TcpStream,
-    side: Arc<ServerSide>,
-    mut peer: Peer,
-    state: Arc<WorkerState>,
-) -> io::Result<()> {
+async fn serve_tls(stream: TcpStream, side: Arc<ServerTls>, mut peer: Peer, state: Arc<WorkerState>) -> io::Result<()> {
     // Boxed: its memory is freed after the handshake, however long the connection is idle then.
     let stream = match Box::pin(handshake::tls(stream, &side, state.shared.settings.tls_handshake)).await {
         Ok(stream) => stream,
@@ -92,7 +87,7 @@ async fn serve_tls(
         }
     };
     let session = stream.get_ref().1;
-    peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), side });
+    peer.sni = session.server_name().map(|name| Sni { name: name.to_owned(), tls: side });
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     connection::serve(stream, is_http2, Arc::new(peer), state).await
 }

@@ -67,8 +67,8 @@ impl<S> ClientStream<S> {
             turn: TURN,
             heads: heads.map(|limits| Box::new(RequestHeads::new(limits))),
             exchange: Arc::default(),
-            write_timer: IdleTimer::of_at_most(write),
-            meter: Box::new(RateMeter::of(min_rate)),
+            write_timer: IdleTimer::new(write),
+            meter: Box::new(RateMeter::new(min_rate)),
             drain_slots,
             lingering: None,
             disconnected: Arc::default(),
@@ -108,7 +108,7 @@ impl<S> ClientStream<S> {
 
     fn check_timeout<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.write_timer.broken();
+            self.write_timer.reset();
             return polled;
         }
         self.write_timer.poll(context).map(|_| Err(self.disconnect(DisconnectReason::Silent)))
@@ -125,7 +125,7 @@ impl<S> ClientStream<S> {
             self.is_between_frames = *written == wanted;
         }
         match polled {
-            Poll::Ready(Ok(written)) if !self.meter.passed(written, &mut self.write_timer) => {
+            Poll::Ready(Ok(written)) if !self.meter.record(written, &mut self.write_timer) => {
                 Poll::Ready(Err(self.disconnect(DisconnectReason::Slow)))
             }
             polled => self.check_timeout(context, polled),

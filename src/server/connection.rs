@@ -25,7 +25,7 @@ use crate::gateway::{Gateway, Handled};
 use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::Limits;
-use crate::protocols::http::{field_list, poll_notes};
+use crate::protocols::http::{field_list, poll_activity};
 use crate::types::clock::UnixTime;
 
 struct Connection {
@@ -61,7 +61,7 @@ where
     });
     if is_http2 {
         let connection = connection.clone();
-        stream.guard_against_floods(flood, Box::new(move || connection.penalize(PenaltyBox::pause)));
+        stream.guard_against_floods(flood, Box::new(move || connection.penalize(PenaltyBox::penalize)));
     }
     let disconnected = stream.disconnected();
     // Boxed once for each connection: otherwise each future has room for both, and is moved from function to function.
@@ -86,14 +86,14 @@ impl Connection {
         }
         let is_last = !self.is_http2 && is_last_request(request.version(), request.headers());
         let mut handling = pin!(gateway.handle(request, peer, worker));
-        let handled = poll_fn(|context| poll_notes::record_pending(handling.as_mut().poll(context))).await;
+        let handled = poll_fn(|context| poll_activity::report_pending(handling.as_mut().poll(context))).await;
         let Handled { mut response, rejected, body_rejected } = handled;
         if body_rejected {
             self.penalize(PenaltyBox::rejected_body);
         }
         if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || is_shared_proxy(peer, gateway)) {
             let mut wait = Box::pin(wait);
-            poll_fn(|context| poll_notes::record_pending(wait.as_mut().poll(context))).await;
+            poll_fn(|context| poll_activity::report_pending(wait.as_mut().poll(context))).await;
         }
         if !self.is_http2 && shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // The client sends its next request over another connection, to another process.
@@ -113,7 +113,7 @@ impl Connection {
             record_malformed(&self.peer, worker, error, shared.gateway.load().clock.now());
         }
         // h2 reports the floods that it detects itself only here.
-        let from_h2 = || DisconnectReason::from_h2(error).inspect(|_| self.penalize(PenaltyBox::pause));
+        let from_h2 = || DisconnectReason::from_h2(error).inspect(|_| self.penalize(PenaltyBox::penalize));
         match disconnected.or_else(from_h2) {
             Some(DisconnectReason::Flood) => {
                 record_flood(&self.peer, worker, error, shared.gateway.load().clock.now());
@@ -135,5 +135,5 @@ fn is_last_request(version: Version, headers: &HeaderMap) -> bool {
 }
 
 fn has_close(headers: &HeaderMap) -> bool {
-    field_list::has(headers, &CONNECTION, "close")
+    field_list::contains(headers, &CONNECTION, "close")
 }

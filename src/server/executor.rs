@@ -1,14 +1,14 @@
-//! Runs the requests of HTTP/2 connections, and cancels those whose client does not read the response.
+//! Runs the requests of HTTP/2 connections, and ends those that the client makes no room for.
 //!
-//! A client can hold back many responses on one connection without ever ceasing to read from the socket: it never
-//! widens its windows. Each response would keep a connection to a backend.
+//! A client can hold back many responses at once on a connection that it still reads, by never widening their windows.
+//! Each response would keep a connection to a backend.
 
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
-use crate::protocols::http::poll_notes;
+use crate::protocols::http::poll_activity;
 use crate::telemetry::metrics::WorkerMetrics;
 
 #[derive(Clone)]
@@ -25,28 +25,28 @@ where
     F: Future + Send + 'static,
 {
     fn execute(&self, request: F) {
-        // Boxed: by value, the task would hold it twice, before and after it is pinned.
+        // Boxed: a task that takes it by value holds it twice, before and after pinning.
         let mut request = Box::pin(request);
-        // Spawned by a request: the sending side of its WebSocket. It is silent most of the time, and has its own
-        // limit.
-        if poll_notes::is_watched() {
+        // hyper spawns a second task within a request only to write the bytes of its WebSocket. That task has nothing
+        // to write most of the time, and the tunnel has a limit of its own.
+        if poll_activity::is_in_scope() {
             tokio::spawn(async move { drop(request.await) });
             return;
         }
-        let (mut stall, mut meter) = (IdleTimer::of_at_most(self.write), RateMeter::of(self.least));
+        let (mut stall, mut meter) = (IdleTimer::new(self.write), RateMeter::new(self.least));
         let metrics = self.metrics.clone();
         tokio::spawn(async move {
             std::future::poll_fn(|context| {
-                let (polled, noted) = poll_notes::poll_tracked(|| request.as_mut().poll(context));
+                let (polled, report) = poll_activity::scope(|| request.as_mut().poll(context));
                 if polled.is_ready() {
                     return Poll::Ready(());
                 }
-                if noted.for_us {
-                    stall.broken();
+                if report.is_gateway_pending {
+                    stall.reset();
                     return Poll::Pending;
                 }
-                let too_slow = noted.passed > 0 && !meter.passed(noted.passed, &mut stall);
-                if too_slow || stall.poll(context).is_ready() {
+                let is_too_slow = report.bytes > 0 && !meter.record(report.bytes, &mut stall);
+                if is_too_slow || stall.poll(context).is_ready() {
                     metrics.slow_clients_disconnected.inc();
                     return Poll::Ready(());
                 }

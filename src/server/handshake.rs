@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::handshake_io::HandshakeBuffer;
-use crate::protocols::tls::ServerSide;
+use crate::protocols::tls::ServerTls;
 
 /// The beginning of the connection preface of HTTP/2 (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
 const PREFACE_START: &[u8] = b"PRI";
@@ -17,7 +17,7 @@ const PREFACE_START: &[u8] = b"PRI";
 /// Does the TLS handshake. The stream is boxed: each future that holds it would otherwise hold the TLS session, twice.
 pub(super) async fn tls(
     stream: TcpStream,
-    side: &ServerSide,
+    side: &ServerTls,
     timeout: Duration,
 ) -> io::Result<Box<TlsStream<HandshakeBuffer>>> {
     let handshake = TlsAcceptor::from(side.config.clone()).accept(HandshakeBuffer::new(stream));

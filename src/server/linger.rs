@@ -62,11 +62,11 @@ impl LingeringClose {
     const PIECE: usize = 64 * 1024;
     const PAUSE: Duration = Duration::from_millis(20);
 
-    /// For a connection whose last response was sent.
+    /// For a connection after its last response.
     pub(super) fn after_response(is_http2: bool, slots: DrainSlots) -> Self {
         let left = if is_http2 { Self::HTTP2_BYTES } else { Self::HTTP1_BYTES };
         LingeringClose {
-            idle: IdleTimer::of_at_most(Self::IDLE),
+            idle: IdleTimer::new(Self::IDLE),
             deadline: Instant::now() + Self::MAX_TIME,
             left,
             piece: Self::PIECE,
@@ -106,7 +106,7 @@ impl LingeringClose {
     fn discard(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
         self.piece = self.piece.saturating_sub(bytes);
-        self.idle.broken();
+        self.idle.reset();
         if self.piece > 0 {
             return;
         }

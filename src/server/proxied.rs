@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::shared::Shared;
-use crate::protocols::proxy_protocol::{self, LONGEST, Source};
+use crate::protocols::proxy_protocol::{self, MAX_HEADER, Source};
 
 /// The client of a connection.
 pub(super) struct Client {
@@ -44,7 +44,7 @@ pub(super) async fn client(stream: &mut TcpStream, balancer: SocketAddr, shared:
 
 /// Takes the header from the stream, and no byte after it.
 async fn header(stream: &mut TcpStream) -> io::Result<Source> {
-    let mut buffer = vec![0; LONGEST];
+    let mut buffer = vec![0; MAX_HEADER];
     let mut taken = 0;
     loop {
         let seen = match stream.peek(&mut buffer[taken..]).await? {
@@ -52,7 +52,7 @@ async fn header(stream: &mut TcpStream) -> io::Result<Source> {
             more => taken + more,
         };
         let malformed = |malformed: proxy_protocol::Malformed| io::Error::new(io::ErrorKind::InvalidData, malformed.0);
-        let read = proxy_protocol::read(&buffer[..seen]).map_err(malformed)?;
+        let read = proxy_protocol::parse(&buffer[..seen]).map_err(malformed)?;
         let end = read.map_or(seen, |(_, len)| len);
         stream.read_exact(&mut buffer[taken..end]).await?;
         match read {

@@ -70,7 +70,7 @@ impl RequestHeads {
         if exchange.is_tunnel() {
             return Ok(Next::Tunnel(std::mem::take(&mut self.pending).into()));
         }
-        self.framing.stays_http();
+        self.framing.resume_http();
         Ok(match self.take_complete(exchange) {
             bytes if bytes.is_empty() => Next::Read,
             bytes => Next::Pass(bytes),
@@ -86,8 +86,8 @@ impl RequestHeads {
             buffer.set_filled(before);
             return self.take_complete(exchange);
         }
-        let passed = self.framing.pass(read);
-        let instead = passed.fault.map(|fault| self.reject(fault, exchange));
+        let passed = self.framing.consume(read);
+        let instead = passed.error.map(|fault| self.reject(fault, exchange));
         self.update(exchange);
         if instead.is_none() && passed.len < read.len() {
             self.pending.extend_from_slice(&read[passed.len..]);
@@ -98,13 +98,13 @@ impl RequestHeads {
 
     /// Takes the part of `pending` that is complete now.
     fn take_complete(&mut self, exchange: &Exchange) -> Bytes {
-        let passed = self.framing.pass(&self.pending);
-        if passed.len == 0 && passed.fault.is_none() {
+        let passed = self.framing.consume(&self.pending);
+        if passed.len == 0 && passed.error.is_none() {
             return Bytes::new();
         }
         let mut complete = std::mem::take(&mut self.pending);
         let rest = complete.split_off(passed.len);
-        match passed.fault {
+        match passed.error {
             Some(fault) => complete.extend_from_slice(self.reject(fault, exchange)),
             None => self.pending = rest,
         }
@@ -115,7 +115,7 @@ impl RequestHeads {
     /// Returns what hyper reads instead. A malformed body just ends.
     fn reject(&mut self, fault: FramingError, exchange: &Exchange) -> &'static [u8] {
         if self.framing.is_in_body() {
-            self.malformed = Some(Malformed::Body(fault.what));
+            self.malformed = Some(Malformed::Body(fault.message));
             return &[];
         }
         self.malformed = Some(Malformed::Head);

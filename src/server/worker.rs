@@ -16,7 +16,7 @@ use super::linger::DrainSlots;
 use super::shared::{Shared, WorkerState};
 use crate::gateway::worker::Worker;
 use crate::protocols::socket;
-use crate::protocols::tls::ServerSide;
+use crate::protocols::tls::ServerTls;
 
 /// How long a listener pauses after `accept` failed, for example because no file descriptor or memory was left. Without
 /// the pause it would spin.
@@ -32,7 +32,7 @@ const CLOSE_TIME: Duration = Duration::from_millis(500);
 pub struct Listener {
     pub socket: std::net::TcpListener,
     /// Loaded for each connection: a reload replaces it.
-    pub tls: Option<Arc<ArcSwap<ServerSide>>>,
+    pub tls: Option<Arc<ArcSwap<ServerTls>>>,
     pub proxy_protocol: bool,
 }
 

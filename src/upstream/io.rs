@@ -1,8 +1,8 @@
-//! What lies between a backend's socket and TLS or hyper: a thin wrapper.
+//! A wrapper between a backend's socket and TLS or hyper.
 //!
-//! A backend may answer before it has read the whole request, 413 for one, and close. What is still being written to it then
-//! fails, while its answer waits to be read; hyper would give up at the failure, and the client be told 502. Here a
-//! connection that takes no more swallows the rest instead, and its end is told by reading: behind the answer, if there is one.
+//! A backend may respond before it has read the whole request, with 413 for example, and close the connection. Further
+//! writes then fail while its response waits to be read. hyper would stop at the failed write, and the client would get
+//! 502. This wrapper discards what is still to be written instead, so that the response is read first.
 
 use std::io;
 use std::pin::Pin;
@@ -13,21 +13,21 @@ use tokio::net::TcpStream;
 
 pub(super) struct BackendStream {
     stream: TcpStream,
-    /// The backend takes no more. It has closed, so that reading comes to an end as well.
-    deaf: bool,
+    /// The backend has closed its reading side. It has closed the connection, so reading ends too.
+    discards_writes: bool,
 }
 
 impl BackendStream {
     pub(super) fn new(stream: TcpStream) -> Self {
-        BackendStream { stream, deaf: false }
+        BackendStream { stream, discards_writes: false }
     }
 
-    /// `swallowed`: what a write answers that went nowhere.
-    fn heard<T>(&mut self, polled: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
+    /// Turns an error of a closed connection into success. `discarded`: what the write reports then.
+    fn ignore_closed<T>(&mut self, polled: Poll<io::Result<T>>, discarded: T) -> Poll<io::Result<T>> {
         match polled {
             Poll::Ready(Err(error)) if is_closed(&error) => {
-                self.deaf = true;
-                Poll::Ready(Ok(swallowed))
+                self.discards_writes = true;
+                Poll::Ready(Ok(discarded))
             }
             polled => polled,
         }
@@ -58,12 +58,12 @@ impl AsyncWrite for BackendStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let all = slices.iter().map(|slice| slice.len()).sum();
-        if self.deaf {
-            return Poll::Ready(Ok(all));
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        if self.discards_writes {
+            return Poll::Ready(Ok(len));
         }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.heard(polled, all)
+        self.ignore_closed(polled, len)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -72,7 +72,7 @@ impl AsyncWrite for BackendStream {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.heard(polled, ())
+        self.ignore_closed(polled, ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,30 +1,32 @@
-//! What goes on beside the requests of an upstream, on the control thread: time passes for servers that are out, idle
-//! connections end, health is checked, names are looked up again.
+//! The background tasks of an upstream, on the control thread: ejections end, idle connections are closed, servers are
+//! checked, names are looked up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
+use super::group::Upstream;
+use super::health;
 use super::pool::Server;
-use super::{Upstream, health};
+use super::settings::HealthCheckSettings;
 use crate::types::clock::every;
 
-/// A server returns, and its share rises, this late at most.
+/// How often ejections and slow starts are advanced.
 const TICK: Duration = Duration::from_millis(250);
-const TICKS_A_SECOND: u32 = 4;
+const TICKS_PER_SECOND: u32 = 4;
 
 /// Runs until it is dropped.
-pub async fn look_after(upstream: Arc<Upstream>) {
-    // Ends with this task.
+pub async fn maintain(upstream: Arc<Upstream>) {
+    // Dropped with this task, which ends them.
     let mut tasks = JoinSet::new();
     for server in &upstream.servers {
         match upstream.settings.health_check.clone() {
-            Some(health) => drop(tasks.spawn(keep_checking(server.clone(), health))),
-            // Only now: while a reload is being prepared, the configuration in force goes on checking.
-            None => server.standing.forget_checks(&upstream.settings.ejection, Instant::now()),
+            Some(settings) => drop(tasks.spawn(keep_checking(server.clone(), settings))),
+            // Not earlier: while a reload is prepared, the current configuration still checks the server.
+            None => server.state.forget_checks(&upstream.settings.ejection, Instant::now()),
         }
-        if !server.dialer.addresses.are_fixed() {
+        if !server.dialer.addresses.is_literal() {
             tasks.spawn(keep_resolving(upstream.clone(), server.clone()));
         }
     }
@@ -34,44 +36,45 @@ pub async fn look_after(upstream: Arc<Upstream>) {
         due.tick().await;
         let now = Instant::now();
         for server in &upstream.servers {
-            server.standing.advance(&upstream.settings.ejection, now);
+            server.state.advance(&upstream.settings.ejection, now);
         }
-        tick = (tick + 1) % TICKS_A_SECOND;
+        tick = (tick + 1) % TICKS_PER_SECOND;
         if tick == 0 {
-            upstream.servers.iter().for_each(|server| server.retire(now));
-            upstream.budget.second(upstream.requests());
+            upstream.servers.iter().for_each(|server| server.close_expired(now));
+            upstream.retry_budget.advance(upstream.requests());
         }
     }
 }
 
-async fn keep_checking(server: Arc<Server>, settings: health::Settings) {
+async fn keep_checking(server: Arc<Server>, settings: HealthCheckSettings) {
     let mut due = every(settings.interval);
     loop {
         due.tick().await;
-        let named = (server.scheme(), server.name.as_str());
-        let outcome = health::check(&server.dialer, server.protocol, named, &settings).await;
-        server.standing.checked(outcome, (&settings, &server.ejection), Instant::now());
+        let target = (server.scheme(), server.name.as_str());
+        let result = health::check(&server.dialer, server.protocol, target, &settings).await;
+        server.state.record_check(result, (&settings, &server.ejection), Instant::now());
     }
 }
 
 async fn keep_resolving(upstream: Arc<Upstream>, server: Arc<Server>) {
     let mut due = every(upstream.settings.dns_refresh_interval);
-    let mut fails = false;
+    let mut is_failing = false;
     let (name, addresses) = (&server.name, &server.dialer.addresses);
     loop {
         due.tick().await;
-        match addresses.look_up().await {
+        match addresses.resolve().await {
             Ok(found) => {
-                if addresses.follow(found) {
+                if addresses.update(found) {
                     let known = addresses.known();
-                    tracing::info!(upstream = &*upstream.name, server = name, addresses = ?known, "the name leads here");
-                    server.retire(Instant::now());
+                    tracing::info!(upstream = &*upstream.name, server = name, addresses = ?known, "addresses changed");
+                    server.close_expired(Instant::now());
                 }
-                fails = false;
+                is_failing = false;
             }
-            Err(error) if !fails => {
-                fails = true;
-                tracing::warn!(upstream = &*upstream.name, server = name, %error, "the name is not found; what was known stays");
+            Err(error) if !is_failing => {
+                is_failing = true;
+                let upstream = &*upstream.name;
+                tracing::warn!(upstream, server = name, %error, "DNS lookup failed, keeping the last addresses");
             }
             Err(_) => {}
         }

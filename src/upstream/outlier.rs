@@ -1,141 +1,135 @@
-//! When a server is left out, for how long, and how it returns. Pure: every decision takes `now`.
+//! When a server is taken out of rotation, for how long, and how it returns. Pure: every decision takes `now`.
 //!
-//! Two things take a server out: health checks that fail, until enough of them pass; and requests that fail one after the
-//! other, for a time that doubles with each return that fails soon. Either way it returns slowly: its share of the requests
-//! rises, and one failure on the way is enough to take it out again.
+//! Two things take a server out of rotation. Failed health checks do, until enough checks pass. Consecutive failed
+//! requests do too, for a time that doubles if the server fails again soon after its return: that is an ejection. In
+//! both cases the server returns by a slow start: its share of the requests rises, and one failed request ejects it
+//! again.
 
 use std::time::{Duration, Instant};
 
-use super::balance::FULL;
-use super::health;
+use super::balance::FULL_SHARE;
+use super::settings::{EjectionSettings, HealthCheckSettings};
 
-/// `[upstream.ejection]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// So many failures in a row; 0 for never.
-    pub consecutive_failures: u32,
-    /// How long it is left out, the first time.
-    pub base_time: Duration,
-    /// And at most.
-    pub max_time: Duration,
-    /// From its return to its whole share.
-    pub slow_start: Duration,
-}
+/// The share at the beginning of a slow start. It is low, so that a server that still fails costs few requests.
+const FIRST_SHARE: u16 = 50;
 
-/// The share that a return begins with: few enough requests that a server which is still ill costs little.
-const FIRST: u16 = 50;
-
-/// What became of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Left,
+pub(super) enum RotationChange {
+    Removed,
     Returned,
 }
 
-/// How a server stands.
+/// Whether a server is in rotation, and why not.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct Rotation {
     ejected_until: Option<Instant>,
-    /// Its health checks fail.
-    unwell: bool,
-    /// Checks in a row that speak for the opposite.
-    checks: u32,
-    /// When its share began to rise; `None` once it is whole.
-    rising: Option<Instant>,
+    /// Whether its health checks fail.
+    is_unhealthy: bool,
+    /// Consecutive health checks with the opposite result.
+    opposite_checks: u32,
+    /// When the slow start began; `None` after it.
+    slow_start_since: Option<Instant>,
     last_return: Option<Instant>,
-    /// Ejections, each soon after the return from the one before.
-    row: u32,
+    /// Consecutive ejections, each soon after the return from the one before.
+    ejections_in_a_row: u32,
 }
 
-impl State {
+impl Rotation {
+    /// Returns true if the server is out of rotation.
     pub(super) fn is_out(&self) -> bool {
-        self.unwell || self.ejected_until.is_some()
+        self.is_unhealthy || self.ejected_until.is_some()
     }
 
-    pub(super) fn in_words(&self) -> &'static str {
+    /// The state as operators see it.
+    pub(super) fn state(&self) -> &'static str {
         match self {
-            State { unwell: true, .. } => "unhealthy",
-            State { ejected_until: Some(_), .. } => "ejected",
-            State { rising: Some(_), .. } => "returning",
+            Rotation { is_unhealthy: true, .. } => "unhealthy",
+            Rotation { ejected_until: Some(_), .. } => "ejected",
+            Rotation { slow_start_since: Some(_), .. } => "returning",
             _ => "in",
         }
     }
 
-    /// Takes it out. Answers for how long, unless it is out already.
-    pub(super) fn eject(&mut self, settings: &Settings, now: Instant) -> Option<Duration> {
+    /// Ejects the server and returns for how long. `None` if it is out of rotation already.
+    pub(super) fn eject(&mut self, settings: &EjectionSettings, now: Instant) -> Option<Duration> {
         if self.is_out() {
             return None;
         }
         let is_soon = self.last_return.is_some_and(|back| now.saturating_duration_since(back) < settings.max_time);
-        self.row = if is_soon { self.row.saturating_add(1) } else { 1 };
-        let doubled = settings.base_time.saturating_mul(1 << (self.row - 1).min(20));
+        self.ejections_in_a_row = if is_soon { self.ejections_in_a_row.saturating_add(1) } else { 1 };
+        let doubled = settings.base_time.saturating_mul(1 << (self.ejections_in_a_row - 1).min(20));
         let time = doubled.min(settings.max_time);
         self.ejected_until = Some(now + time);
-        self.rising = None;
+        self.slow_start_since = None;
         Some(time)
     }
 
-    /// One health check is over.
-    pub(super) fn checked(&mut self, passed: bool, settings: &health::Settings, now: Instant) -> Option<Change> {
-        if passed != self.unwell {
-            self.checks = 0;
+    /// Counts the result of a health check.
+    pub(super) fn record_check(
+        &mut self,
+        has_passed: bool,
+        settings: &HealthCheckSettings,
+        now: Instant,
+    ) -> Option<RotationChange> {
+        if has_passed != self.is_unhealthy {
+            self.opposite_checks = 0;
             return None;
         }
-        self.checks += 1;
-        let enough = if self.unwell { settings.healthy_threshold } else { settings.unhealthy_threshold };
-        if self.checks < enough {
+        self.opposite_checks += 1;
+        let threshold = if self.is_unhealthy { settings.healthy_threshold } else { settings.unhealthy_threshold };
+        if self.opposite_checks < threshold {
             return None;
         }
         let was_out = self.is_out();
-        self.unwell = !self.unwell;
-        self.checks = 0;
+        self.is_unhealthy = !self.is_unhealthy;
+        self.opposite_checks = 0;
         match (was_out, self.is_out()) {
             (false, true) => {
-                self.rising = None;
-                Some(Change::Left)
+                self.slow_start_since = None;
+                Some(RotationChange::Removed)
             }
-            (true, false) => Some(self.comes_back(now)),
+            (true, false) => Some(self.start_slowly(now)),
             _ => None,
         }
     }
 
-    /// Nobody checks its health any more.
+    /// Forgets the results of health checks, because there are none any more.
     pub(super) fn forget_checks(&mut self, now: Instant) {
-        (self.unwell, self.checks) = (false, 0);
+        (self.is_unhealthy, self.opposite_checks) = (false, 0);
         if !self.is_out() {
-            self.comes_back(now);
+            self.start_slowly(now);
         }
     }
 
-    /// Time has passed: the end of an ejection, and of a slow start.
-    pub(super) fn advance(&mut self, settings: &Settings, now: Instant) -> Option<Change> {
+    /// Ends an ejection or a slow start when its time is over.
+    pub(super) fn advance(&mut self, settings: &EjectionSettings, now: Instant) -> Option<RotationChange> {
         if self.ejected_until.is_some_and(|until| until <= now) {
             self.ejected_until = None;
-            return (!self.is_out()).then(|| self.comes_back(now));
+            return (!self.is_out()).then(|| self.start_slowly(now));
         }
-        if self.share(settings, now) == FULL {
-            self.rising = None;
+        if self.share(settings, now) == FULL_SHARE {
+            self.slow_start_since = None;
         }
         None
     }
 
-    fn comes_back(&mut self, now: Instant) -> Change {
-        (self.rising, self.last_return) = (Some(now), Some(now));
-        Change::Returned
+    fn start_slowly(&mut self, now: Instant) -> RotationChange {
+        (self.slow_start_since, self.last_return) = (Some(now), Some(now));
+        RotationChange::Returned
     }
 
-    /// Of [`FULL`].
-    pub(super) fn share(&self, settings: &Settings, now: Instant) -> u16 {
+    /// The share of the requests that the server gets, of [`FULL_SHARE`].
+    pub(super) fn share(&self, settings: &EjectionSettings, now: Instant) -> u16 {
         if self.is_out() {
             return 0;
         }
-        let Some(since) = self.rising else { return FULL };
-        let risen = now.saturating_duration_since(since);
-        if risen >= settings.slow_start {
-            return FULL;
+        let Some(since) = self.slow_start_since else { return FULL_SHARE };
+        let elapsed = now.saturating_duration_since(since);
+        if elapsed >= settings.slow_start {
+            return FULL_SHARE;
         }
-        let part = risen.as_secs_f64() / settings.slow_start.as_secs_f64();
-        ((part * f64::from(FULL)) as u16).clamp(FIRST, FULL - 1)
+        let part = elapsed.as_secs_f64() / settings.slow_start.as_secs_f64();
+        ((part * f64::from(FULL_SHARE)) as u16).clamp(FIRST_SHARE, FULL_SHARE - 1)
     }
 }
 
@@ -145,12 +139,17 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn settings() -> Settings {
-        Settings { consecutive_failures: 3, base_time: SECOND * 10, max_time: SECOND * 60, slow_start: SECOND * 10 }
+    fn settings() -> EjectionSettings {
+        EjectionSettings {
+            consecutive_failures: 3,
+            base_time: SECOND * 10,
+            max_time: SECOND * 60,
+            slow_start: SECOND * 10,
+        }
     }
 
-    fn health() -> health::Settings {
-        health::Settings {
+    fn health_check() -> HealthCheckSettings {
+        HealthCheckSettings {
             path: "/".into(),
             interval: SECOND,
             timeout: SECOND,
@@ -163,64 +162,66 @@ mod tests {
     #[test]
     fn an_ejection_ends_and_the_share_rises() {
         let (settings, start) = (settings(), Instant::now());
-        let mut state = State::default();
-        assert_eq!(state.share(&settings, start), FULL);
-        assert_eq!(state.eject(&settings, start), Some(SECOND * 10));
-        assert_eq!(state.eject(&settings, start), None, "it is out already");
-        assert_eq!((state.share(&settings, start), state.in_words()), (0, "ejected"));
-        assert_eq!(state.advance(&settings, start + SECOND * 9), None);
+        let mut rotation = Rotation::default();
+        assert_eq!(rotation.share(&settings, start), FULL_SHARE);
+        assert_eq!(rotation.eject(&settings, start), Some(SECOND * 10));
+        assert_eq!(rotation.eject(&settings, start), None, "it is ejected already");
+        assert_eq!((rotation.share(&settings, start), rotation.state()), (0, "ejected"));
+        assert_eq!(rotation.advance(&settings, start + SECOND * 9), None);
         let back = start + SECOND * 10;
-        assert_eq!(state.advance(&settings, back), Some(Change::Returned));
-        let shares: Vec<u16> = (0..=10).map(|second| state.share(&settings, back + SECOND * second)).collect();
-        assert_eq!(shares, [50, 100, 200, 300, 400, 500, 600, 700, 800, 900, FULL]);
-        assert_eq!((state.advance(&settings, back + SECOND), state.in_words()), (None, "returning"));
-        assert_eq!((state.advance(&settings, back + SECOND * 10), state.in_words()), (None, "in"));
+        assert_eq!(rotation.advance(&settings, back), Some(RotationChange::Returned));
+        let shares: Vec<u16> = (0..=10).map(|second| rotation.share(&settings, back + SECOND * second)).collect();
+        assert_eq!(shares, [50, 100, 200, 300, 400, 500, 600, 700, 800, 900, FULL_SHARE]);
+        assert_eq!((rotation.advance(&settings, back + SECOND), rotation.state()), (None, "returning"));
+        assert_eq!((rotation.advance(&settings, back + SECOND * 10), rotation.state()), (None, "in"));
     }
 
     #[test]
-    fn who_fails_soon_again_is_out_for_longer_up_to_a_bound() {
+    fn the_ejection_time_doubles_up_to_the_maximum() {
         let settings = settings();
-        let (mut state, mut now) = (State::default(), Instant::now());
+        let (mut rotation, mut now) = (Rotation::default(), Instant::now());
         for seconds in [10, 20, 40, 60, 60] {
-            let time = state.eject(&settings, now).expect("it is in");
+            let time = rotation.eject(&settings, now).expect("in rotation");
             assert_eq!(time, SECOND * seconds);
             now += time;
-            assert_eq!(state.advance(&settings, now), Some(Change::Returned));
+            assert_eq!(rotation.advance(&settings, now), Some(RotationChange::Returned));
             now += SECOND * 59;
         }
         now += SECOND;
-        assert_eq!(state.eject(&settings, now), Some(SECOND * 10), "a good minute is a new beginning");
+        assert_eq!(rotation.eject(&settings, now), Some(SECOND * 10), "after a minute without failure it starts again");
     }
 
     #[test]
-    fn health_checks_take_it_out_and_bring_it_back_by_their_thresholds() {
-        let (health, now) = (health(), Instant::now());
-        let mut state = State::default();
-        let run = |state: &mut State, checks: &[bool]| {
-            checks.iter().map(|passed| state.checked(*passed, &health, now)).collect::<Vec<_>>()
+    fn health_checks_remove_and_return_by_their_thresholds() {
+        let (health_check, now) = (health_check(), Instant::now());
+        let mut rotation = Rotation::default();
+        let run = |rotation: &mut Rotation, checks: &[bool]| {
+            checks.iter().map(|passed| rotation.record_check(*passed, &health_check, now)).collect::<Vec<_>>()
         };
-        assert_eq!(run(&mut state, &[false, false, true, false, false]), [None; 5], "three in a row");
-        assert_eq!(run(&mut state, &[false]), [Some(Change::Left)]);
-        assert_eq!((state.share(&settings(), now), state.in_words()), (0, "unhealthy"));
-        assert_eq!(run(&mut state, &[false, true, false, true]), [None; 4], "two in a row");
-        assert_eq!(run(&mut state, &[true]), [Some(Change::Returned)]);
-        assert_eq!((state.share(&settings(), now), state.in_words()), (FIRST, "returning"));
+        assert_eq!(run(&mut rotation, &[false, false, true, false, false]), [None; 5], "three in a row");
+        assert_eq!(run(&mut rotation, &[false]), [Some(RotationChange::Removed)]);
+        assert_eq!((rotation.share(&settings(), now), rotation.state()), (0, "unhealthy"));
+        assert_eq!(run(&mut rotation, &[false, true, false, true]), [None; 4], "two in a row");
+        assert_eq!(run(&mut rotation, &[true]), [Some(RotationChange::Returned)]);
+        assert_eq!((rotation.share(&settings(), now), rotation.state()), (FIRST_SHARE, "returning"));
     }
 
     #[test]
-    fn who_is_out_for_two_reasons_leaves_once_and_returns_once() {
-        let (settings, health, now) = (settings(), health(), Instant::now());
-        let mut state = State::default();
-        assert!(state.eject(&settings, now).is_some());
-        assert_eq!([false; 3].map(|passed| state.checked(passed, &health, now)), [None; 3]);
+    fn a_server_out_for_two_reasons_returns_once() {
+        let (settings, health_check, now) = (settings(), health_check(), Instant::now());
+        let mut rotation = Rotation::default();
+        let removed = [None, None, Some(RotationChange::Removed)];
+        assert!(rotation.eject(&settings, now).is_some());
+        assert_eq!([false; 3].map(|passed| rotation.record_check(passed, &health_check, now)), [None; 3]);
         let later = now + SECOND * 10;
-        assert_eq!(state.advance(&settings, later), None, "its checks still fail");
-        assert_eq!(state.share(&settings, later), 0);
-        assert_eq!([true; 2].map(|passed| state.checked(passed, &health, later)), [None, Some(Change::Returned)]);
+        assert_eq!(rotation.advance(&settings, later), None, "its checks still fail");
+        assert_eq!(rotation.share(&settings, later), 0);
+        let returned = [None, Some(RotationChange::Returned)];
+        assert_eq!([true; 2].map(|passed| rotation.record_check(passed, &health_check, later)), returned);
         // The other way round.
-        assert_eq!([false; 3].map(|passed| state.checked(passed, &health, later)), [None, None, Some(Change::Left)]);
-        assert_eq!(state.eject(&settings, later), None);
-        state.forget_checks(later);
-        assert_eq!(state.in_words(), "returning");
+        assert_eq!([false; 3].map(|passed| rotation.record_check(passed, &health_check, later)), removed);
+        assert_eq!(rotation.eject(&settings, later), None);
+        rotation.forget_checks(later);
+        assert_eq!(rotation.state(), "returning");
     }
 }

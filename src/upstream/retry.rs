@@ -1,44 +1,45 @@
-//! What may be sent a second time: a request that was never sent, to whomever; one that was, only where nothing can be done
-//! twice by it (RFC 9110 section 9.2.2), and only if its connection broke off before an answer.
+//! Which requests may be retried: a request that was not sent, always; a request that was sent, only if it is safe
+//! (RFC 9110 section 9.2.2) and its connection broke before a response.
 
 use http::{HeaderMap, Method, Request, Uri, Version};
 use http_body::Body as _;
 
-use super::{Failure, Protocol};
+use super::failure::Failure;
+use super::settings::Protocol;
 use crate::protocols::http::body::Body;
 
-/// How a request comes to a server.
+/// Which attempt this is, as far as it decides about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// To the only server: over HTTP/1.1 a copy is kept only where the connection is likely to break off, and over HTTP/2 it is
-    /// used only if the server has not looked at the request.
+    /// To the only server of an upstream. Over HTTP/1.1, a copy is kept only if the connection is likely to break. Over
+    /// HTTP/2, the copy is used only if the server has not processed the request.
     OfOne,
-    /// To one of several: a copy is always kept, as another server can have it.
+    /// To one of several servers. A copy is always kept, because another server can get it.
     OfSeveral,
-    /// It was sent before, and is not sent a third time.
+    /// The request was sent once before. There is no third attempt.
     Second,
 }
 
-/// A failure. If it may be sent again, the request is back where it was taken from.
+/// A failed attempt. If the request may be sent again, it is back where it was taken from.
 pub(super) struct SendFailure {
     pub(super) failure: Failure,
-    pub(super) again: Option<RetryDecision>,
+    /// `None`: no retry.
+    pub(super) retry: Option<RetryDecision>,
 }
 
 pub(super) enum RetryDecision {
-    /// Certainly never sent.
+    /// The request was certainly not sent.
     Unsent,
-    /// Perhaps seen, perhaps not; nobody minds getting it twice.
+    /// The server may have processed the request. It is safe, so a second time does no harm.
     Repeatable,
 }
 
 impl SendFailure {
-    /// Of a request that nobody took.
     pub(super) fn unsent(failure: Failure) -> Self {
-        SendFailure { failure, again: Some(RetryDecision::Unsent) }
+        SendFailure { failure, retry: Some(RetryDecision::Unsent) }
     }
 
-    /// Puts the copy into the place of the request that was sent.
+    /// Puts the copy back into `request` if it may be sent again.
     pub(super) fn sent(
         error: hyper::Error,
         copy: Option<Box<Request<Body>>>,
@@ -46,42 +47,42 @@ impl SendFailure {
         protocol: Protocol,
         attempt: Attempt,
     ) -> Self {
-        let broke_off = match (protocol, attempt) {
-            (Protocol::Http1, _) => broke_off(&error),
-            (Protocol::Http2, Attempt::OfOne) => was_not_looked_at(&error),
+        let may_repeat = match (protocol, attempt) {
+            (Protocol::Http1, _) => is_broken_connection(&error),
+            (Protocol::Http2, Attempt::OfOne) => is_unprocessed(&error),
             // The stream or its connection was reset.
             (Protocol::Http2, _) => !error.is_user(),
         };
-        let again = copy.filter(|_| broke_off).map(|copy| {
+        let retry = copy.filter(|_| may_repeat).map(|copy| {
             *request = *copy;
             RetryDecision::Repeatable
         });
-        SendFailure { failure: Failure::broken(error), again }
+        SendFailure { failure: Failure::broken(error), retry }
     }
 }
 
-/// Did the connection end before there was an answer?
-fn broke_off(error: &hyper::Error) -> bool {
+/// Returns true if the connection ended before a response.
+fn is_broken_connection(error: &hyper::Error) -> bool {
     let is_io = std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
     error.is_incomplete_message() || error.is_closed() || (is_io && !error.is_parse())
 }
 
-/// Did the server say that it has not looked at the request (RFC 9113 sections 6.8 and 8.7)? Any connection may be going away as one
-/// is written to it.
-fn was_not_looked_at(error: &hyper::Error) -> bool {
+/// Returns true if the server said that it has not processed the request (RFC 9113 sections 6.8 and 8.7). A server may
+/// announce the end of any connection just as a request is sent on it.
+fn is_unprocessed(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
-        let said = cause.reason().filter(|_| cause.is_remote());
-        (cause.is_go_away() && said == Some(h2::Reason::NO_ERROR))
-            || (cause.is_reset() && said == Some(h2::Reason::REFUSED_STREAM))
+        let code = cause.reason().filter(|_| cause.is_remote());
+        (cause.is_go_away() && code == Some(h2::Reason::NO_ERROR))
+            || (cause.is_reset() && code == Some(h2::Reason::REFUSED_STREAM))
     })
 }
 
-/// A second copy of a request that nobody minds getting twice: safe, without a body, and no upgrade. PUT and DELETE would
-/// qualify as idempotent, but the answer to the second is not always that to the first.
+/// Copies a request that may be sent twice: GET, HEAD or OPTIONS, without a body and without an upgrade. PUT and DELETE
+/// are idempotent too, but the response to the second is not always that to the first.
 pub(super) fn copy_if_repeatable(request: &Request<Body>) -> Option<Box<Request<Body>>> {
-    let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    if !safe || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
+    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !is_safe || !request.body().is_end_stream() || request.headers().contains_key(http::header::UPGRADE) {
         return None;
     }
     let (method, uri): (Method, Uri) = (request.method().clone(), request.uri().clone());

@@ -1,27 +1,29 @@
-//! How one server stands: what all workers see of it, and what the control thread and failing requests change.
+//! The state of one server that all workers share. The control thread and failed requests change it.
 //!
-//! It belongs to the server and not to a configuration, so that a reload finds it as it was. Requests read one number.
+//! It belongs to the server, not to a configuration, so a reload keeps it. A request reads two numbers of it, without a
+//! lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::balance::FULL;
-use super::health;
-use super::outlier::{self, Change, State};
+use super::balance::FULL_SHARE;
+use super::health::CheckError;
+use super::outlier::{Rotation, RotationChange};
+use super::settings::{EjectionSettings, HealthCheckSettings};
 
 pub(super) struct ServerState {
     upstream: String,
     server: String,
-    /// What [`State::share`] said last. The control thread keeps it right, so that no request reads a clock for it.
+    /// The last [`Rotation::share`]. The control thread updates it, so that requests need not read a clock.
     share: AtomicU16,
-    /// Requests in a row that failed.
+    /// Consecutive failed requests.
     failures: AtomicU32,
-    /// The last of them in its body: heads alone make up for it no more.
-    breaks_off: AtomicBool,
-    state: Mutex<State>,
+    /// Whether the last failure was in a response body. Then only a complete response resets `failures`, not a head.
+    has_broken_body: AtomicBool,
+    rotation: Mutex<Rotation>,
     ejections: AtomicU64,
-    /// Requests that went on to another connection or server.
+    /// Requests that were sent again, on another connection or to another server.
     pub(super) retries: AtomicU64,
     pub(super) failed_checks: AtomicU64,
 }
@@ -31,128 +33,132 @@ impl ServerState {
         ServerState {
             upstream: upstream.to_owned(),
             server,
-            share: AtomicU16::new(FULL),
+            share: AtomicU16::new(FULL_SHARE),
             failures: AtomicU32::new(0),
-            breaks_off: AtomicBool::new(false),
-            state: Mutex::default(),
+            has_broken_body: AtomicBool::new(false),
+            rotation: Mutex::default(),
             ejections: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             failed_checks: AtomicU64::new(0),
         }
     }
 
-    /// Of [`FULL`].
+    /// The share of the requests that the server gets, of [`FULL_SHARE`].
     pub(super) fn share(&self) -> u16 {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// So far. Beside the share, so that a request finds both in one line of memory.
+    /// The number of ejections so far.
     pub(super) fn ejections(&self) -> u64 {
         self.ejections.load(Ordering::Relaxed)
     }
 
-    pub(super) fn in_words(&self) -> &'static str {
-        self.state().in_words()
+    /// The state as operators see it.
+    pub(super) fn name(&self) -> &'static str {
+        self.rotation().state()
     }
 
-    /// The head of an answer came.
-    pub(super) fn answered(&self) {
-        // Written only if it has to be: otherwise every core would own this line in turn.
-        if self.failures.load(Ordering::Relaxed) != 0 && !self.breaks_off.load(Ordering::Relaxed) {
+    /// Records the head of a response.
+    pub(super) fn record_head(&self) {
+        // Written only if it changes: otherwise this cache line would move from core to core with every request.
+        if self.failures.load(Ordering::Relaxed) != 0 && !self.has_broken_body.load(Ordering::Relaxed) {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// All of an answer came.
-    pub(super) fn answered_whole(&self) {
-        if self.breaks_off.load(Ordering::Relaxed) {
-            self.breaks_off.store(false, Ordering::Relaxed);
+    /// Records a complete response.
+    pub(super) fn record_complete(&self) {
+        if self.has_broken_body.load(Ordering::Relaxed) {
+            self.has_broken_body.store(false, Ordering::Relaxed);
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// A request failed, and the server is to blame. `ejections` there were when it was chosen: what began before the last one
-    /// says nothing about it now.
-    pub(super) fn failed(&self, settings: &outlier::Settings, ejections: u64, why: &str, now: Instant) {
+    /// Records a failed request that the server caused. `ejections`: how many there were when the server was chosen. A
+    /// request from before the last ejection says nothing about the server now.
+    pub(super) fn record_failure(&self, settings: &EjectionSettings, ejections: u64, cause: &str, now: Instant) {
         if ejections == self.ejections() {
-            self.count_failure(settings, why, now);
+            self.count_failure(settings, cause, now);
         }
     }
 
-    /// As [`ServerState::failed`], after the head of an answer.
-    pub(super) fn broke_off(&self, settings: &outlier::Settings, ejections: u64, why: &str, now: Instant) {
+    /// As [`ServerState::record_failure`], for a failure after the head of a response.
+    pub(super) fn record_broken_body(&self, settings: &EjectionSettings, ejections: u64, cause: &str, now: Instant) {
         if ejections == self.ejections() {
-            self.breaks_off.store(true, Ordering::Relaxed);
-            self.count_failure(settings, why, now);
+            self.has_broken_body.store(true, Ordering::Relaxed);
+            self.count_failure(settings, cause, now);
         }
     }
 
-    fn count_failure(&self, settings: &outlier::Settings, why: &str, now: Instant) {
+    fn count_failure(&self, settings: &EjectionSettings, cause: &str, now: Instant) {
         let in_a_row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        // One that just came back is on probation.
-        let enough = if self.share() == FULL { settings.consecutive_failures } else { 1 };
-        if settings.consecutive_failures == 0 || in_a_row < enough {
+        // During slow start, one failure is enough.
+        let threshold = if self.share() == FULL_SHARE { settings.consecutive_failures } else { 1 };
+        if settings.consecutive_failures == 0 || in_a_row < threshold {
             return;
         }
-        let mut state = self.state();
-        let Some(time) = state.eject(settings, now) else { return };
+        let mut rotation = self.rotation();
+        let Some(time) = rotation.eject(settings, now) else { return };
         self.share.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         self.ejections.fetch_add(1, Ordering::Relaxed);
         let (upstream, server) = (&self.upstream, &self.server);
-        tracing::warn!(upstream, server, "left out for {}ms: {why}", time.as_millis());
+        tracing::warn!(upstream, server, "ejected for {}ms: {cause}", time.as_millis());
     }
 
-    /// A health check is over. `Err` says what was wrong.
-    pub(super) fn checked(
+    /// Records the result of a health check.
+    pub(super) fn record_check(
         &self,
-        outcome: Result<(), String>,
-        (health, ejection): (&health::Settings, &outlier::Settings),
+        result: Result<(), CheckError>,
+        (health_check, ejection): (&HealthCheckSettings, &EjectionSettings),
         now: Instant,
     ) {
-        let mut state = self.state();
-        let change = state.checked(outcome.is_ok(), health, now);
-        self.share.store(state.share(ejection, now), Ordering::Relaxed);
-        drop(state);
-        let why = outcome.err().unwrap_or_default();
-        if !why.is_empty() {
+        let mut rotation = self.rotation();
+        let change = rotation.record_check(result.is_ok(), health_check, now);
+        self.share.store(rotation.share(ejection, now), Ordering::Relaxed);
+        drop(rotation);
+        let error = result.err();
+        if error.is_some() {
             self.failed_checks.fetch_add(1, Ordering::Relaxed);
         }
-        self.tell(change, &why);
+        self.log(change, error.as_ref());
     }
 
-    /// Time has passed.
-    pub(super) fn advance(&self, settings: &outlier::Settings, now: Instant) {
-        if self.share() == FULL {
+    /// Ends an ejection or a slow start when its time is over.
+    pub(super) fn advance(&self, settings: &EjectionSettings, now: Instant) {
+        if self.share() == FULL_SHARE {
             return;
         }
-        let mut state = self.state();
-        let change = state.advance(settings, now);
-        self.share.store(state.share(settings, now), Ordering::Relaxed);
-        drop(state);
-        self.tell(change, "");
+        let mut rotation = self.rotation();
+        let change = rotation.advance(settings, now);
+        self.share.store(rotation.share(settings, now), Ordering::Relaxed);
+        drop(rotation);
+        self.log(change, None);
     }
 
-    /// From now on, nobody checks its health.
-    pub(super) fn forget_checks(&self, settings: &outlier::Settings, now: Instant) {
-        let mut state = self.state();
-        if state.is_out() {
-            state.forget_checks(now);
-            self.share.store(state.share(settings, now), Ordering::Relaxed);
+    /// Forgets the results of health checks, because the configuration has none any more.
+    pub(super) fn forget_checks(&self, settings: &EjectionSettings, now: Instant) {
+        let mut rotation = self.rotation();
+        if rotation.is_out() {
+            rotation.forget_checks(now);
+            self.share.store(rotation.share(settings, now), Ordering::Relaxed);
         }
     }
 
-    fn tell(&self, change: Option<Change>, why: &str) {
+    fn log(&self, change: Option<RotationChange>, error: Option<&CheckError>) {
         let (upstream, server) = (&self.upstream, &self.server);
-        match change {
-            Some(Change::Left) => tracing::warn!(upstream, server, "left out, as its health checks fail: {why}"),
-            Some(Change::Returned) => tracing::info!(upstream, server, "takes requests again"),
-            None => {}
+        match (change, error) {
+            (Some(RotationChange::Removed), Some(error)) => {
+                tracing::warn!(upstream, server, "unhealthy, gets no requests: {error}");
+            }
+            (Some(RotationChange::Removed), None) => tracing::warn!(upstream, server, "unhealthy, gets no requests"),
+            (Some(RotationChange::Returned), _) => tracing::info!(upstream, server, "gets requests again"),
+            (None, _) => {}
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rotation(&self) -> MutexGuard<'_, Rotation> {
+        self.rotation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,33 +169,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_count_only_in_a_row_and_one_is_enough_after_a_return() {
+    fn consecutive_failures_eject_and_one_is_enough_in_slow_start() {
         let second = Duration::from_secs(1);
-        let settings = outlier::Settings {
+        let settings = EjectionSettings {
             consecutive_failures: 3,
             base_time: second,
             max_time: second * 60,
             slow_start: second * 10,
         };
-        let (standing, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
+        let (state, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
         for _ in 0..5 {
-            standing.count_failure(&settings, "refused", now);
-            standing.count_failure(&settings, "refused", now);
-            standing.answered();
+            state.count_failure(&settings, "refused", now);
+            state.count_failure(&settings, "refused", now);
+            state.record_head();
         }
-        assert_eq!((standing.share(), standing.ejections()), (FULL, 0));
+        assert_eq!((state.share(), state.ejections()), (FULL_SHARE, 0));
         for _ in 0..8 {
-            standing.count_failure(&settings, "refused", now);
+            state.count_failure(&settings, "refused", now);
         }
-        assert_eq!((standing.share(), standing.ejections()), (0, 1), "once for all that fail at once");
-        standing.advance(&settings, now + second);
-        assert_eq!((standing.share(), standing.in_words()), (50, "returning"));
-        standing.answered();
-        standing.count_failure(&settings, "refused", now + second * 2);
-        assert_eq!((standing.share(), standing.ejections()), (0, 2));
-        let never = outlier::Settings { consecutive_failures: 0, ..settings };
+        assert_eq!((state.share(), state.ejections()), (0, 1), "one ejection for all that fail at once");
+        state.advance(&settings, now + second);
+        assert_eq!((state.share(), state.name()), (50, "returning"));
+        state.record_head();
+        state.count_failure(&settings, "refused", now + second * 2);
+        assert_eq!((state.share(), state.ejections()), (0, 2));
+        let never = EjectionSettings { consecutive_failures: 0, ..settings };
         let other = ServerState::new("backend", "b:80".into());
         (0..100).for_each(|_| other.count_failure(&never, "refused", now));
-        assert_eq!(other.share(), FULL);
+        assert_eq!(other.share(), FULL_SHARE);
     }
 }

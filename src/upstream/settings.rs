@@ -1,60 +1,63 @@
 //! `[[upstream]]` as it is configured.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 
-use super::{health, outlier};
 use crate::protocols::proxy_protocol::Version;
 use crate::protocols::tls::CertificateFiles;
+
+/// Maximum servers of one upstream: a [`Set`](super::balance::Set) has one bit for each.
+pub const MAX_SERVERS: usize = 128;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub name: String,
-    /// At least one, at most [`MOST_SERVERS`].
+    /// 1 to [`MAX_SERVERS`].
     pub servers: Vec<ServerSettings>,
     pub protocol: Protocol,
     pub balance: Balance,
     pub tls: TlsSettings,
-    /// How long an idle connection is kept. Below the backend's own limit (Node: 5 s), or it closes first.
+    /// How long an idle connection is kept. It must be shorter than the backend's own idle timeout (Node: 5 s), or the
+    /// backend closes connections that the gateway is about to use.
     pub idle_timeout: Duration,
-    /// A connection that is older takes no further request.
+    /// How long a connection is used for new requests.
     pub max_connection_age: Duration,
-    /// How often the names of servers are looked up again.
+    /// How long between two DNS lookups of the servers' names.
     pub dns_refresh_interval: Duration,
-    /// Requests under way to one server, for each worker. Over HTTP/2 no more than the server allows on a connection.
+    /// Maximum requests in flight to one server, for each worker. Over HTTP/2, the server's own limit for one
+    /// connection applies too.
     pub max_concurrent_requests: usize,
-    /// Of a hundred of these, so many are kept back for addresses that have few.
+    /// How much of `max_concurrent_requests` is reserved for addresses with few requests, in percent.
     pub reserve_percent: usize,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
     pub preserve_host: bool,
-    /// Each connection begins with a header of this version, and carries requests of the one client that it names.
+    /// The version of the PROXY protocol header that each connection begins with. A connection then carries the
+    /// requests of one client only. `None`: no header.
     pub proxy_protocol: Option<Version>,
-    /// Of a hundred requests, so many may be sent a second time.
+    /// Maximum retries, in percent of the requests.
     pub retry_budget_percent: usize,
-    /// `None`: nobody asks.
-    pub health_check: Option<health::Settings>,
-    pub ejection: outlier::Settings,
+    /// `None`: no health checks.
+    pub health_check: Option<HealthCheckSettings>,
+    pub ejection: EjectionSettings,
 }
-
-/// One bit of a [`Set`](super::balance::Set) each.
-pub const MOST_SERVERS: usize = 128;
 
 /// For `https://` servers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsSettings {
-    /// Roots; the system's when `None`.
+    /// CA certificates. `None`: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// What the gateway shows of itself.
+    /// The gateway's client certificate.
     pub client: Option<CertificateFiles>,
-    /// The name that is asked for and that the certificate must have, instead of the one in `servers`.
+    /// The name that the gateway sends in SNI and that the certificate must have, instead of the host in `servers`.
     pub server_name: Option<String>,
 }
 
 impl TlsSettings {
-    /// Whatever a reload may find changed.
+    /// All files, because a reload compares their contents.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let client = self.client.iter().flat_map(|client| [&client.certificate, &client.key]);
         self.ca_file.iter().chain(client)
@@ -63,21 +66,21 @@ impl TlsSettings {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// `https://`.
+    /// Whether the URL begins with `https://`.
     pub tls: bool,
-    /// An IPv6 address stands without its brackets.
+    /// An IPv6 address has no brackets here.
     pub host: String,
     pub port: u16,
 }
 
 impl ServerSettings {
-    /// As it stands in Host and in log lines.
+    /// `host:port`, as in the `Host` header field and in log lines.
     pub fn authority(&self) -> String {
         let ServerSettings { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// As it stands in the configuration: what tells it from the others of its upstream.
+    /// The URL as configured. It identifies the server within its upstream.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority())
     }
@@ -89,22 +92,77 @@ pub enum Protocol {
     Http2,
 }
 
-/// Which server a request goes to.
+/// How a server is chosen for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Balance {
     RoundRobin,
-    /// Of two at random, the one with fewer requests of this worker under way. Those of all workers would be one number that
-    /// every core writes for every request; that two choices see only their own part of the load costs them little, as
-    /// connections are spread over the workers at random.
+    /// The gateway draws two servers and takes the one with fewer requests of this worker in flight. Counting those of
+    /// all workers would make every core write to one number; connections are spread over the workers at random, so
+    /// each worker sees a fair sample of the load.
     LeastRequests,
-    /// The same key leads to the same server. A request without one takes its turn.
+    /// The same key leads to the same server. A request without a key is sent round robin.
     Hash(Key),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Key {
-    /// The token's.
+    /// `sub` of the token.
     Subject,
-    /// Of the request as the upstream sees it.
+    /// This header field of the request that the gateway sends to the server.
     Header(HeaderName),
+}
+
+/// `[upstream.health_check]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthCheckSettings {
+    pub path: String,
+    /// How long between two checks.
+    pub interval: Duration,
+    /// How long a check may take, from the first packet to the response head.
+    pub timeout: Duration,
+    /// Consecutive successful checks after which a server is healthy.
+    pub healthy_threshold: u32,
+    /// Consecutive failed checks after which a server is unhealthy.
+    pub unhealthy_threshold: u32,
+    /// Statuses of a successful check.
+    pub status: Vec<ExpectedStatus>,
+}
+
+/// `"204"`, or a class such as `"2xx"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedStatus {
+    One(u16),
+    /// The first digit.
+    Class(u16),
+}
+
+impl ExpectedStatus {
+    pub(super) fn matches(self, status: StatusCode) -> bool {
+        match self {
+            ExpectedStatus::One(one) => status.as_u16() == one,
+            ExpectedStatus::Class(class) => status.as_u16() / 100 == class,
+        }
+    }
+}
+
+impl fmt::Display for ExpectedStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExpectedStatus::One(one) => write!(f, "{one}"),
+            ExpectedStatus::Class(class) => write!(f, "{class}xx"),
+        }
+    }
+}
+
+/// `[upstream.ejection]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct EjectionSettings {
+    /// Consecutive failed requests after which a server is ejected; 0 for never.
+    pub consecutive_failures: u32,
+    /// How long the first ejection lasts.
+    pub base_time: Duration,
+    /// Maximum of the time, which doubles with each ejection soon after a return.
+    pub max_time: Duration,
+    /// How long a server takes from its return to its full share of the requests.
+    pub slow_start: Duration,
 }

@@ -1,8 +1,7 @@
-//! Room for requests under way to one server, from one worker.
+//! Slots for the requests in flight from one worker to one server.
 //!
-//! A request has its place until its answer is over, however slowly its body comes. Clients with slow uploads would soon have
-//! all of them, so some are kept back for addresses that have few: whoever comes then still finds one, unless many addresses
-//! attack at once. As long as others are free, nobody counts.
+//! A request holds its slot until its response ends, however slowly its body arrives. Clients with slow uploads could
+//! hold all of them, so a part is reserved for addresses with few requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,65 +9,64 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::per_address::{AddressGuard, PerAddressLimit};
-
-/// An address may have this part of the places that are kept back.
-const ADDRESSES: usize = 8;
+use crate::limits::per_address::AddressGuard;
+use crate::limits::reserve::Reserve;
 
 pub(super) struct Slots {
-    for_anybody: Arc<Semaphore>,
-    kept_back: Arc<Semaphore>,
-    /// Who has places that were kept back.
-    holders: Arc<PerAddressLimit>,
-    all: usize,
+    unreserved: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+    /// Limits how many of `reserved` one address may hold.
+    reserve: Reserve,
+    total: usize,
 }
 
-/// Given back when it is dropped.
+/// Dropping it frees the slot, also if the client disconnects before the response.
 pub(super) struct Slot {
     _permit: OwnedSemaphorePermit,
-    _holder: Option<AddressGuard>,
+    _reserved_for: Option<AddressGuard>,
 }
 
 impl Slots {
-    /// `reserve_percent`: of a hundred places, so many are kept back.
-    pub(super) fn new(all: usize, reserve: usize) -> Self {
-        let kept_back = all * reserve / 100;
+    pub(super) fn new(total: usize, reserve_percent: usize) -> Self {
+        let reserve = Reserve::new(total, reserve_percent);
         Slots {
-            for_anybody: Arc::new(Semaphore::new(all - kept_back)),
-            kept_back: Arc::new(Semaphore::new(kept_back)),
-            holders: Arc::new(PerAddressLimit::of_at_most((kept_back / ADDRESSES).max(1))),
-            all,
+            unreserved: Arc::new(Semaphore::new(total - reserve.size())),
+            reserved: Arc::new(Semaphore::new(reserve.size())),
+            reserve,
+            total,
         }
     }
 
     pub(super) fn free(&self) -> usize {
-        self.for_anybody.available_permits() + self.kept_back.available_permits()
+        self.unreserved.available_permits() + self.reserved.available_permits()
     }
 
-    /// Is there one for whoever comes next, without a wait?
-    pub(super) fn has_room(&self) -> bool {
-        self.for_anybody.available_permits() > 0
+    /// Returns true if the next request gets a slot without waiting, whatever its address.
+    pub(super) fn has_free(&self) -> bool {
+        self.unreserved.available_permits() > 0
     }
 
-    pub(super) fn taken(&self) -> usize {
-        self.all.saturating_sub(self.free())
+    pub(super) fn in_use(&self) -> usize {
+        self.total.saturating_sub(self.free())
     }
 
-    /// Waits for a place for so long. `None` if none became free.
-    pub(super) async fn take(&self, address: IpAddr, patience: Duration) -> Option<Slot> {
-        if let Ok(permit) = self.for_anybody.clone().try_acquire_owned() {
-            return Some(Slot { _permit: permit, _holder: None });
+    /// Waits for a slot, at most for `timeout`. `None` if none became free.
+    pub(super) async fn acquire(&self, address: IpAddr, timeout: Duration) -> Option<Slot> {
+        if let Ok(permit) = self.unreserved.clone().try_acquire_owned() {
+            return Some(Slot { _permit: permit, _reserved_for: None });
         }
-        tokio::time::timeout(patience, self.wait(address)).await.ok().flatten()
+        tokio::time::timeout(timeout, self.wait(address)).await.ok().flatten()
     }
 
     async fn wait(&self, address: IpAddr) -> Option<Slot> {
-        let holder = self.holders.acquire(address);
+        let holder = self.reserve.acquire(address);
         tokio::select! {
             biased;
-            permit = self.for_anybody.clone().acquire_owned() => Some(Slot { _permit: permit.ok()?, _holder: None }),
-            permit = self.kept_back.clone().acquire_owned(), if holder.is_some() => {
-                Some(Slot { _permit: permit.ok()?, _holder: holder })
+            permit = self.unreserved.clone().acquire_owned() => {
+                Some(Slot { _permit: permit.ok()?, _reserved_for: None })
+            }
+            permit = self.reserved.clone().acquire_owned(), if holder.is_some() => {
+                Some(Slot { _permit: permit.ok()?, _reserved_for: holder })
             }
         }
     }
@@ -78,36 +76,36 @@ impl Slots {
 mod tests {
     use super::*;
 
-    async fn take(slots: &Slots, last: u8) -> Option<Slot> {
-        slots.take(IpAddr::from([192, 0, 2, last]), Duration::ZERO).await
+    async fn acquire(slots: &Slots, last: u8) -> Option<Slot> {
+        slots.acquire(IpAddr::from([192, 0, 2, last]), Duration::ZERO).await
     }
 
     #[tokio::test]
-    async fn one_address_leaves_room_for_others() {
+    async fn one_address_leaves_the_reserve_to_others() {
         let slots = Slots::new(64, 25);
         let mut greedy = Vec::new();
-        while let Some(place) = take(&slots, 66).await {
-            greedy.push(place);
+        while let Some(slot) = acquire(&slots, 66).await {
+            greedy.push(slot);
         }
-        assert_eq!((greedy.len(), slots.free(), slots.taken()), (48 + 2, 14, 50));
-        let others: Vec<_> = [take(&slots, 7).await, take(&slots, 8).await].into_iter().flatten().collect();
+        assert_eq!((greedy.len(), slots.free(), slots.in_use()), (48 + 2, 14, 50));
+        let others: Vec<_> = [acquire(&slots, 7).await, acquire(&slots, 8).await].into_iter().flatten().collect();
         assert_eq!((others.len(), slots.free()), (2, 12));
-        // What it gives back is anybody's, and its own again.
+        // Freed slots are open to every address, this one too.
         drop(greedy);
-        assert_eq!(slots.taken(), 2);
-        let again = take(&slots, 66).await;
-        assert!(again.is_some_and(|place| place._holder.is_none()));
+        assert_eq!(slots.in_use(), 2);
+        let again = acquire(&slots, 66).await;
+        assert!(again.is_some_and(|slot| slot._reserved_for.is_none()));
     }
 
     #[tokio::test]
-    async fn without_a_reserve_the_first_have_all() {
-        for (all, reserve) in [(3, 0), (1, 25)] {
-            let slots = Slots::new(all, reserve);
-            let mut taken = Vec::new();
-            for _ in 0..all {
-                taken.push(take(&slots, 66).await.expect("a place"));
+    async fn without_a_reserve_one_address_can_hold_all_slots() {
+        for (total, percent) in [(3, 0), (1, 25)] {
+            let slots = Slots::new(total, percent);
+            let mut held = Vec::new();
+            for _ in 0..total {
+                held.push(acquire(&slots, 66).await.expect("a slot"));
             }
-            assert!(take(&slots, 7).await.is_none());
+            assert!(acquire(&slots, 7).await.is_none());
         }
     }
 }

@@ -1,16 +1,21 @@
-//! What cannot be told from outside without a resolver of one's own: names that lead elsewhere.
+//! Stories that need control over name resolution and over the clock.
 
-use std::net::Ipv4Addr;
-use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use http::Request;
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use super::health::CheckError;
 use super::*;
+use crate::protocols::http::body::Body;
+use crate::telemetry::metrics::WorkerMetrics;
 
-/// Answers every request with its number, and counts the connections that are open.
+/// Responds to every request with its number, and counts its open connections.
 struct Backend {
     address: SocketAddr,
     open: Arc<AtomicUsize>,
@@ -29,8 +34,8 @@ impl Backend {
                 tokio::spawn(async move {
                     let mut read = [0; 4096];
                     while stream.read(&mut read).await.is_ok_and(|len| len > 0) {
-                        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}");
-                        stream.write_all(answer.as_bytes()).await.expect("the gateway reads");
+                        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}");
+                        stream.write_all(response.as_bytes()).await.expect("the gateway reads");
                     }
                     counts.fetch_sub(1, Ordering::SeqCst);
                 });
@@ -70,7 +75,7 @@ fn settings(hosts: &[&str]) -> Settings {
         proxy_protocol: None,
         retry_budget_percent: 20,
         health_check: None,
-        ejection: outlier::Settings {
+        ejection: EjectionSettings {
             consecutive_failures: 1,
             base_time: second,
             max_time: second * 60,
@@ -81,60 +86,60 @@ fn settings(hosts: &[&str]) -> Settings {
 
 async fn send(upstream: &Upstream) -> Result<UpstreamResponse, Failure> {
     let mut request = Request::get("/").header("host", "a").body(Body::empty()).expect("a request");
-    let (metrics, whereabouts) = (WorkerMetrics::default(), CurrentServer::default());
-    upstream.send(0, &metrics, Ipv4Addr::LOCALHOST.into(), None, &whereabouts, &mut request).await
+    let (metrics, current) = (WorkerMetrics::default(), CurrentServer::default());
+    upstream.send(0, &metrics, Ipv4Addr::LOCALHOST.into(), None, &current, &mut request).await
 }
 
-async fn ask(upstream: &Upstream) -> String {
-    let (response, lease) = send(upstream).await.expect("an answer");
+async fn get(upstream: &Upstream) -> String {
+    let (response, lease) = send(upstream).await.expect("a response");
     let body = response.into_body().collect().await.expect("a body").to_bytes();
-    lease.give_back();
+    lease.release();
     String::from_utf8_lossy(&body).into_owned()
 }
 
 #[tokio::test]
-async fn a_name_that_leads_elsewhere_is_followed_and_connections_to_where_it_led_are_closed() {
+async fn connections_to_an_address_that_was_removed_are_closed() {
     let (old, new) = (Backend::start(1).await, Backend::start(2).await);
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let server = &upstream.servers[0];
     let addresses = &server.dialer.addresses;
-    assert!(addresses.follow(vec![old.address]));
-    assert_eq!((ask(&upstream).await, ask(&upstream).await), ("1".into(), "1".into()));
+    assert!(addresses.update(vec![old.address]));
+    assert_eq!((get(&upstream).await, get(&upstream).await), ("1".into(), "1".into()));
     old.has_open(1).await;
-    assert!(addresses.follow(vec![new.address]));
-    server.retire(Instant::now());
+    assert!(addresses.update(vec![new.address]));
+    server.close_expired(Instant::now());
     old.has_open(0).await;
-    assert_eq!(ask(&upstream).await, "2");
+    assert_eq!(get(&upstream).await, "2");
     new.has_open(1).await;
-    // An address that comes beside it costs no connection.
-    assert!(addresses.follow(vec![new.address, old.address]));
-    server.retire(Instant::now());
-    assert_eq!(ask(&upstream).await, "2", "the pooled connection is still good");
+    // Another address does not close the connection.
+    assert!(addresses.update(vec![new.address, old.address]));
+    server.close_expired(Instant::now());
+    assert_eq!(get(&upstream).await, "2", "over the pooled connection");
     new.has_open(1).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_is_in_use_while_its_address_vanishes_is_not_used_again() {
+async fn a_connection_in_use_is_closed_if_its_address_was_removed() {
     let (old, new) = (Backend::start(1).await, Backend::start(2).await);
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let addresses = &upstream.servers[0].dialer.addresses;
-    addresses.follow(vec![old.address]);
-    let (response, lease) = send(&upstream).await.expect("an answer");
-    addresses.follow(vec![new.address]);
+    addresses.update(vec![old.address]);
+    let (response, lease) = send(&upstream).await.expect("a response");
+    addresses.update(vec![new.address]);
     assert_eq!(&response.into_body().collect().await.expect("a body").to_bytes()[..], b"1");
-    lease.give_back();
+    lease.release();
     old.has_open(0).await;
-    assert_eq!(ask(&upstream).await, "2");
+    assert_eq!(get(&upstream).await, "2");
 }
 
 #[tokio::test]
-async fn what_is_known_about_a_server_outlives_its_configuration() {
+async fn the_state_of_a_server_outlives_its_configuration() {
     let backend = Backend::start(1).await;
     let first = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
-    first.servers[1].dialer.addresses.follow(vec![backend.address]);
-    let whereabouts = CurrentServer::default();
-    whereabouts.set(1, 0);
-    first.count_failure(&whereabouts, "refused");
+    first.servers[1].dialer.addresses.update(vec![backend.address]);
+    let current = CurrentServer::default();
+    current.set(1, 0);
+    first.count_failure(&current, "refused");
     assert_eq!(first.report()[1].state, "ejected");
     let next = Upstream::new(settings(&["b.test", "c.test"]), 1, Some(&first)).expect("an upstream");
     let report = next.report();
@@ -145,10 +150,10 @@ async fn what_is_known_about_a_server_outlives_its_configuration() {
     assert_eq!((report[1].state, report[1].addresses.len()), ("in", 0));
 }
 
-/// A reload may be refused after its upstreams were made: then the one in force goes on as it was.
+/// A reload can fail after its upstreams were created. Then the current configuration must go on unchanged.
 #[tokio::test]
-async fn health_is_forgotten_when_nobody_checks_it_any_more_and_not_before() {
-    let health = health::Settings {
+async fn failed_checks_are_forgotten_when_checks_end_and_not_before() {
+    let health_check = HealthCheckSettings {
         path: "/".into(),
         interval: Duration::from_secs(60),
         timeout: Duration::from_secs(1),
@@ -156,62 +161,63 @@ async fn health_is_forgotten_when_nobody_checks_it_any_more_and_not_before() {
         unhealthy_threshold: 1,
         status: Vec::new(),
     };
-    let checked = Settings { health_check: Some(health.clone()), ..settings(&["a.test", "b.test"]) };
+    let checked = Settings { health_check: Some(health_check.clone()), ..settings(&["a.test", "b.test"]) };
     let first = Upstream::new(checked, 1, None).expect("an upstream");
-    let standing = &first.servers[0].standing;
-    standing.checked(Err("refused".into()), (&health, &first.settings.ejection), Instant::now());
+    let state = &first.servers[0].state;
+    let failed = Err(CheckError::Timeout(health_check.timeout));
+    state.record_check(failed, (&health_check, &first.settings.ejection), Instant::now());
     let next = Arc::new(Upstream::new(settings(&["a.test", "b.test"]), 1, Some(&first)).expect("an upstream"));
     assert_eq!(first.report()[0].state, "unhealthy");
-    let in_force = tokio::spawn(look_after(next.clone()));
+    let task = tokio::spawn(maintain(next.clone()));
     while next.report()[0].state == "unhealthy" {
         tokio::task::yield_now().await;
     }
-    in_force.abort();
+    task.abort();
 }
 
 #[tokio::test]
-async fn a_connection_that_has_served_its_time_takes_no_further_request() {
+async fn a_connection_older_than_its_maximum_age_is_closed() {
     let backend = Backend::start(1).await;
     let settings = Settings { max_connection_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
-    upstream.servers[0].dialer.addresses.follow(vec![backend.address]);
-    ask(&upstream).await;
+    upstream.servers[0].dialer.addresses.update(vec![backend.address]);
+    get(&upstream).await;
     backend.has_open(1).await;
-    upstream.servers[0].retire(Instant::now() + Duration::from_millis(100));
+    upstream.servers[0].close_expired(Instant::now() + Duration::from_millis(100));
     backend.has_open(0).await;
 }
 
-/// Requests that were already waiting when a server was ejected may lose patience long after its return.
+/// A request that waited when its server was ejected can time out long after the server's return.
 #[tokio::test]
-async fn what_began_before_an_ejection_does_not_end_the_return() {
+async fn a_request_from_before_an_ejection_does_not_eject_again() {
     let upstream = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
     let (early, late) = (CurrentServer::default(), CurrentServer::default());
     early.set(1, 0);
-    upstream.count_failure(&early, "no answer");
-    upstream.servers[1].standing.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
+    upstream.count_failure(&early, "no response");
+    upstream.servers[1].state.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
     assert_eq!(upstream.report()[1].state, "returning");
-    upstream.count_failure(&early, "no answer");
+    upstream.count_failure(&early, "no response");
     assert_eq!(upstream.report()[1].state, "returning");
     late.set(1, 1);
-    upstream.count_failure(&late, "no answer");
+    upstream.count_failure(&late, "no response");
     assert_eq!((upstream.report()[1].state, upstream.report()[1].ejections), ("ejected", 2));
 }
 
 #[tokio::test]
-async fn who_returns_serves_more_than_its_share_only_if_nobody_else_has_room() {
+async fn a_returning_server_gets_more_only_if_others_are_full() {
     let backend = Backend::start(1).await;
     let settings = Settings { max_concurrent_requests: 1, ..settings(&["a.test", "b.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
-    upstream.servers[0].dialer.addresses.follow(vec![backend.address]);
+    upstream.servers[0].dialer.addresses.update(vec![backend.address]);
     let picked = || (0..1000).filter(|ticket| upstream.pick(0, *ticket, None, 0) == Some(1)).count();
     assert_eq!(picked(), 500);
-    let whereabouts = CurrentServer::default();
-    whereabouts.set(1, 0);
-    upstream.count_failure(&whereabouts, "refused");
-    let (_, lease) = send(&upstream).await.expect("an answer of the other one, which is full now");
-    assert_eq!(picked(), 0, "it is out");
-    upstream.servers[1].standing.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
+    let current = CurrentServer::default();
+    current.set(1, 0);
+    upstream.count_failure(&current, "refused");
+    let (_, lease) = send(&upstream).await.expect("a response of the other server, which is full now");
+    assert_eq!(picked(), 0, "it is ejected");
+    upstream.servers[1].state.advance(&upstream.settings.ejection, Instant::now() + Duration::from_secs(1));
     assert_eq!(picked(), 1000);
-    lease.give_back();
+    lease.release();
     assert!((1..100).contains(&picked()), "{}", picked());
 }

@@ -123,7 +123,7 @@ impl TokenLocations {
             let values = query::values(query, name);
             all.extend(values.map(|token| (TokenLocation::Query, FoundCredential::Plain(token.as_bytes()))));
         }
-        if self.websocket && websocket::is_asked_for(request) {
+        if self.websocket && websocket::is_upgrade_request(request) {
             let tokens = subprotocol::entries(headers).into_iter().filter_map(|entry| match entry {
                 subprotocol::Entry::Token(token) => Some(FoundCredential::Plain(token)),
                 subprotocol::Entry::Encoded(token) => Some(FoundCredential::Encoded(token)),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::protocols::url::UrlFault;
+use crate::protocols::url::UrlError;
 use crate::types::reject::with_causes;
 
 type Cause = Box<dyn Error + Send + Sync>;
@@ -80,7 +80,7 @@ pub enum DiscoveryError {
     NoIssuer,
     OtherIssuer { found: String, expected: String },
     NoJwksUri,
-    JwksUri(UrlFault),
+    JwksUri(UrlError),
 }
 
 impl fmt::Display for DiscoveryError {

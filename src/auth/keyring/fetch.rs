@@ -18,7 +18,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::tls;
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
+use crate::types::reject::with_causes;
 
 /// From the first packet to the last byte.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -43,7 +44,7 @@ pub(super) struct FetchedPage {
 
 /// `etag`: of the page that is here already.
 pub(super) async fn get(
-    url: &KeyUrl,
+    url: &SecureUrl,
     ca_file: Option<&Path>,
     etag: Option<&HeaderValue>,
     time_limit: Duration,
@@ -55,7 +56,7 @@ pub(super) async fn get(
 }
 
 async fn connect_and_ask(
-    url: &KeyUrl,
+    url: &SecureUrl,
     ca_file: Option<&Path>,
     etag: Option<&HeaderValue>,
 ) -> Result<FetchOutcome, String> {
@@ -65,13 +66,13 @@ async fn connect_and_ask(
         return ask(stream, url, etag).await;
     }
     // Read anew each time, which is seldom: a CA that was renewed is trusted without a restart.
-    let config = tls::client_config(ca_file, &[b"http/1.1"])?;
+    let config = tls::client_config(ca_file, &[b"http/1.1"]).map_err(|error| with_causes(&error))?;
     let name = ServerName::try_from(url.host.clone()).map_err(|_| "no name that TLS can check")?;
     let stream = TlsConnector::from(config).connect(name, stream).await.map_err(fault)?;
     ask(stream, url, etag).await
 }
 
-async fn ask<S>(stream: S, url: &KeyUrl, etag: Option<&HeaderValue>) -> Result<FetchOutcome, String>
+async fn ask<S>(stream: S, url: &SecureUrl, etag: Option<&HeaderValue>) -> Result<FetchOutcome, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -91,7 +92,7 @@ where
     }
 }
 
-fn request(url: &KeyUrl, etag: Option<&HeaderValue>) -> Result<Request<Body>, String> {
+fn request(url: &SecureUrl, etag: Option<&HeaderValue>) -> Result<Request<Body>, String> {
     let mut request = Request::get(&url.target)
         .header(header::HOST, &url.authority)
         .header(header::USER_AGENT, concat!("bearward/", env!("CARGO_PKG_VERSION")))

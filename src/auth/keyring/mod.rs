@@ -2,9 +2,9 @@
 //!
 //! A [`Keyring`] holds one snapshot, [`Keys`], which is replaced as a whole.
 //!
-//! The keys of another issuer come from a [`Source`]: a file, or the issuer itself ([`remote`]). A task ([`watch()`])
-//! keeps them up to date: it refreshes them before they expire ([`schedule`]), and when a token names an unknown `kid`
-//! ([`refetch`]). The gateway's own keys ([`OwnIssuer`]) come from the store, where the broker rotates them, or from a
+//! The keys of another issuer come from a [`Source`]: a file, or the issuer itself (`remote`). A task ([`watch()`])
+//! keeps them up to date: it refreshes them before they expire (`schedule`), and when a token names an unknown `kid`
+//! (`refetch`). The gateway's own keys ([`OwnIssuer`]) come from the store, where the broker rotates them, or from a
 //! file.
 
 mod error;

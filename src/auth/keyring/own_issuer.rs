@@ -47,11 +47,11 @@ impl OwnIssuer {
         policy: &Issuer,
         keys: &[StoredKey],
         roots: &Roots,
-        terms: &KeyLifetimes,
+        lifetimes: &KeyLifetimes,
         now: UnixTime,
     ) -> Result<Self, OwnKeysError> {
         let (mut signing, mut verifying, mut refreshing) = (None, Vec::new(), Vec::new());
-        for (key, key_use) in keys.iter().map(|key| (key, use_of(key, terms, now))) {
+        for (key, key_use) in keys.iter().map(|key| (key, use_of(key, lifetimes, now))) {
             if key_use == Use::Nothing {
                 continue;
             }
@@ -66,7 +66,8 @@ impl OwnIssuer {
         }
         let signing = signing.ok_or(OwnKeysError::NoSigningKey)?;
         let revoked = |at_most: Use| {
-            let gone = keys.iter().filter(move |key| key.revoked_at.is_some() && use_of(key, terms, now) <= at_most);
+            let gone =
+                keys.iter().filter(move |key| key.revoked_at.is_some() && use_of(key, lifetimes, now) <= at_most);
             gone.map(|key| key.kid.clone()).collect()
         };
         let policy = Issuer { algorithms: algorithms_of(policy, &verifying), ..policy.clone() };
@@ -79,7 +80,7 @@ impl OwnIssuer {
                 policy: Arc::new(policy),
             },
             signing,
-            max_age: terms.max_age(),
+            max_age: lifetimes.max_age(),
         })
     }
 }

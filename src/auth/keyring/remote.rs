@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::{DiscoveryError, KeySourceError};
 use super::fetch::{self, FetchOutcome, FetchedPage, TIME_LIMIT};
 use super::settings::{Location, Remote};
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::{Issuer, json};
 
@@ -30,9 +30,9 @@ pub(super) struct KeySourceClient {
     remote: Remote,
     policy: Arc<Issuer>,
     /// The URL that discovery found last.
-    discovered: Option<KeyUrl>,
+    discovered: Option<SecureUrl>,
     /// The ETag of the last good key set, and its URL.
-    etag: Option<(KeyUrl, HeaderValue)>,
+    etag: Option<(SecureUrl, HeaderValue)>,
 }
 
 impl KeySourceClient {
@@ -58,7 +58,7 @@ impl KeySourceClient {
         Ok(fetched)
     }
 
-    fn admit(&mut self, url: &KeyUrl, page: FetchedPage) -> Result<FetchedKeys, KeySourceError> {
+    fn admit(&mut self, url: &SecureUrl, page: FetchedPage) -> Result<FetchedKeys, KeySourceError> {
         let set = KeySet::from_remote_jwks(&page.text, &self.policy.algorithms);
         let (keys, warnings) = set.map_err(|error| KeySourceError::keys(url, error))?;
         for warning in warnings.iter().take(MAX_WARNINGS) {
@@ -70,7 +70,7 @@ impl KeySourceClient {
     }
 
     /// Finds the URL of the keys in the issuer's discovery document.
-    async fn discover(&self, urls: &[KeyUrl]) -> Result<KeyUrl, KeySourceError> {
+    async fn discover(&self, urls: &[SecureUrl]) -> Result<SecureUrl, KeySourceError> {
         let mut errors = Vec::new();
         for url in urls {
             match fetch::get(url, self.remote.ca_file.as_deref(), None, TIME_LIMIT).await {
@@ -90,7 +90,7 @@ impl KeySourceClient {
 /// The `jwks_uri` of a discovery document. Its `issuer` must be exactly the configured one: with the document of
 /// another issuer, the tokens of this one would be verified with the keys of the other (RFC 8414 section 3.3, RFC
 /// 9207).
-fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<KeyUrl, DiscoveryError> {
+fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<SecureUrl, DiscoveryError> {
     let document = json::object(document.as_bytes()).map_err(DiscoveryError::NotJson)?;
     let text = |name: &str| document.get(name).and_then(Value::as_str);
     match text("issuer") {
@@ -102,7 +102,7 @@ fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<KeyUrl, Di
         Some(_) => {}
     }
     let url = text("jwks_uri").ok_or(DiscoveryError::NoJwksUri)?;
-    KeyUrl::parse(url, allow_http).map_err(DiscoveryError::JwksUri)
+    SecureUrl::parse(url, allow_http).map_err(DiscoveryError::JwksUri)
 }
 
 #[cfg(test)]

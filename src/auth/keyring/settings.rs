@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::error::KeySourceError;
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 
@@ -45,9 +45,9 @@ pub struct Remote {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    Jwks(KeyUrl),
+    Jwks(SecureUrl),
     /// The URLs of the discovery document, in the order in which they are tried.
-    Discovery([KeyUrl; 2]),
+    Discovery([SecureUrl; 2]),
 }
 
 /// What happens to the tokens of an issuer with stale keys.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::tokens::jwt::verify::TrustedIssuer;
@@ -42,7 +42,7 @@ fn policy(name: &str) -> Issuer {
 
 fn remote(on_stale: OnStale, startup: Startup) -> KeySource {
     KeySource::Remote(Box::new(Remote {
-        location: Location::Jwks(KeyUrl::parse("https://a.example/keys", false).expect("a good URL")),
+        location: Location::Jwks(SecureUrl::parse("https://a.example/keys", false).expect("a good URL")),
         allow_http: false,
         ca_file: None,
         refresh: Duration::from_secs(60)..=Duration::from_secs(900),

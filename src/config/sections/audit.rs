@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
-use crate::protocols::url::{KeyUrl, UrlFault};
+use crate::protocols::url::{SecureUrl, UrlError};
 use crate::telemetry::audit_log::{Settings, Target, Webhook};
 
 /// Keys that need `webhook`.
@@ -61,22 +61,22 @@ fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
     if let Some(path) = &authorization_file {
         table.accept("webhook_authorization_file", files::contents(path));
     }
-    let url = table.take("webhook")?.parse(|text| KeyUrl::parse(text, allow_http).map_err(explain))?;
+    let url = table.take("webhook")?.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     Some(Webhook { url, ca_file, authorization_file })
 }
 
-fn explain(error: UrlFault) -> ConfigError {
+fn explain(error: UrlError) -> ConfigError {
     let expected = "expected https:// and a host";
     match error {
-        UrlFault::NotAUrl => ConfigError::new("this is not a URL for a webhook", expected)
+        UrlError::Invalid => ConfigError::new("this is not a URL for a webhook", expected)
             .help("write the complete URL, for example \"https://collector.example/bearward\""),
-        UrlFault::Credentials => ConfigError::new("the URL contains a user name or password", expected)
+        UrlError::Credentials => ConfigError::new("the URL contains a user name or password", expected)
             .help("write the value of the Authorization header to a file, and name it in `webhook_authorization_file`")
             .confidential(),
-        UrlFault::Fragment => {
+        UrlError::Fragment => {
             ConfigError::new("the URL contains a fragment", expected).help("remove `#` and the text after it")
         }
-        UrlFault::Cleartext => ConfigError::new("events would be sent in cleartext", expected).help(
+        UrlError::Cleartext => ConfigError::new("events would be sent in cleartext", expected).help(
             "use https://; on a trusted network, set `webhook_allow_http = true` (events contain users and addresses)",
         ),
     }

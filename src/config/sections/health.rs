@@ -5,15 +5,14 @@ use std::time::Duration;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::limits::{MAX_TIMEOUT, MIN_TIMEOUT};
-use crate::upstream::health::{Settings, Statuses};
-use crate::upstream::outlier;
+use crate::upstream::{EjectionSettings, ExpectedStatus, HealthCheckSettings};
 
 /// `None` if the file omits the table.
-pub(super) fn health_check(upstream: &mut Table<'_>) -> Option<Settings> {
+pub(super) fn health_check(upstream: &mut Table<'_>) -> Option<HealthCheckSettings> {
     let table = upstream.take("health_check")?.table()?;
     Some(table.read(|table| {
         let path = table.required("path", "\"/healthz\"").and_then(|value| value.parse(check_path));
-        Settings {
+        HealthCheckSettings {
             path: path.unwrap_or_else(|| "/".to_owned()),
             interval: table.duration("interval", Duration::from_secs(5), Duration::from_millis(10)..=MAX_TIMEOUT),
             timeout: table.duration("timeout", Duration::from_secs(2), MIN_TIMEOUT..=MAX_TIMEOUT),
@@ -24,9 +23,9 @@ pub(super) fn health_check(upstream: &mut Table<'_>) -> Option<Settings> {
     }))
 }
 
-pub(super) fn ejection(upstream: &mut Table<'_>) -> outlier::Settings {
+pub(super) fn ejection(upstream: &mut Table<'_>) -> EjectionSettings {
     upstream.table("ejection", |table| {
-        let settings = outlier::Settings {
+        let settings = EjectionSettings {
             consecutive_failures: count(table, "consecutive_failures", 3, 0),
             base_time: table.duration("base_time", Duration::from_secs(10), MIN_TIMEOUT..=MAX_TIMEOUT),
             max_time: table.duration("max_time", Duration::from_mins(5), MIN_TIMEOUT..=MAX_TIMEOUT),
@@ -65,9 +64,9 @@ fn check_path(text: &str) -> Result<String, ConfigError> {
     }
 }
 
-fn good_statuses(table: &mut Table<'_>) -> Vec<Statuses> {
+fn good_statuses(table: &mut Table<'_>) -> Vec<ExpectedStatus> {
     let example = "[\"2xx\"]";
-    let default = || vec![Statuses::Class(2)];
+    let default = || vec![ExpectedStatus::Class(2)];
     let Some(value) = table.take("status") else { return default() };
     let Some(statuses) = value.list_of(example, statuses) else { return default() };
     if value.list(example).is_some_and(|list| list.is_empty()) {
@@ -79,10 +78,10 @@ fn good_statuses(table: &mut Table<'_>) -> Vec<Statuses> {
     statuses
 }
 
-fn statuses(text: &str) -> Result<Statuses, ConfigError> {
+fn statuses(text: &str) -> Result<ExpectedStatus, ConfigError> {
     let class = text.strip_suffix("xx").and_then(|class| class.parse().ok()).filter(|class| (1..=5).contains(class));
     let one = text.parse().ok().filter(|status| text.len() == 3 && (100..=599).contains(status));
-    class.map(Statuses::Class).or(one.map(Statuses::One)).ok_or_else(|| {
+    class.map(ExpectedStatus::Class).or(one.map(ExpectedStatus::One)).ok_or_else(|| {
         ConfigError::new(
             format!("\"{}\" is not a status", text.escape_debug()),
             "expected a status such as \"204\", or a class such as \"2xx\"",

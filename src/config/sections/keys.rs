@@ -8,7 +8,7 @@ use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{files, pem};
-use crate::protocols::url::{KeyUrl, UrlFault};
+use crate::protocols::url::{SecureUrl, UrlError};
 use crate::tokens::jwt::Issuer;
 use crate::types::reject::with_causes;
 
@@ -73,21 +73,21 @@ fn reject_refresh_settings(table: &Table<'_>, file: &str) {
     }
 }
 
-fn key_url(text: &str, allow_http: bool) -> Result<KeyUrl, ConfigError> {
-    KeyUrl::parse(text, allow_http).map_err(explain)
+fn key_url(text: &str, allow_http: bool) -> Result<SecureUrl, ConfigError> {
+    SecureUrl::parse(text, allow_http).map_err(explain)
 }
 
-fn explain(error: UrlFault) -> ConfigError {
+fn explain(error: UrlError) -> ConfigError {
     let described = ConfigError::new(error.to_string(), "expected https:// and a host");
     match error {
-        UrlFault::NotAUrl => {
+        UrlError::Invalid => {
             described.help("write the complete URL, for example \"https://login.example/.well-known/jwks.json\"")
         }
-        UrlFault::Credentials => {
+        UrlError::Credentials => {
             described.help("remove the user name and password; public keys need none").confidential()
         }
-        UrlFault::Fragment => described.help("remove `#` and the text after it"),
-        UrlFault::Cleartext => described.help(
+        UrlError::Fragment => described.help("remove `#` and the text after it"),
+        UrlError::Cleartext => described.help(
             "use https://; on a trusted network, set `allow_http = true` \
              (an attacker on the network could replace the keys and forge tokens)",
         ),
@@ -95,8 +95,8 @@ fn explain(error: UrlFault) -> ConfigError {
 }
 
 fn discovery(table: &Table<'_>, issuer: Option<&str>, allow_http: bool) -> Option<Location> {
-    let places = KeyUrl::well_known(issuer?, allow_http).map_err(|error| match error {
-        UrlFault::NotAUrl => ConfigError::new("discovery needs the URL of the issuer", "expected `issuer` to be a URL")
+    let places = SecureUrl::well_known(issuer?, allow_http).map_err(|error| match error {
+        UrlError::Invalid => ConfigError::new("discovery needs the URL of the issuer", "expected `issuer` to be a URL")
             .related(&table.place("issuer"), "this is not a URL")
             .help("set `jwks_url` instead"),
         error => explain(error),

@@ -133,7 +133,7 @@ fn count(table: &mut Table<'_>, key: &'static str, default: usize) -> u32 {
 /// The key is the burst. The full burst is available again after ten seconds.
 fn bad_signatures(table: &mut Table<'_>) -> Rate {
     let burst = u32::try_from(table.integer("bad_signatures", 100, 1..=10_000)).unwrap_or(u32::MAX);
-    Rate { burst, every: Duration::from_secs(10) / burst }
+    Rate { burst, interval: Duration::from_secs(10) / burst }
 }
 
 fn body_size(table: &mut Table<'_>) -> Option<u64> {
@@ -159,7 +159,7 @@ fn check_fits_header(table: &Table<'_>, key: &str, size: usize, head_size: usize
 
 /// The settings of client connections, from both tables.
 pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSettings {
-    let least = |rate| MinRate { rate: rate as u64, over: timeouts.rate_window };
+    let least = |rate| MinRate { bytes_per_second: rate as u64, window: timeouts.rate_window };
     ConnectionSettings {
         tls_handshake: timeouts.tls_handshake,
         request_header: timeouts.request_header,

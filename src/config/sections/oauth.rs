@@ -75,7 +75,7 @@ fn resource_url(text: &str) -> Result<Option<(String, String)>, ConfigError> {
         return error("remove everything except host, port and path");
     }
     // Clients request the metadata at this path below the well-known path, so the gateway must accept the path.
-    if let Some(reason) = path::fault(uri.path().as_bytes()) {
+    if let Some(reason) = path::ambiguity(uri.path().as_bytes()) {
         return error(&format!("change the path: it has {reason}"));
     }
     // `https://a` has no path, but the parser returns "/".

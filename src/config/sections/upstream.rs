@@ -11,7 +11,7 @@ use crate::config::sections::placed::Placed;
 use crate::config::sections::{health, host, pem};
 use crate::protocols::proxy_protocol::Version;
 use crate::protocols::tls::CertificateFiles;
-use crate::upstream::{Balance, Key, MOST_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
+use crate::upstream::{Balance, Key, MAX_SERVERS, Protocol, ServerSettings, Settings, TlsSettings};
 
 const DEFAULT_NAME: &str = "backend";
 
@@ -196,11 +196,9 @@ fn servers(table: &mut Table<'_>) -> Option<Vec<ServerSettings>> {
         ));
     }
     let servers = value.list_of(example, server)?;
-    if servers.len() > MOST_SERVERS {
-        let error = ConfigError::new(
-            format!("too many servers: {}", servers.len()),
-            format!("expected at most {MOST_SERVERS}"),
-        );
+    if servers.len() > MAX_SERVERS {
+        let error =
+            ConfigError::new(format!("too many servers: {}", servers.len()), format!("expected at most {MAX_SERVERS}"));
         value.reject(error.help("use a host name with several addresses; it counts as one server"));
     }
     Some(servers)

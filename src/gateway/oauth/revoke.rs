@@ -1,7 +1,7 @@
 //! Revocation (RFC 7009): a client that has a token may end its session, and every token of it.
 //!
-//! Unlike `DELETE /token/{tokenId}`, this call carries the token itself. A token that is unknown, or not good, is no error
-//! (section 2.2): there is nothing left to revoke.
+//! Unlike `DELETE /token/{tokenId}`, this call carries the token itself. A token that is unknown, or not good, is no
+//! error (section 2.2): there is nothing left to revoke.
 
 use http::{Response, StatusCode};
 

@@ -1,4 +1,5 @@
-//! A body, or a wait, that ends with a token. It is registered as a stream once it lasts, and ends as its protocol allows.
+//! A body, or a wait, that ends with a token. It is registered as a stream once it lasts, and ends as its protocol
+//! allows.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub enum Termination {
     /// The connection is reset, so that the client does not take a part for the whole.
     #[default]
     Abort,
-    /// The stream ends between two events. An EventSource uses GET and reconnects by itself. The stream of another method may have
-    /// an end that is worth waiting for, as the response of a language model.
+    /// The stream ends between two events. An EventSource uses GET and reconnects by itself. The stream of another
+    /// method may have an end that is worth waiting for, as the response of a language model.
     EventStream { is_get: bool },
     /// Trailers with a gRPC status, between two messages.
     Grpc(Box<MessageTracker>),
@@ -80,10 +81,11 @@ impl Termination {
         }
     }
 
-    /// `is_whole`: no message is in flight. Returns `None` if the protocol has no way to end here and the body may go on.
+    /// `is_whole`: no message is in flight. Returns `None` if the protocol has no way to end here and the body may go
+    /// on.
     fn ending(&self, ended: CloseReason, is_whole: bool) -> Option<BodyEnd> {
         match (self, ended) {
-            (Termination::EventStream { .. }, _) => Some(BodyEnd::Quiet),
+            (Termination::EventStream { .. }, _) => Some(BodyEnd::EndOfStream),
             (Termination::Grpc(_), _) if is_whole => Some(BodyEnd::Trailers(Box::new(grpc::trailers(ended)))),
             (Termination::GrpcWeb(_), _) if is_whole => Some(BodyEnd::Data(messages::in_body(&grpc::trailers(ended)))),
             (_, CloseReason::Token(reason)) => Some(BodyEnd::Abort(reason)),

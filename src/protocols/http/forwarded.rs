@@ -1,33 +1,58 @@
-//! Who the client is, when it comes through proxies that the operator trusts. Pure.
+//! The origin of a request: the address of the client, also of one that connects through proxies which the operator
+//! trusts. Pure.
 //!
-//! `X-Forwarded-For` grows to the right: each proxy adds whom it heard from. So it is read from the right, as far as the
-//! addresses are trusted; the first that is not is the client, and whatever stands left of it is its own invention. From
-//! anybody else the header is not looked at (oauth2-proxy CVE-2026-40575 trusted everyone by default).
+//! Each proxy appends the address of its peer to `X-Forwarded-For`. The gateway reads the list from the right and skips
+//! trusted addresses. The first one that is not trusted is the client; the client may have forged those to its left.
+//! From a peer that is not trusted, the gateway ignores the header (oauth2-proxy CVE-2026-40575 trusted every peer by
+//! default).
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
-use crate::protocols::http::headers::Origin;
+/// Where a request comes from, as the gateway reports it to backends.
+pub struct Origin {
+    /// The client's address: that of the peer, or the one that a trusted proxy reports.
+    pub address: IpAddr,
+    pub forwarded_for: HeaderValue,
+    pub forwarded: HeaderValue,
+    pub scheme: HeaderValue,
+}
+
+impl Origin {
+    pub fn new(address: IpAddr, tls: bool) -> Self {
+        let scheme = if tls { "https" } else { "http" };
+        // An IPv4 client of a dual-stack socket has a mapped IPv6 address.
+        let address = address.to_canonical();
+        let node = if address.is_ipv6() { format!("\"[{address}]\"") } else { address.to_string() };
+        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"));
+        Origin {
+            address,
+            forwarded_for: value(address.to_string()),
+            forwarded: value(format!("for={node};proto={scheme}")),
+            scheme: HeaderValue::from_static(scheme),
+        }
+    }
+}
 
 /// `[forwarding]`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forwarding {
-    /// Networks of proxies that are believed. Empty: nobody is.
+    /// Networks of trusted proxies. Empty: no proxy is trusted.
     pub trusted: Vec<IpNet>,
 }
 
 impl Forwarding {
     pub fn trusts(&self, address: IpAddr) -> bool {
-        // An IPv4 peer of a dual-stack socket is in the IPv4 network.
+        // An IPv4 peer of a dual-stack socket has a mapped IPv6 address.
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(&address))
     }
 
-    /// Where a request of a trusted peer came from; `None` if the peer is not trusted, and is the client itself.
+    /// The origin of a request from a trusted peer. `None` if the peer is not trusted: then it is the client.
     ///
-    /// Boxed: it is rare, and would make every request's future larger.
+    /// Boxed, because it is rare and would make every request's future larger.
     pub fn origin(&self, peer: &Origin, headers: &HeaderMap) -> Option<Box<Origin>> {
         if !self.trusts(peer.address) {
             return None;
@@ -37,8 +62,8 @@ impl Forwarding {
         Some(Box::new(Origin::new(client, tls)))
     }
 
-    /// The first address from the right that is not trusted. What cannot be read ends the way: then it is the last proxy that
-    /// is known. If all are trusted, it is the one that stands for the client.
+    /// The first address from the right that is not trusted. An element that is no address ends the search at the last
+    /// proxy. If all are trusted, it is the leftmost one.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let fields = headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         let fields: Vec<&[u8]> = fields.collect();
@@ -58,7 +83,7 @@ impl Forwarding {
     }
 }
 
-/// An address, perhaps with a port, as some balancers write it.
+/// Parses an address with an optional port, which some load balancers add.
 fn parse(element: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(element).ok()?;
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
@@ -66,7 +91,7 @@ fn parse(element: &[u8]) -> Option<IpAddr> {
     bare.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
 }
 
-/// Did the client speak TLS to the proxy in front? By the last one that said so.
+/// Returns whether the client used TLS, as the last proxy reports it in `X-Forwarded-Proto`.
 fn forwarded_proto(headers: &HeaderMap) -> Option<bool> {
     let last = headers.get_all("x-forwarded-proto").iter().next_back()?;
     let proto = last.as_bytes().rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
@@ -92,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_first_address_from_the_right_that_nobody_vouches_for() {
+    fn the_client_is_the_first_untrusted_address_from_the_right() {
         for (peer, fields, expected) in [
             ("203.0.113.1", &["198.51.100.1"][..], "the peer"),
             ("192.0.2.8", &["198.51.100.1"], "the peer"),
@@ -101,12 +126,12 @@ mod tests {
             ("::ffff:10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
             ("192.0.2.7", &["198.51.100.1"], "198.51.100.1"),
             ("fd00::1", &["2001:db8::1"], "2001:db8::1"),
-            // What stands left of the client is its own invention.
+            // The client may have forged the addresses to its left.
             ("10.0.0.1", &["127.0.0.1, 198.51.100.1"], "198.51.100.1"),
             ("10.0.0.1", &["127.0.0.1, 198.51.100.1, 10.9.9.9"], "198.51.100.1"),
             ("10.0.0.1", &["127.0.0.1", "198.51.100.1", "10.9.9.9, 10.8.8.8"], "198.51.100.1"),
             ("10.0.0.1", &["10.1.1.1, 10.2.2.2"], "10.1.1.1"),
-            // What cannot be read ends the way at the last proxy that is known.
+            // An element that is no address ends the search at the last proxy.
             ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
             ("10.0.0.1", &["198.51.100.1, unknown, 10.2.2.2"], "10.2.2.2"),
             ("10.0.0.1", &["198.51.100.1 10.2.2.2"], "10.0.0.1"),

@@ -1,21 +1,21 @@
-//! `Content-Type`, as far as it says how a body is to be read.
+//! The media type in `Content-Type`.
 
 use http::{HeaderMap, header};
 
-/// Without its parameters, as it was written: compare it without regard to case. `None` if there is none, or if several of
-/// them say different things to different readers.
+/// The media type without its parameters, in the case in which it was written. `None` if the field is missing or
+/// repeated: readers of a repeated field may choose different ones.
 pub fn of(headers: &HeaderMap) -> Option<&str> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(only), None) = (types.next(), types.next()) else { return None };
     only.to_str().ok()?.split(';').next().map(str::trim)
 }
 
-/// Is it of this type, and of no other?
-pub fn is(headers: &HeaderMap, kind: &str) -> bool {
-    of(headers).is_some_and(|named| named.eq_ignore_ascii_case(kind))
+/// Returns true if this is the media type. The comparison ignores case.
+pub fn is(headers: &HeaderMap, media_type: &str) -> bool {
+    of(headers).is_some_and(|named| named.eq_ignore_ascii_case(media_type))
 }
 
-/// Server-sent events.
+/// Returns true for server-sent events.
 pub fn is_event_stream(headers: &HeaderMap) -> bool {
     is(headers, "text/event-stream")
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_type_is_read_and_two_are_none() {
+    fn a_repeated_content_type_counts_as_none() {
         let read = |values: &[&'static str]| {
             let values = values.iter().map(|value| (header::CONTENT_TYPE, HeaderValue::from_static(value)));
             of(&HeaderMap::from_iter(values)).map(str::to_owned)

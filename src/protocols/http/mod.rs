@@ -1,4 +1,5 @@
-//! What HTTP/1.1 and HTTP/2 ask of a request and its response: framing, headers, paths, bodies.
+//! The parts of HTTP/1.1 and HTTP/2 that the gateway handles itself: framing, headers, targets, bodies, its own
+//! responses.
 
 pub mod body;
 pub mod field_list;
@@ -7,6 +8,6 @@ pub mod framing;
 pub mod headers;
 pub mod media_type;
 pub mod path;
-pub mod poll_notes;
+pub mod poll_activity;
 pub mod respond;
 pub mod target;

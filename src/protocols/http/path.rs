@@ -1,41 +1,42 @@
-//! One canonical path: what is matched is what is forwarded, byte for byte. Pure.
+//! Canonical paths: the gateway matches routes against the same path that it forwards. Pure.
 //!
-//! A path that two programs could read in two ways is refused, not rewritten. Every bypass of the last years came from
-//! matching one form and forwarding another (precedents: Envoy `%2F..`, `..;`; Traefik `/../` and its encodings; oauth2-proxy
-//! `#`; Heimdall `%2e%2e`). So: no dot segments, plain, encoded or with parameters; no encoded separators (`%2f %5c %00 %3b
-//! %3f %23`) and none encoded twice; no backslash; no empty segments; no `;`; no control characters; no bare non-ASCII.
+//! A path that two programs could read in two ways is rejected, not rewritten. The known bypasses of other proxies come
+//! from matching one form and forwarding another (Envoy `%2F..`, `..;`; Traefik `/../` and its encodings; oauth2-proxy
+//! `#`; Heimdall `%2e%2e`). Rejected are: dot segments, plain, encoded or with parameters; encoded separators (`%2f %5c
+//! %00 %3b %3f %23`), also encoded twice; backslashes; empty segments; `;`; control characters; bytes outside ASCII
+//! that are not encoded.
 
 use std::borrow::Cow;
 
 use crate::types::reject::{Reason, Reject};
 
-/// A path that has one reading.
+/// A path that can be read in one way only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CanonicalPath<'r> {
-    /// Percent-encoded letters and the like decoded, so that `/%61dmin` takes the route of `/admin`. No decoded byte can
-    /// be a separator or a dot segment, so the segments are those of the raw path.
-    matched: Cow<'r, [u8]>,
+    /// The path with percent-encoding decoded, so that `/%61dmin` matches the route of `/admin`. No decoded byte is a
+    /// separator or makes a dot segment, so it has the same segments as the raw path.
+    decoded: Cow<'r, [u8]>,
 }
 
 impl<'r> CanonicalPath<'r> {
-    /// `path` without the query, as it stands in the request.
+    /// `path`: the raw path of the request, without the query.
     pub fn parse(path: &'r str) -> Result<Self, Reject> {
-        match fault(path.as_bytes()) {
-            Some(fault) => Err(Reject::new(Reason::BadPath, fault)),
-            None => Ok(CanonicalPath { matched: decode(path.as_bytes()) }),
+        match ambiguity(path.as_bytes()) {
+            Some(ambiguity) => Err(Reject::new(Reason::BadPath, ambiguity)),
+            None => Ok(CanonicalPath { decoded: decode(path.as_bytes()) }),
         }
     }
 
-    /// What routes are matched against.
+    /// The path that routes are matched against.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.matched
+        &self.decoded
     }
 }
 
-/// What makes this path ambiguous, if anything does.
-pub fn fault(path: &[u8]) -> Option<&'static str> {
+/// Why this path is ambiguous; `None` if it is not.
+pub fn ambiguity(path: &[u8]) -> Option<&'static str> {
     if path.first() != Some(&b'/') {
-        return Some("does not begin with a slash");
+        return Some("the path does not begin with a slash");
     }
     let mut segments = path[1..].split(|byte| *byte == b'/').peekable();
     while let Some(segment) = segments.next() {
@@ -43,14 +44,14 @@ pub fn fault(path: &[u8]) -> Option<&'static str> {
         if segment.is_empty() && segments.peek().is_some() {
             return Some("an empty segment (//)");
         }
-        if let Some(fault) = segment_fault(segment) {
-            return Some(fault);
+        if let Some(ambiguity) = segment_ambiguity(segment) {
+            return Some(ambiguity);
         }
     }
     None
 }
 
-fn segment_fault(segment: &[u8]) -> Option<&'static str> {
+fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
     let mut rest = segment;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
@@ -60,8 +61,8 @@ fn segment_fault(segment: &[u8]) -> Option<&'static str> {
                     return Some("an incomplete percent-encoding");
                 };
                 let Some(decoded) = hex_byte(hex) else { return Some("an invalid percent-encoding") };
-                if let Some(fault) = encoded_fault(decoded) {
-                    return Some(fault);
+                if let Some(ambiguity) = encoded_ambiguity(decoded) {
+                    return Some(ambiguity);
                 }
                 rest = after;
             }
@@ -75,7 +76,7 @@ fn segment_fault(segment: &[u8]) -> Option<&'static str> {
     }
     match &*decode(segment) {
         b"." | b".." => Some("a dot segment"),
-        // A backend that decodes twice would see another path. The digits may be encoded themselves: %25%32%65.
+        // A backend that decodes twice would see another path. The digits can be encoded too: %25%32%65.
         decoded if has_encoding(decoded) => Some("a double percent-encoding"),
         _ => None,
     }
@@ -85,7 +86,7 @@ fn has_encoding(text: &[u8]) -> bool {
     text.windows(3).any(|three| three[0] == b'%' && hex_byte(&three[1..]).is_some())
 }
 
-fn encoded_fault(decoded: u8) -> Option<&'static str> {
+fn encoded_ambiguity(decoded: u8) -> Option<&'static str> {
     match decoded {
         b'/' | b'\\' => Some("an encoded slash or backslash"),
         b';' | b'?' | b'#' => Some("an encoded delimiter (; ? #)"),
@@ -94,7 +95,7 @@ fn encoded_fault(decoded: u8) -> Option<&'static str> {
     }
 }
 
-/// Undoes percent-encoding; what is not a valid encoding stays as it is.
+/// Decodes percent-encoding. An invalid encoding stays as it is.
 pub fn decode(path: &[u8]) -> Cow<'_, [u8]> {
     if !path.contains(&b'%') {
         return Cow::Borrowed(path);
@@ -135,11 +136,11 @@ mod tests {
         {
             assert!(CanonicalPath::parse(path).is_ok(), "{path}");
         }
-        assert_eq!(CanonicalPath::parse("/%61dmin/%7e").expect("has one reading").as_bytes(), b"/admin/~");
+        assert_eq!(CanonicalPath::parse("/%61dmin/%7e").expect("a canonical path").as_bytes(), b"/admin/~");
     }
 
     #[test]
-    fn whatever_has_two_readings_is_refused() {
+    fn ambiguous_paths_are_rejected() {
         for path in [
             "",
             "a",

@@ -1,8 +1,8 @@
-//! Answers of the gateway's own making: refusals, and JSON.
+//! The gateway's own responses: rejections, and JSON.
 //!
-//! A refusal is one JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
-//! "requestId":…}`. A client that lists `application/problem+json` in Accept gets the members of RFC 9457 beside them, and a gRPC
-//! call a status of its own protocol.
+//! A rejection is a JSON object, the same on every path: `{"success":false,"error":…,"error_description":…,"status":…,
+//! "requestId":…}`. A client that lists `application/problem+json` in Accept also gets the members of RFC 9457, and a
+//! gRPC call gets a gRPC status.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 #[derive(Serialize)]
-struct Refusal<'r> {
+struct Rejection<'r> {
     success: bool,
     error: &'r str,
     error_description: &'r str,
@@ -31,45 +31,45 @@ struct Refusal<'r> {
     problem: Option<Problem<'r>>,
 }
 
-/// RFC 9457 section 3.1. `type` is left out: it would be `about:blank`.
+/// RFC 9457 section 3.1. Without `type`, which would be `about:blank`.
 #[derive(Serialize)]
 struct Problem<'r> {
     title: &'r str,
     detail: &'r str,
 }
 
-/// What `WWW-Authenticate` begins with where nothing more is to be said.
+/// `WWW-Authenticate` without an error.
 pub static REALM: HeaderValue = HeaderValue::from_static("Bearer realm=\"bearward\"");
 
-/// How a client wants to be refused.
+/// The format of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum RejectFormat {
     Json,
     /// RFC 9457.
     Problem,
     Grpc,
 }
 
-impl Form {
-    pub fn wanted_by<B>(request: &Request<B>) -> Form {
+impl RejectFormat {
+    pub fn for_request<B>(request: &Request<B>) -> RejectFormat {
         match () {
-            () if grpc::is_call(request) => Form::Grpc,
-            () if wants_problem(request.headers()) => Form::Problem,
-            () => Form::Json,
+            () if grpc::is_call(request) => RejectFormat::Grpc,
+            () if wants_problem(request.headers()) => RejectFormat::Problem,
+            () => RejectFormat::Json,
         }
     }
 }
 
-/// The answer to a refused request. `challenge`: what `WWW-Authenticate` begins with, if there is one.
-pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, form: Form) -> Response<Body> {
-    match form {
-        Form::Grpc => grpc::refused(reject.reason, request_id),
-        _ => render(reject, reject.reason.message(), challenge, request_id, form == Form::Problem),
+/// The response to a rejected request. `challenge`: the beginning of `WWW-Authenticate`, if the reason has one.
+pub fn reject(reject: &Reject, challenge: &HeaderValue, request_id: RequestId, format: RejectFormat) -> Response<Body> {
+    match format {
+        RejectFormat::Grpc => grpc::rejection(reject.reason, request_id),
+        _ => render(reject, reject.reason.message(), challenge, request_id, format == RejectFormat::Problem),
     }
 }
 
-/// As [`fn@reject`], with the detail that otherwise only the log sees: for callers who may read the log anyway.
-pub fn reject_in_detail(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
+/// As [`fn@reject`], with the detail that otherwise is only logged. For callers of the admin API, who may read the log.
+pub fn reject_with_detail(reject: &Reject, request_id: RequestId, wants_problem: bool) -> Response<Body> {
     match &*reject.detail {
         "" => render(reject, reject.reason.message(), &REALM, request_id, wants_problem),
         detail => render(reject, &format!("{}: {detail}", reject.reason.message()), &REALM, request_id, wants_problem),
@@ -79,27 +79,27 @@ pub fn reject_in_detail(reject: &Reject, request_id: RequestId, wants_problem: b
 fn render(
     reject: &Reject,
     description: &str,
-    beginning: &HeaderValue,
+    challenge: &HeaderValue,
     request_id: RequestId,
     wants_problem: bool,
 ) -> Response<Body> {
     let reason = reject.reason;
     let status = reason.status();
-    let refusal = Refusal {
+    let rejection = Rejection {
         success: false,
         error: reason.public_code(),
         error_description: description,
         status: status.as_u16(),
         request_id,
         problem: wants_problem
-            .then(|| Problem { title: status.canonical_reason().unwrap_or("Refused"), detail: description }),
+            .then(|| Problem { title: status.canonical_reason().unwrap_or("Rejected"), detail: description }),
     };
-    let mut response = json(status, &refusal);
+    let mut response = json(status, &rejection);
     let headers = response.headers_mut();
     if wants_problem {
         headers.insert(header::CONTENT_TYPE, PROBLEM);
     }
-    if let Some(challenge) = challenge(reject, beginning) {
+    if let Some(challenge) = www_authenticate(reject, challenge) {
         headers.insert(header::WWW_AUTHENTICATE, challenge);
     }
     if let Some(allow) = &reject.allow {
@@ -114,9 +114,9 @@ fn render(
     response
 }
 
-/// An answer with a JSON body. Nothing between here and the client may keep it.
+/// A JSON response that must not be cached.
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
-    // Our own types always serialise; if one did not, an empty object is still JSON.
+    // The gateway's own types always serialize. If one did not, an empty object is still JSON.
     let text = serde_json::to_vec(value).unwrap_or_else(|_| b"{}".to_vec());
     let mut response = Response::new(Body::full(text));
     *response.status_mut() = status;
@@ -125,15 +125,15 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     response
 }
 
-/// A document that everybody may read and keep for a while.
-pub fn published(text: impl Into<Bytes>) -> Response<Body> {
+/// A public JSON document that may be cached for ten minutes.
+pub fn public_document(text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::full(text));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
     response
 }
 
-/// An answer that is for everybody and may be kept for so long.
+/// A public JSON response that may be cached for `max_age`.
 pub fn public_json(value: &impl Serialize, max_age: Duration) -> Response<Body> {
     let mut response = json(StatusCode::OK, value);
     let text = format!("public, max-age={}", max_age.as_secs());
@@ -141,23 +141,23 @@ pub fn public_json(value: &impl Serialize, max_age: Duration) -> Response<Body> 
     response
 }
 
-/// Does the client list `application/problem+json`?
+/// Returns true if the client lists `application/problem+json`.
 pub fn wants_problem(headers: &HeaderMap) -> bool {
     let lists = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/problem+json"));
     headers.get_all(header::ACCEPT).iter().any(lists)
 }
 
-/// `WWW-Authenticate` by RFC 6750 section 3: without a token no error code, so that a client learns only the scheme.
-fn challenge(reject: &Reject, beginning: &HeaderValue) -> Option<HeaderValue> {
+/// `WWW-Authenticate` by RFC 6750 section 3. A request without a token gets the scheme and no error code.
+fn www_authenticate(reject: &Reject, challenge: &HeaderValue) -> Option<HeaderValue> {
     let reason = reject.reason;
     if !reason.has_challenge() {
         return None;
     }
     if matches!(reason, Reason::NoToken | Reason::AdminTokenWrong) {
-        return Some(beginning.clone());
+        return Some(challenge.clone());
     }
     let (error, message) = (reason.public_code(), reason.message());
-    let mut text = format!("{}, error=\"{error}\", error_description=\"{message}\"", beginning.to_str().ok()?);
+    let mut text = format!("{}, error=\"{error}\", error_description=\"{message}\"", challenge.to_str().ok()?);
     if let Some(scope) = reject.scope.as_ref().and_then(|scope| scope.to_str().ok()) {
         text.push_str(&format!(", scope=\"{scope}\""));
     }

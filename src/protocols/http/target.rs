@@ -1,4 +1,4 @@
-//! What a request is aimed at: host and path, each with one reading. Pure.
+//! The target of a request: its host, and its path in the form that backends expect. Pure.
 
 use std::net::Ipv6Addr;
 
@@ -7,24 +7,24 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 
 use crate::types::reject::{Reason, Reject};
 
-/// Refuses what is not for a gateway, and finds the host.
+/// Returns the host of a request. Rejects targets that a gateway does not serve.
 ///
-/// The host stands in `:authority` (HTTP/2), in an absolute-form target, or in `Host`. Where it stands twice, both must
-/// agree: a backend might believe the other one.
+/// The host is in `:authority` (HTTP/2), in an absolute-form target, or in `Host`. If it is in two of them, both must
+/// be equal, because a backend may use the other one.
 pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Reject> {
     if *request.method() == Method::CONNECT {
         return Err(Reason::ConnectNotAllowed.into());
     }
     let uri_len = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if uri_len > uri_size {
-        return Err(Reject::new(Reason::UriTooLong, format!("{uri_len} bytes, at most {uri_size}")));
+        return Err(Reject::new(Reason::UriTooLong, format!("{uri_len} bytes, maximum {uri_size}")));
     }
-    // RFC 9113 section 8.3.1: it begins with a slash. The library would add the one that is missing.
+    // RFC 9113 section 8.3.1: `:path` begins with a slash. The http crate would add a missing one.
     let begins_with_query = request.uri().path_and_query().is_some_and(|target| target.as_str().starts_with('?'));
     if request.version() == Version::HTTP_2 && begins_with_query {
-        return Err(Reject::new(Reason::BadPath, ":path has no path"));
+        return Err(Reject::new(Reason::BadPath, ":path does not begin with a slash"));
     }
-    // Whatever it means, it is not meant for an HTTP server; without a name, it is `://`.
+    // Other schemes are not for an HTTP server. A missing scheme (`://`) is one of them.
     if request.uri().scheme().is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS) {
         return Err(Reject::new(Reason::BadHost, "the scheme of the request target is neither http nor https"));
     }
@@ -33,14 +33,14 @@ pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Rej
         (None, Some(field)) => field.clone(),
         (Some(authority), field) => {
             if field.is_some_and(|field| !field.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())) {
-                return Err(Reject::new(Reason::BadHost, "Host differs from the request target"));
+                return Err(Reject::new(Reason::BadHost, "Host is not the host of the request target"));
             }
             HeaderValue::from_str(authority.as_str()).map_err(|_| Reason::BadHost)?
         }
-        (None, None) => return Err(Reject::new(Reason::BadHost, "there is no Host")),
+        (None, None) => return Err(Reject::new(Reason::BadHost, "the Host header is missing")),
     };
     if !is_host(host.as_bytes()) {
-        return Err(Reject::new(Reason::BadHost, "Host holds something that no host does"));
+        return Err(Reject::new(Reason::BadHost, "Host is not a name or address with an optional port"));
     }
     Ok(host)
 }
@@ -49,17 +49,17 @@ fn host_field(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Reject> {
     let mut values = headers.get_all(header::HOST).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(Reject::new(Reason::BadHost, "several Host headers"));
+        return Err(Reject::new(Reason::BadHost, "the Host header is repeated"));
     }
     Ok(first)
 }
 
-/// A name or an address, perhaps with a port, and nothing else: `@`, slash, comma, space and a second colon have each been
-/// read as something else.
+/// Returns true for a name or an address with an optional port. Other characters, as `@`, `/`, `,`, space or a second
+/// colon, are read in different ways by different programs.
 fn is_host(host: &[u8]) -> bool {
     let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     let is_address = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
-    let (name_is_fine, rest) = match host.strip_prefix(b"[") {
+    let (is_valid_name, rest) = match host.strip_prefix(b"[") {
         Some(host) => {
             let end = host.iter().position(|byte| *byte == b']').unwrap_or(0);
             (is_address(&host[..end]), &host[(end + 1).min(host.len())..])
@@ -69,7 +69,7 @@ fn is_host(host: &[u8]) -> bool {
             (end > 0 && end <= 255 && host[..end].iter().all(in_name), &host[end..])
         }
     };
-    name_is_fine
+    is_valid_name
         && match rest {
             [] => true,
             [b':', port @ ..] => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
@@ -77,8 +77,8 @@ fn is_host(host: &[u8]) -> bool {
         }
 }
 
-/// The name or address alone, without a port, the brackets of IPv6, or the dot that may end a name: what routes are matched
-/// against.
+/// The name or address without the port, the brackets of an IPv6 address and the final dot of a name: routes are
+/// matched against it.
 pub fn without_port(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
@@ -89,7 +89,7 @@ pub fn without_port(host: &str) -> &str {
     }
 }
 
-/// Path and query alone, as HTTP/1 sends them.
+/// The path and query only, as HTTP/1.1 sends them.
 pub fn origin_form(uri: &Uri) -> Uri {
     match uri.path_and_query() {
         Some(target) if uri.authority().is_some() => Uri::from(target.clone()),

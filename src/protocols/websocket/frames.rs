@@ -1,59 +1,59 @@
-//! WebSocket frames, as far as their boundaries (RFC 6455 section 5.2): only heads are looked at, no payload is kept or
-//! unmasked. What is not a frame at all only makes the boundary a wrong one.
+//! The boundaries of WebSocket frames (RFC 6455 section 5.2). Only frame heads are parsed; payloads are neither kept
+//! nor unmasked. Invalid frames lead to wrong boundaries, and to nothing worse.
 
 use crate::protocols::boundaries::Boundaries;
 
-/// A head has at most so many bytes: two, a length of eight, a mask of four.
-const LONGEST_HEAD: usize = 14;
+/// Maximum bytes of a frame head: two, a length of eight, a mask of four.
+const MAX_HEAD: usize = 14;
 const CLOSE: u8 = 0x8;
 const FIN: u8 = 0x80;
 const MASKED: u8 = 0x80;
-/// A close frame's payload is at most this, its code included.
-const MOST_CONTROL: usize = 125;
+/// Maximum payload of a close frame, its code included.
+const MAX_CONTROL_PAYLOAD: usize = 125;
 
-/// Where in its frames one direction is.
+/// The position of one direction within its frames.
 #[derive(Clone, Default)]
 pub(super) struct Frames {
-    head: [u8; LONGEST_HEAD],
-    /// Bytes of the head that went by; 0 between two frames.
-    seen: usize,
-    /// Bytes of the payload that are still to come.
-    left: u64,
-    closed: bool,
+    head: [u8; MAX_HEAD],
+    /// How many bytes of the head have passed; 0 between two frames.
+    head_bytes: usize,
+    /// How many bytes of the payload are still to come.
+    remaining: u64,
+    is_closed: bool,
 }
 
 impl Frames {
-    /// Has a close frame gone by? Nothing may follow it.
+    /// Returns true after a close frame. No frame may follow it.
     pub(super) fn is_closed(&self) -> bool {
-        self.closed
+        self.is_closed
     }
 }
 
 impl Boundaries for Frames {
     fn is_between(&self) -> bool {
-        self.seen == 0 && self.left == 0
+        self.head_bytes == 0 && self.remaining == 0
     }
 
     fn advance(&mut self, bytes: &[u8]) -> usize {
-        if self.seen == 0 && self.left > 0 {
-            let taken = self.left.min(bytes.len() as u64);
-            self.left -= taken;
+        if self.head_bytes == 0 && self.remaining > 0 {
+            let taken = self.remaining.min(bytes.len() as u64);
+            self.remaining -= taken;
             return taken as usize;
         }
-        self.head[self.seen] = bytes[0];
-        self.seen += 1;
-        if self.seen == head_len(&self.head[..self.seen]) {
-            self.left = payload_len(&self.head);
-            self.closed |= self.head[0] & 0x0f == CLOSE;
-            self.seen = 0;
+        self.head[self.head_bytes] = bytes[0];
+        self.head_bytes += 1;
+        if self.head_bytes == head_len(&self.head[..self.head_bytes]) {
+            self.remaining = payload_len(&self.head);
+            self.is_closed |= self.head[0] & 0x0f == CLOSE;
+            self.head_bytes = 0;
         }
         1
     }
 }
 
-/// How long the head is that begins with these bytes; the longest, as long as nobody can tell.
+/// The length of the head that begins with these bytes; the maximum as long as it is not known.
 fn head_len(head: &[u8]) -> usize {
-    let Some(second) = head.get(1) else { return LONGEST_HEAD };
+    let Some(second) = head.get(1) else { return MAX_HEAD };
     let extended = match second & !MASKED {
         126 => 2,
         127 => 8,
@@ -62,7 +62,7 @@ fn head_len(head: &[u8]) -> usize {
     2 + extended + if second & MASKED == 0 { 0 } else { 4 }
 }
 
-fn payload_len(head: &[u8; LONGEST_HEAD]) -> u64 {
+fn payload_len(head: &[u8; MAX_HEAD]) -> u64 {
     let [_, second, rest @ ..] = head;
     match second & !MASKED {
         126 => u64::from(u16::from_be_bytes([rest[0], rest[1]])),
@@ -71,9 +71,9 @@ fn payload_len(head: &[u8; LONGEST_HEAD]) -> u64 {
     }
 }
 
-/// A close frame with a code and a reason; masked if it is the client's part that is spoken.
+/// A close frame with a code and a reason, masked if the gateway sends it as a client.
 pub(super) fn close(code: u16, reason: &str, mask: Option<[u8; 4]>) -> Vec<u8> {
-    let reason = &reason.as_bytes()[..reason.len().min(MOST_CONTROL - 2)];
+    let reason = &reason.as_bytes()[..reason.len().min(MAX_CONTROL_PAYLOAD - 2)];
     let payload = code.to_be_bytes().into_iter().chain(reason.iter().copied());
     let len = reason.len() as u8 + 2;
     match mask {
@@ -104,7 +104,7 @@ mod tests {
             }
         }
         frame.extend(if masked { &[1, 2, 3, 4][..] } else { &[] });
-        // A payload that would be a close frame of its own.
+        // A payload that looks like a close frame.
         frame.extend(std::iter::repeat_n(FIN | CLOSE, len));
         frame
     }
@@ -113,25 +113,25 @@ mod tests {
     fn boundaries_are_found_however_the_bytes_are_cut() {
         for masked in [false, true] {
             let sizes = [0, 1, 125, 126, 127, 65_535, 65_536, 70_000];
-            let frames: Vec<Vec<u8>> = sizes.iter().map(|size| frame(2, *size, masked)).collect();
-            let end_of = |count: usize| frames[..count].iter().map(Vec::len).sum::<usize>();
-            let ends: Vec<usize> = (1..=frames.len()).map(end_of).collect();
-            let all = frames.concat();
+            let all_frames: Vec<Vec<u8>> = sizes.iter().map(|size| frame(2, *size, masked)).collect();
+            let end_of = |count: usize| all_frames[..count].iter().map(Vec::len).sum::<usize>();
+            let ends: Vec<usize> = (1..=all_frames.len()).map(end_of).collect();
+            let all = all_frames.concat();
             for step in [1, 2, 3, 7, 1000, 65_537, all.len()] {
-                let mut followed = Frames::default();
+                let mut frames = Frames::default();
                 let mut at = 0;
                 for piece in all.chunks(step) {
-                    followed.follow(piece);
+                    frames.follow(piece);
                     at += piece.len();
-                    assert_eq!(followed.is_between(), ends.contains(&at), "{at} by {step}");
+                    assert_eq!(frames.is_between(), ends.contains(&at), "{at} by {step}");
                 }
-                assert!(!followed.is_closed());
+                assert!(!frames.is_closed());
             }
         }
     }
 
     #[test]
-    fn only_the_rest_of_a_frame_is_taken() {
+    fn only_the_rest_of_a_frame_is_consumed() {
         let (first, second) = (frame(1, 300, false), frame(8, 2, false));
         let both = [&first[..], &second].concat();
         for cut in 0..=first.len() {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_frame_is_read_as_it_was_meant() {
+    fn close_frames_are_encoded_as_the_standard_says() {
         assert_eq!(close(1008, "no", None), [0x88, 4, 3, 0xf0, b'n', b'o']);
         assert_eq!(close(1001, "", Some([1, 2, 3, 4])), [0x88, 0x82, 1, 2, 3, 4, 3 ^ 1, 0xe9 ^ 2]);
         assert_eq!(close(1008, &"x".repeat(200), None).len(), 127);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::protocols::url::KeyUrl;
+use crate::protocols::url::SecureUrl;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -20,7 +20,7 @@ pub enum Target {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
-    pub url: KeyUrl,
+    pub url: SecureUrl,
     /// CA certificates (PEM). `None`: the system's.
     pub ca_file: Option<PathBuf>,
     /// A file with the value of the Authorization header.

@@ -42,7 +42,7 @@ async fn connect_and_send(webhook: &Webhook, events: &[Recorded]) -> Result<(), 
         return send(stream, request).await;
     }
     // Read anew each time: a CA that was renewed is trusted without a restart.
-    let config = tls::client_config(webhook.ca_file.as_deref(), &[b"http/1.1"])?;
+    let config = tls::client_config(webhook.ca_file.as_deref(), &[b"http/1.1"]).map_err(|error| with_causes(&error))?;
     let name = ServerName::try_from(url.host.clone()).map_err(|_| "no name that TLS can check")?;
     send(TlsConnector::from(config).connect(name, stream).await.map_err(fault)?, request).await
 }

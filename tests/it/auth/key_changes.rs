@@ -11,14 +11,14 @@ use bearward::types::trace::Trace;
 use serde_json::{Value, json};
 
 use crate::support::gateway::AUDIENCE;
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 
 /// Seconds; any moment would do.
 const NOW: u64 = 1_800_000_000;
 
 fn terms() -> Issuer {
     Issuer {
-        issuer: FOREIGN.into(),
+        issuer: EXTERNAL_ISSUER.into(),
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
         algorithms: vec![Algorithm::ES256, Algorithm::EdDSA],
         types: vec!["at+jwt".into()],
@@ -72,7 +72,8 @@ fn what_still_holds_would_be_verified_again() {
         header.as_object_mut().expect("a header").remove("kid");
         mint.sign(&header, &mint.claims(NOW))
     };
-    let tokens: Vec<String> = [&a, &b, &c].into_iter().flat_map(|mint| [mint.good(NOW), unnamed(mint)]).collect();
+    let tokens: Vec<String> =
+        [&a, &b, &c].into_iter().flat_map(|mint| [mint.valid_token(NOW), unnamed(mint)]).collect();
     let sets = key_sets(&a, &b, &c);
     let (mut held, mut gone) = (0, 0);
     for before in &sets {
@@ -96,7 +97,7 @@ fn what_still_holds_would_be_verified_again() {
 #[test]
 fn keys_that_come_and_go_beside_its_own_are_nothing_to_a_token() {
     let [a, b, c] = [Algorithm::ES256, Algorithm::ES256, Algorithm::EdDSA].map(Mint::new);
-    let known = good(&a.good(NOW), &trusting(&terms(), &[a.jwk(), b.jwk()])).expect("a good token");
+    let known = good(&a.valid_token(NOW), &trusting(&terms(), &[a.jwk(), b.jwk()])).expect("a good token");
     for others in [vec![a.jwk()], vec![c.jwk(), a.jwk()], vec![b.jwk(), a.jwk(), c.jwk()]] {
         assert!(is_still_valid(&known, &trusting(&terms(), &others)));
     }
@@ -109,7 +110,7 @@ fn keys_that_come_and_go_beside_its_own_are_nothing_to_a_token() {
 #[test]
 fn other_terms_are_asked_about_each_token() {
     let mint = Mint::new(Algorithm::ES256);
-    let known = good(&mint.good(NOW), &trusting(&terms(), &[mint.jwk()])).expect("a good token");
+    let known = good(&mint.valid_token(NOW), &trusting(&terms(), &[mint.jwk()])).expect("a good token");
     for policy in [
         Issuer { issuer: "https://another.example".into(), ..terms() },
         Issuer { audience: Audience::OneOf(vec!["another".into()]), ..terms() },

@@ -214,7 +214,7 @@ fn throttle_limits_are_checked() {
     let rates = |text: &str| {
         let throttle = parse(&with_upstream(text)).unwrap_or_else(|errors| panic!("{errors}")).throttle;
         let each = [throttle.refreshes, throttle.calls, throttle.failures];
-        each.map(|rate| rate.map(|rate| (rate.burst, rate.every.as_millis())))
+        each.map(|rate| rate.map(|rate| (rate.burst, rate.interval.as_millis())))
     };
     assert_eq!(rates(""), [Some((10, 5_000)), Some((300, 200)), Some((20, 3_000))]);
     assert_eq!(rates("[throttle]\nrefreshes = 0\ncalls = 60\nfailures = 0"), [None, Some((60, 1_000)), None]);

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bearward::config::{self, Probe};
-use bearward::upstream::health::Statuses;
-use bearward::upstream::{Balance, Key};
+use bearward::upstream::{Balance, ExpectedStatus, Key};
 
 use super::{assert_only_error, check, parse};
 
@@ -155,7 +154,7 @@ fn valid_values_are_read() {
     assert_eq!(upstream.balance, Balance::Hash(Key::Header("x-tenant".parse().expect("a name"))));
     let health = upstream.health_check.expect("health checks are on");
     assert_eq!((health.path.as_str(), health.healthy_threshold, health.unhealthy_threshold), ("/healthz?deep=1", 2, 3));
-    assert_eq!(health.status, [Statuses::Class(2), Statuses::One(304)]);
+    assert_eq!(health.status, [ExpectedStatus::Class(2), ExpectedStatus::One(304)]);
     assert_eq!((upstream.ejection.consecutive_failures, upstream.ejection.slow_start), (3, Duration::ZERO));
     assert!(parse(ONE).expect("it is valid").upstreams[0].health_check.is_none(), "no health checks by default");
 }

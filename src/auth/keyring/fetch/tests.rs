@@ -8,7 +8,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Serves these bytes to whoever asks, in pieces with a pause after each, and then closes or falls silent.
-async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> KeyUrl {
+async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> SecureUrl {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -30,7 +30,7 @@ async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> KeyUrl {
             });
         }
     });
-    KeyUrl::parse(&format!("http://{address}/keys"), false).expect("a good URL")
+    SecureUrl::parse(&format!("http://{address}/keys"), false).expect("a good URL")
 }
 
 async fn answer_to(text: impl AsRef<[u8]>) -> Result<FetchOutcome, String> {
@@ -140,7 +140,7 @@ async fn a_closed_port_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
-    let url = KeyUrl::parse(&format!("http://{address}/"), false).expect("a good URL");
+    let url = SecureUrl::parse(&format!("http://{address}/"), false).expect("a good URL");
     let fault = get(&url, None, None, PATIENCE).await.err().expect("nobody is there");
     assert!(fault.contains("no connection"), "{fault}");
 }

@@ -48,10 +48,10 @@ impl Gate {
     pub(super) async fn let_through(&self, count: usize) {
         let calls: Vec<_> = self.waiting.lock().expect("unpoisoned").drain(..count).collect();
         let plug = (count > 1).then(|| self.plug());
-        let answers: Vec<_> = calls.into_iter().map(|call| call(&self.store)).collect();
+        let responses: Vec<_> = calls.into_iter().map(|call| call(&self.store)).collect();
         drop(plug);
-        for answer in answers {
-            answer.await;
+        for response in responses {
+            response.await;
         }
     }
 
@@ -74,13 +74,13 @@ impl Gate {
         &self,
         call: impl FnOnce(&SqliteStore) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
-        let (caller, answer) = oneshot::channel();
+        let (caller, response) = oneshot::channel();
         let call: Call = Box::new(|store| {
-            let answer = call(store);
-            Box::pin(async move { drop(caller.send(answer.await)) })
+            let response = call(store);
+            Box::pin(async move { drop(caller.send(response.await)) })
         });
         self.waiting.lock().expect("unpoisoned").push(call);
-        Box::pin(async { answer.await.unwrap_or_else(|_| Err(StoreError::new("killed"))) })
+        Box::pin(async { response.await.unwrap_or_else(|_| Err(StoreError::new("killed"))) })
     }
 }
 

@@ -87,7 +87,7 @@ impl Process {
             identity: nothing,
             token_size: TOKEN_SIZE,
         };
-        let failures = Limiter::new(Rate { burst: 1, every: Duration::from_secs(1) });
+        let failures = Limiter::new(Rate { burst: 1, interval: Duration::from_secs(1) });
         Process {
             gate,
             broker,

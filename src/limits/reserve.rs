@@ -1,0 +1,62 @@
+//! A reserve: the part of a limit that is kept for addresses that have few requests in flight.
+//!
+//! Without it, one client with many connections takes all of a limit, and the gateway rejects every other client. The
+//! part that is not reserved is open to every request, so requests are counted by address only while that part is used
+//! up.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::limits::per_address::{AddressGuard, PerAddressLimit};
+
+/// One address may use an eighth of the reserve, so eight addresses are needed to use it up.
+const ADDRESSES: usize = 8;
+
+pub struct Reserve {
+    size: usize,
+    holders: Arc<PerAddressLimit>,
+}
+
+impl Reserve {
+    /// Reserves `percent` of `total`. One address may use an eighth of that, and at least one.
+    pub fn new(total: usize, percent: usize) -> Self {
+        let size = total * percent / 100;
+        Reserve::of_size(size)
+    }
+
+    /// No reserve. Acquiring from it always succeeds.
+    pub fn none() -> Self {
+        Reserve::of_size(0)
+    }
+
+    fn of_size(size: usize) -> Self {
+        let per_address = if size == 0 { 0 } else { (size / ADDRESSES).max(1) };
+        Reserve { size, holders: Arc::new(PerAddressLimit::new(per_address)) }
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Counts one for this address until the guard is dropped. `None` if the address has its part of the reserve
+    /// already.
+    pub fn acquire(&self, address: IpAddr) -> Option<AddressGuard> {
+        self.holders.acquire(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_an_eighth_and_at_least_one() {
+        for (total, percent, size, per_address) in [(320, 25, 80, 10), (64, 25, 16, 2), (10, 25, 2, 1), (3, 0, 0, 100)]
+        {
+            let reserve = Reserve::new(total, percent);
+            let held: Vec<_> = (0..100).map_while(|_| reserve.acquire([192, 0, 2, 1].into())).collect();
+            assert_eq!((reserve.size(), held.len()), (size, per_address), "{percent} % of {total}");
+            assert!(reserve.acquire([192, 0, 2, 2].into()).is_some());
+        }
+    }
+}

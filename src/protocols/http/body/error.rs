@@ -1,0 +1,55 @@
+//! Why a body failed.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::types::reject::{Reason, Reject, with_causes};
+
+#[derive(Debug)]
+pub enum BodyError {
+    Http(hyper::Error),
+    TooLarge,
+    IdleTimeout(Duration),
+    /// The stream was reset before the end of the body.
+    Truncated,
+    TooSlow,
+    /// The gateway ended it: its token is not valid any more, or the request took too long.
+    Ended(Reason),
+}
+
+impl BodyError {
+    /// The rejection of a request with this body.
+    pub fn reject(&self) -> Reject {
+        let reason = match self {
+            BodyError::Http(_) | BodyError::Truncated => Reason::MalformedFraming,
+            BodyError::TooLarge => Reason::BodyTooLarge,
+            BodyError::IdleTimeout(_) => Reason::BodyTimeout,
+            BodyError::TooSlow => Reason::BodyTooSlow,
+            BodyError::Ended(reason) => *reason,
+        };
+        Reject::new(reason, with_causes(self))
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyError::Http(_) => f.write_str("the body cannot be read"),
+            BodyError::TooLarge => f.write_str("the body is larger than allowed"),
+            BodyError::IdleTimeout(limit) => write!(f, "no byte of the body for {}s", limit.as_secs()),
+            BodyError::Truncated => f.write_str("the stream was reset before the end of the body"),
+            BodyError::TooSlow => f.write_str("the body is slower than allowed"),
+            BodyError::Ended(reason) => write!(f, "the gateway ended the body: {}", reason.message()),
+        }
+    }
+}
+
+impl Error for BodyError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BodyError::Http(error) => Some(error),
+            _ => None,
+        }
+    }
+}

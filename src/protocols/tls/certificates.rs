@@ -1,0 +1,100 @@
+//! Certificates and their keys: read from PEM files, or self-signed at the first start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::sign::CertifiedKey;
+
+use super::error::TlsError;
+use crate::types::secret;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// PEM, the leaf first.
+    pub certificate: PathBuf,
+    /// PEM: PKCS#8, PKCS#1 or SEC1.
+    pub key: PathBuf,
+}
+
+impl CertificateFiles {
+    /// The two files of a self-signed certificate.
+    pub fn self_signed(folder: &Path) -> Self {
+        CertificateFiles { certificate: folder.join("self-signed.pem"), key: folder.join("self-signed.key") }
+    }
+}
+
+/// The one provider of this process.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// Reads a certificate chain and its key, and checks that they belong together.
+pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
+    let chain = read_certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::Unreadable {
+        file: files.key.clone(),
+        item: "private key",
+        source,
+    })?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            TlsError::KeyMismatch { key: files.key.clone(), certificate: files.certificate.clone() }
+        }
+        source => TlsError::Invalid { file: files.certificate.clone(), source },
+    })
+}
+
+/// The certificates in a PEM file; at least one.
+pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let unreadable = |source| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source };
+    let certificates = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
+    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(unreadable)?;
+    match certificates.is_empty() {
+        true => Err(TlsError::NoCertificate { file: path.to_owned() }),
+        false => Ok(certificates),
+    }
+}
+
+/// Generates a P-256 certificate for `localhost`, 127.0.0.1 and ::1. The key file gets mode 0600.
+pub(super) fn generate_self_signed(files: &CertificateFiles) -> Result<(), TlsError> {
+    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let generated = rcgen::generate_simple_self_signed(names).map_err(TlsError::GenerateSelfSigned)?;
+    let folder = files.key.parent().unwrap_or(Path::new("."));
+    let failed = |source| TlsError::WriteSelfSigned { folder: folder.to_owned(), source };
+    fs::create_dir_all(folder).map_err(failed)?;
+    secret::write_private(&files.key, generated.signing_key.serialize_pem().as_bytes()).map_err(failed)?;
+    fs::write(&files.certificate, generated.cert.pem()).map_err(failed)?;
+    tracing::warn!(
+        certificate = %files.certificate.display(),
+        "made a self-signed certificate for localhost; configure clients to trust it"
+    );
+    Ok(())
+}
+
+/// The DNS names of the leaf, in lower case.
+pub(super) fn dns_names(certificate: &CertifiedKey, file: &Path) -> Result<Vec<String>, TlsError> {
+    Ok(parse_leaf(certificate, file)?.valid_dns_names().map(str::to_ascii_lowercase).collect())
+}
+
+/// `notAfter` of the leaf (RFC 5280 section 4.1.2.5), in Unix seconds. webpki reports it only as the error of an
+/// expired certificate, which it checks first: so this verifies the leaf at the end of time.
+pub(super) fn not_after(certificate: &CertifiedKey, file: &Path) -> Result<u64, TlsError> {
+    let leaf = parse_leaf(certificate, file)?;
+    let end_of_time = UnixTime::since_unix_epoch(Duration::MAX);
+    let usage = webpki::KeyUsage::server_auth();
+    match leaf.verify_for_usage(&[], &[], &[], end_of_time, usage, None, None).err() {
+        Some(webpki::Error::CertExpired { not_after, .. }) => Ok(not_after.as_secs()),
+        Some(source) => Err(TlsError::InvalidLeaf { file: file.to_owned(), source }),
+        None => Err(TlsError::NoExpiry { file: file.to_owned() }),
+    }
+}
+
+fn parse_leaf<'c>(certificate: &'c CertifiedKey, file: &Path) -> Result<webpki::EndEntityCert<'c>, TlsError> {
+    let leaf = certificate.end_entity_cert().map_err(|source| TlsError::Invalid { file: file.to_owned(), source })?;
+    webpki::EndEntityCert::try_from(leaf).map_err(|source| TlsError::InvalidLeaf { file: file.to_owned(), source })
+}

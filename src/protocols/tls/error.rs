@@ -1,0 +1,91 @@
+//! Why TLS cannot be set up.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustls::pki_types::pem;
+
+#[derive(Debug)]
+pub enum TlsError {
+    /// `item`: what the file should contain.
+    Unreadable {
+        file: PathBuf,
+        item: &'static str,
+        source: pem::Error,
+    },
+    NoCertificate {
+        file: PathBuf,
+    },
+    NoCertificateConfigured,
+    /// The certificate or its key cannot be used.
+    Invalid {
+        file: PathBuf,
+        source: rustls::Error,
+    },
+    /// The leaf certificate cannot be parsed or verified.
+    InvalidLeaf {
+        file: PathBuf,
+        source: webpki::Error,
+    },
+    NoExpiry {
+        file: PathBuf,
+    },
+    KeyMismatch {
+        key: PathBuf,
+        certificate: PathBuf,
+    },
+    NoTrustedRoots,
+    GenerateSelfSigned(rcgen::Error),
+    WriteSelfSigned {
+        folder: PathBuf,
+        source: io::Error,
+    },
+    /// rustls rejects the settings. It should never happen.
+    Library(rustls::Error),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsError::Unreadable { file, item, .. } => write!(f, "{}: cannot read a {item} in PEM", file.display()),
+            TlsError::NoCertificate { file } => {
+                write!(f, "{}: there is no certificate in this file, expected BEGIN CERTIFICATE", file.display())
+            }
+            TlsError::NoCertificateConfigured => f.write_str("no certificate is configured for this listener"),
+            TlsError::Invalid { file, .. } | TlsError::InvalidLeaf { file, .. } => {
+                write!(f, "{}: the certificate cannot be used", file.display())
+            }
+            TlsError::NoExpiry { file } => write!(f, "{}: the certificate never expires", file.display()),
+            TlsError::KeyMismatch { key, certificate } => {
+                write!(f, "the key {} does not belong to the certificate {}", key.display(), certificate.display())
+            }
+            TlsError::NoTrustedRoots => {
+                f.write_str("no trusted CA certificates: install those of the system, or set ca_file")
+            }
+            TlsError::GenerateSelfSigned(_) => f.write_str("cannot generate a self-signed certificate"),
+            TlsError::WriteSelfSigned { folder, .. } => {
+                write!(f, "cannot write a self-signed certificate to {}", folder.display())
+            }
+            TlsError::Library(_) => f.write_str("TLS cannot be set up"),
+        }
+    }
+}
+
+impl Error for TlsError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TlsError::Unreadable { source, .. } => Some(source),
+            TlsError::Invalid { source, .. } | TlsError::Library(source) => Some(source),
+            TlsError::InvalidLeaf { source, .. } => Some(source),
+            TlsError::GenerateSelfSigned(source) => Some(source),
+            TlsError::WriteSelfSigned { source, .. } => Some(source),
+            TlsError::NoCertificate { .. }
+            | TlsError::NoCertificateConfigured
+            | TlsError::NoExpiry { .. }
+            | TlsError::KeyMismatch { .. }
+            | TlsError::NoTrustedRoots => None,
+        }
+    }
+}

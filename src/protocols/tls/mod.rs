@@ -1,0 +1,14 @@
+//! Certificates and rustls: from PEM files to a `ServerConfig` or a `ClientConfig`.
+//!
+//! TLS 1.3 and 1.2 by rustls on aws-lc-rs, with X25519MLKEM768 preferred. Each builder names the provider, so that no
+//! process-wide default can change it.
+
+mod certificates;
+mod client;
+mod error;
+mod server;
+
+pub use certificates::{CertificateFiles, load};
+pub use client::{client_config, client_config_pinned_to, client_config_with};
+pub use error::TlsError;
+pub use server::{ServerTls, Settings, Sni, server_tls};

@@ -1,0 +1,116 @@
+//! The server side: the certificates of a listener.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::certificates::{CertificateFiles, dns_names, generate_self_signed, load, not_after, provider};
+use super::error::TlsError;
+
+/// `listener.tls`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settings {
+    /// Cleartext, for listeners behind a load balancer that terminates TLS.
+    Off,
+    /// A certificate for `localhost`. The gateway generates it at the first start and keeps it in this folder.
+    SelfSigned { folder: PathBuf },
+    /// Chosen by SNI. The first is the default.
+    Certificates(Vec<CertificateFiles>),
+}
+
+/// The TLS configuration of a listener.
+pub struct ServerTls {
+    pub config: Arc<ServerConfig>,
+    resolver: Arc<SniResolver>,
+    /// By certificate file: when it expires, in Unix seconds.
+    pub not_after: BTreeMap<PathBuf, u64>,
+}
+
+/// The name that a client sent in its handshake, and the configuration that was used.
+pub struct Sni {
+    pub name: String,
+    pub tls: Arc<ServerTls>,
+}
+
+impl Sni {
+    /// Returns true if the client would have got the same certificate for this host.
+    pub fn has_same_certificate(&self, host: &str) -> bool {
+        let resolver = &self.tls.resolver;
+        Arc::ptr_eq(resolver.choose(&self.name), resolver.choose(host))
+    }
+}
+
+/// Reads the certificates of a listener; `None` for cleartext. Generates a self-signed certificate if it is missing.
+pub fn server_tls(settings: &Settings) -> Result<Option<Arc<ServerTls>>, TlsError> {
+    let files = match settings {
+        Settings::Off => return Ok(None),
+        Settings::SelfSigned { folder } => {
+            let files = CertificateFiles::self_signed(folder);
+            if !files.certificate.exists() || !files.key.exists() {
+                generate_self_signed(&files)?;
+            }
+            vec![files]
+        }
+        Settings::Certificates(files) => files.clone(),
+    };
+    let (mut certificates, mut expiry) = (Vec::with_capacity(files.len()), BTreeMap::new());
+    for files in files {
+        let certificate = load(&files)?;
+        expiry.insert(files.certificate.clone(), not_after(&certificate, &files.certificate)?);
+        certificates.push((Arc::new(certificate), files.certificate));
+    }
+    let resolver = Arc::new(SniResolver::new(certificates)?);
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Library)?
+        .with_no_client_auth()
+        .with_cert_resolver(resolver.clone());
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Tickets keep the resumption state with the client, so it costs no memory here and any worker can resume the
+    // session.
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Library)?;
+    // Each ticket costs the gateway about 1 µs, and one is enough to resume.
+    config.send_tls13_tickets = 1;
+    Ok(Some(Arc::new(ServerTls { config: Arc::new(config), resolver, not_after: expiry })))
+}
+
+/// Chooses the certificate that names the requested host, or else the first one.
+#[derive(Debug)]
+struct SniResolver {
+    first: Arc<CertifiedKey>,
+    /// By DNS name in lower case. `*.example.com` has its own entry.
+    by_name: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl SniResolver {
+    fn new(certificates: Vec<(Arc<CertifiedKey>, PathBuf)>) -> Result<Self, TlsError> {
+        let (first, _) = certificates.first().cloned().ok_or(TlsError::NoCertificateConfigured)?;
+        let mut by_name = HashMap::new();
+        for (certificate, file) in &certificates {
+            for name in dns_names(certificate, file)? {
+                by_name.entry(name).or_insert_with(|| certificate.clone());
+            }
+        }
+        Ok(SniResolver { first, by_name })
+    }
+
+    fn choose(&self, host: &str) -> &Arc<CertifiedKey> {
+        let host = host.to_ascii_lowercase();
+        let by_name = self.by_name.get(&host).or_else(|| {
+            let (_, parent) = host.split_once('.')?;
+            self.by_name.get(&format!("*.{parent}"))
+        });
+        by_name.unwrap_or(&self.first)
+    }
+}
+
+impl ResolvesServerCert for SniResolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(hello.server_name().map_or(&self.first, |host| self.choose(host)).clone())
+    }
+}

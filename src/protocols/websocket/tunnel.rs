@@ -1,0 +1,189 @@
+//! Copies the bytes of a WebSocket in both directions, until it closes or the gateway ends it.
+//!
+//! The gateway ends a tunnel when its token is not valid any more, and all tunnels when it shuts down. It first lets
+//! the backend's current frame pass, then sends a close frame of its own to both sides.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::time::timeout;
+
+use super::frames::{self, Frames};
+use crate::protocols::boundaries::Boundaries;
+use crate::types::close_reason::CloseReason;
+use crate::types::secret;
+
+/// How long one side may stay open after the other has closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the rest of the current frame may take. With [`CLOSE_FRAME_TIMEOUT`] less than a second, because a tunnel
+/// has to end within a second after its token.
+const LAST_FRAME_TIMEOUT: Duration = Duration::from_millis(400);
+const CLOSE_FRAME_TIMEOUT: Duration = Duration::from_millis(200);
+
+type UpgradedIo = TokioIo<Upgraded>;
+
+/// Both ends of a WebSocket, as soon as each has switched protocols.
+pub struct Tunnel {
+    pub(super) client: OnUpgrade,
+    pub(super) backend: OnUpgrade,
+    /// How long the client may leave no room for data. `None` over HTTP/1.1, where the connection has this limit
+    /// itself.
+    pub(super) client_write_timeout: Option<Duration>,
+}
+
+/// Why a tunnel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelEnd {
+    /// The client or the backend closed it.
+    Closed,
+    ByGateway(CloseReason),
+}
+
+impl TunnelEnd {
+    pub fn close_reason(self) -> Option<CloseReason> {
+        match self {
+            TunnelEnd::Closed => None,
+            TunnelEnd::ByGateway(reason) => Some(reason),
+        }
+    }
+}
+
+impl Tunnel {
+    /// Copies bytes in both directions until both sides have closed or `end` is ready. Counts the bytes to the client.
+    /// `None` if the tunnel did not open.
+    pub async fn run(self, to_client: &mut u64, end: impl Future<Output = CloseReason>) -> Option<TunnelEnd> {
+        let (Ok(client), Ok(backend)) = tokio::join!(self.client, self.backend) else { return None };
+        let (from_client, client) = tokio::io::split(TokioIo::new(client));
+        let (from_backend, backend) = tokio::io::split(TokioIo::new(backend));
+        let mut to_backend = 0;
+        let mut up = Direction::new(from_client, backend, &mut to_backend, None);
+        let mut down = Direction::new(from_backend, client, to_client, self.client_write_timeout);
+        let Some(reason) = copy_until(&mut up, &mut down, end).await else { return Some(TunnelEnd::Closed) };
+        close(&mut up, &mut down, reason).await;
+        Some(TunnelEnd::ByGateway(reason))
+    }
+}
+
+/// `None` if both sides have closed, or one of them did not close in time.
+async fn copy_until(
+    up: &mut Direction<'_>,
+    down: &mut Direction<'_>,
+    end: impl Future<Output = CloseReason>,
+) -> Option<CloseReason> {
+    let (mut up, mut down, mut end) = (pin!(up.copy()), pin!(down.copy()), pin!(end));
+    tokio::select! {
+        biased;
+        reason = end.as_mut() => return Some(reason),
+        () = up.as_mut() => tokio::select! {
+            reason = end => return Some(reason),
+            _ = timeout(CLOSE_TIMEOUT, down) => {}
+        },
+        () = down.as_mut() => tokio::select! {
+            reason = end => return Some(reason),
+            _ = timeout(CLOSE_TIMEOUT, up) => {}
+        },
+    }
+    None
+}
+
+/// Sends a close frame to both sides. A side that does not read it in time is disconnected all the same.
+async fn close(up: &mut Direction<'_>, down: &mut Direction<'_>, reason: CloseReason) {
+    let is_between_frames = timeout(LAST_FRAME_TIMEOUT, down.finish_frame()).await.is_ok_and(|finished| finished);
+    let _ = timeout(CLOSE_FRAME_TIMEOUT, async {
+        let (code, text) = (reason.close_code(), reason.message());
+        let to_client = async {
+            if is_between_frames && !down.frames.is_closed() {
+                let _ = down.to.write_all(&frames::close(code, text, None)).await;
+            }
+            down.to.flush().await
+        };
+        let to_backend = async {
+            // The client's current frame is not finished, so there may be no place for a close frame.
+            if up.frames.is_between() && !up.frames.is_closed() {
+                // The gateway is the client here, and a client masks its frames (RFC 6455 section 5.3).
+                let _ = up.to.write_all(&frames::close(code, text, Some(secret::random()))).await;
+            }
+            up.to.shutdown().await
+        };
+        let _ = tokio::join!(to_client, to_backend);
+    })
+    .await;
+    // Waits for the client to close. A reset could take the close frame from a client that has not read it yet.
+    let _ = timeout(CLOSE_TIMEOUT, down.to.shutdown()).await;
+}
+
+/// One direction of a tunnel. Its futures may be dropped at any time: what it has read and not written is kept.
+struct Direction<'c> {
+    from: ReadHalf<UpgradedIo>,
+    to: WriteHalf<UpgradedIo>,
+    buffer: Vec<u8>,
+    /// How many bytes of `buffer` are written.
+    written: usize,
+    /// The frames of what is written.
+    frames: Frames,
+    /// All bytes that are written.
+    total: &'c mut u64,
+    write_timeout: Option<Duration>,
+}
+
+impl<'c> Direction<'c> {
+    fn new(
+        from: ReadHalf<UpgradedIo>,
+        to: WriteHalf<UpgradedIo>,
+        total: &'c mut u64,
+        write_timeout: Option<Duration>,
+    ) -> Self {
+        let buffer = Vec::with_capacity(8 * 1024);
+        Direction { from, to, buffer, written: 0, frames: Frames::default(), total, write_timeout }
+    }
+
+    /// Copies until `from` closes or is reset, or `to` accepts no more.
+    async fn copy(&mut self) {
+        while self.fill().await && self.write_to(self.buffer.len()).await && self.to.flush().await.is_ok() {}
+        let _ = self.to.shutdown().await;
+    }
+
+    /// Copies the rest of the current frame. Returns false if the rest does not arrive.
+    async fn finish_frame(&mut self) -> bool {
+        while !self.frames.is_between() {
+            if !self.fill().await {
+                return false;
+            }
+            let rest = self.frames.clone().rest_of_unit(&self.buffer[self.written..]);
+            if !self.write_to(self.written + rest).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reads if everything is written. Returns false at the end of `from`.
+    async fn fill(&mut self) -> bool {
+        if self.written < self.buffer.len() {
+            return true;
+        }
+        self.buffer.clear();
+        self.written = 0;
+        matches!(self.from.read_buf(&mut self.buffer).await, Ok(1..))
+    }
+
+    /// Writes the buffer up to `end`. Returns false if `to` does not accept it.
+    async fn write_to(&mut self, end: usize) -> bool {
+        while self.written < end {
+            let writing = self.to.write(&self.buffer[self.written..end]);
+            let written = match self.write_timeout {
+                Some(limit) => timeout(limit, writing).await.unwrap_or(Ok(0)),
+                None => writing.await,
+            };
+            let Ok(count @ 1..) = written else { return false };
+            self.frames.follow(&self.buffer[self.written..self.written + count]);
+            self.written += count;
+            *self.total += count as u64;
+        }
+        true
+    }
+}

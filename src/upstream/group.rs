@@ -1,0 +1,236 @@
+//! A group of servers: which of them gets a request, and what follows from a failure.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderValue, Request};
+
+use super::balance::{self, Set};
+use super::connect;
+use super::failure::{Failure, UpstreamError};
+use super::pool::Server;
+use super::report::Report;
+use super::resolve::Addresses;
+use super::retry::{Attempt, RetryDecision, SendFailure};
+use super::retry_budget::RetryBudget;
+use super::send::UpstreamResponse;
+use super::server_state::ServerState;
+use super::settings::{Balance, Key, ServerSettings, Settings};
+use crate::protocols::http::body::Body;
+use crate::telemetry::metrics::{Count, WorkerMetrics};
+use crate::types::reject::{Reason, Reject};
+
+/// One group of servers.
+pub struct Upstream {
+    pub name: Arc<str>,
+    pub settings: Settings,
+    /// `Host` of the first server, for requests that do not keep the client's.
+    pub host: HeaderValue,
+    pub scheme: Scheme,
+    pub(super) servers: Vec<Arc<Server>>,
+    /// A hash of each server's URL.
+    server_hashes: Vec<u64>,
+    requests: Box<[WorkerRequests]>,
+    pub(super) retry_budget: RetryBudget,
+}
+
+/// The number of requests of one worker, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct WorkerRequests(Count);
+
+/// Which server a request is at, and how often that one had been ejected when it was chosen: the server's index in the
+/// low byte, the number above. The gateway needs both if it stops waiting for the response.
+#[derive(Default)]
+pub struct CurrentServer(AtomicU64);
+
+impl CurrentServer {
+    pub(super) fn set(&self, at: usize, ejections: u64) {
+        self.0.store(ejections << 8 | at as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (usize, u64) {
+        let word = self.0.load(Ordering::Relaxed);
+        ((word & 0xff) as usize, word >> 8)
+    }
+}
+
+impl Upstream {
+    /// `before`: the upstream of the same name in the current configuration. Servers in both keep their state. Fails if
+    /// a TLS file is invalid.
+    pub fn new(settings: Settings, workers: usize, before: Option<&Upstream>) -> Result<Self, UpstreamError> {
+        let first = settings.servers.first().ok_or(UpstreamError::NoServers)?;
+        let scheme = if first.tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let host = first.authority();
+        let host = HeaderValue::from_str(&host).map_err(|_| UpstreamError::InvalidHost(host))?;
+        let config = connect::client_config(&settings)?;
+        let servers = settings.servers.iter().map(|server| {
+            let state = state_before(before, &settings, server);
+            Server::new(server, &settings, config.as_ref(), state, workers).map(Arc::new)
+        });
+        Ok(Upstream {
+            host,
+            scheme,
+            name: settings.name.as_str().into(),
+            servers: servers.collect::<Result<_, UpstreamError>>()?,
+            server_hashes: settings.servers.iter().map(|server| balance::hash(server.url().as_bytes())).collect(),
+            requests: (0..workers).map(|_| WorkerRequests::default()).collect(),
+            retry_budget: RetryBudget::new(settings.retry_budget_percent),
+            settings,
+        })
+    }
+
+    /// The hash of what `balance` sends to one server. `None` if it uses no key or the request has none. `headers`: as
+    /// the server will get them.
+    pub fn key(&self, headers: &HeaderMap, subject: Option<&str>) -> Option<u64> {
+        match &self.settings.balance {
+            Balance::RoundRobin | Balance::LeastRequests => None,
+            Balance::Hash(Key::Subject) => subject.filter(|subject| !subject.is_empty()).map(str::as_bytes),
+            Balance::Hash(Key::Header(name)) => headers.get(name).map(HeaderValue::as_bytes),
+        }
+        .map(balance::hash)
+    }
+
+    /// Sends a request to one server. If that failed and the request may be sent again, tries another server. The
+    /// request is taken by reference: by value, it would be part of the future of every function on the way, twice in
+    /// each.
+    pub async fn send(
+        &self,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        client: IpAddr,
+        key: Option<u64>,
+        current: &CurrentServer,
+        request: &mut Request<Body>,
+    ) -> Result<UpstreamResponse, Failure> {
+        let requests = &self.requests[worker].0;
+        requests.inc();
+        // Each worker begins at another server.
+        let ticket = requests.get().wrapping_add(worker as u64);
+        let mut attempt = if self.servers.len() == 1 { Attempt::OfOne } else { Attempt::OfSeveral };
+        let mut tried = 0;
+        let mut at = 0;
+        loop {
+            at = self.pick(worker, ticket, key, tried).unwrap_or(at);
+            tried |= 1 << at;
+            let server = &self.servers[at];
+            let ejections = server.state.ejections();
+            current.set(at, ejections);
+            let SendFailure { failure, retry } = match server.send(worker, metrics, client, request, attempt).await {
+                Ok((response, mut lease)) => {
+                    if self.servers.len() > 1 {
+                        server.state.record_head();
+                        lease.ejections = Some(ejections);
+                    }
+                    return Ok((response, lease));
+                }
+                Err(failure) => failure,
+            };
+            let has_others = (tried.count_ones() as usize) < self.servers.len();
+            match retry {
+                Some(RetryDecision::Unsent) if has_others => {}
+                Some(RetryDecision::Repeatable) if self.may_repeat(has_others) => {
+                    metrics.upstream_retries.inc();
+                    attempt = Attempt::Second;
+                }
+                _ => return Err(failure),
+            }
+            server.state.retries.fetch_add(1, Ordering::Relaxed);
+            if !matches!(failure, Failure::Busy(_)) {
+                self.count_failure(current, &failure.to_string());
+            }
+        }
+    }
+
+    /// Returns true if a request may be sent a second time. The only server of an upstream gets it over a new
+    /// connection.
+    fn may_repeat(&self, has_others: bool) -> bool {
+        (has_others || self.servers.len() == 1) && self.retry_budget.try_spend(self.requests())
+    }
+
+    /// The server for the next attempt; `None` if all were tried. A server without a free slot may be stuck, so another
+    /// is taken instead. A key keeps its server even then.
+    pub(super) fn pick(&self, worker: usize, ticket: u64, key: Option<u64>, tried: Set) -> Option<usize> {
+        if self.servers.len() == 1 {
+            return Some(0);
+        }
+        let seed = key.unwrap_or_else(|| balance::mix(ticket));
+        let share = |at: usize| self.servers[at].state.share();
+        let candidates = balance::candidates(&self.server_hashes, tried, seed, share);
+        if candidates == 0 {
+            return None;
+        }
+        if let (Balance::Hash(_), Some(key)) = (&self.settings.balance, key) {
+            return Some(balance::by_key(candidates, key, &self.server_hashes));
+        }
+        let choose = |set| match self.settings.balance {
+            Balance::LeastRequests => balance::least_requests(set, ticket, |at| self.servers[at].free_slots(worker)),
+            Balance::RoundRobin | Balance::Hash(_) => balance::round_robin(set, ticket),
+        };
+        let picked = choose(candidates);
+        if self.servers[picked].has_free_slot(worker) {
+            return Some(picked);
+        }
+        Some(self.with_free_slot(worker, candidates, tried).map_or(picked, choose))
+    }
+
+    /// The servers with a free slot. A server in slow start gets more than its share only if no candidate has a free
+    /// slot.
+    fn with_free_slot(&self, worker: usize, candidates: Set, tried: Set) -> Option<Set> {
+        let has_free_slot = |at: usize| self.servers[at].has_free_slot(worker);
+        let is_in_rotation = |at: usize| self.servers[at].state.share() > 0;
+        let of_candidates = balance::filter(candidates, self.servers.len(), has_free_slot);
+        let of_all = || balance::filter(!tried, self.servers.len(), |at| is_in_rotation(at) && has_free_slot(at));
+        let free = if of_candidates == 0 { of_all() } else { of_candidates };
+        (free != 0).then_some(free)
+    }
+
+    /// Records that the request at `current` failed for good. Counts only failures that the server caused.
+    pub fn record_failure(&self, current: &CurrentServer, failure: &Reject) {
+        let counts =
+            [Reason::UpstreamConnect, Reason::UpstreamConnectTimeout, Reason::UpstreamBroken, Reason::UpstreamTimeout];
+        if counts.contains(&failure.reason) {
+            self.count_failure(current, &failure.detail);
+        }
+    }
+
+    /// The only server of an upstream is never ejected, because no other can take its requests.
+    pub(super) fn count_failure(&self, current: &CurrentServer, cause: &str) {
+        let (at, ejections) = current.get();
+        if self.servers.len() > 1 {
+            self.servers[at].state.record_failure(&self.settings.ejection, ejections, cause, Instant::now());
+        }
+    }
+
+    /// The number of requests so far, of all workers.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.iter().map(|requests| requests.0.get()).sum()
+    }
+
+    /// The state of each server.
+    pub fn report(&self) -> Vec<Report> {
+        self.servers.iter().map(|server| Report::of(server)).collect()
+    }
+}
+
+/// The state and the addresses of a server: those from before, if the upstream had this server already.
+fn state_before(
+    before: Option<&Upstream>,
+    settings: &Settings,
+    server: &ServerSettings,
+) -> (Arc<ServerState>, Arc<Addresses>) {
+    let same = before.and_then(|before| {
+        let at = before.settings.servers.iter().position(|other| other == server)?;
+        before.servers.get(at)
+    });
+    match same {
+        Some(same) => (same.state.clone(), same.dialer.addresses.clone()),
+        None => {
+            let state = ServerState::new(&settings.name, server.authority());
+            (Arc::new(state), Arc::new(Addresses::new(&server.host, server.port)))
+        }
+    }
+}

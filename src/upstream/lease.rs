@@ -1,0 +1,46 @@
+//! The lease of a connection for one request, until its response ends.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::pool::{Http1Connection, Server};
+use super::slots::Slot;
+
+/// The slot of one request and its connection. Released at the end of the response body; if it is dropped before, the
+/// connection is closed.
+pub struct Lease {
+    /// `None` over HTTP/2, where requests share a connection.
+    connection: Option<Box<Http1Connection>>,
+    server: Arc<Server>,
+    worker: usize,
+    _slot: Slot,
+    /// How often the server had been ejected when it was chosen. `None` for the only server of an upstream: it is never
+    /// ejected.
+    pub(super) ejections: Option<u64>,
+}
+
+impl Lease {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        worker: usize,
+        connection: Option<Box<Http1Connection>>,
+        slot: Slot,
+    ) -> Self {
+        Lease { connection, server: server.clone(), worker, _slot: slot, ejections: None }
+    }
+
+    /// Records that the response body broke off because of the server.
+    pub fn record_broken_body(&self, cause: &str) {
+        if let Some(ejections) = self.ejections {
+            self.server.state.record_broken_body(&self.server.ejection, ejections, cause, Instant::now());
+        }
+    }
+
+    /// Records that the response is complete, and returns the connection to the pool.
+    pub fn release(mut self) {
+        self.server.state.record_complete();
+        if let Some(connection) = self.connection.take() {
+            self.server.put_idle(self.worker, connection);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The state of one server, for the admin API and the metrics.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::balance::FULL_SHARE;
+use super::pool::Server;
+
+pub struct Report {
+    pub server: String,
+    /// `in`, `returning`, `ejected` or `unhealthy`.
+    pub state: &'static str,
+    /// The share of the requests that the server gets: 0 to 1.
+    pub share: f64,
+    /// Requests in flight.
+    pub in_flight: usize,
+    pub ejections: u64,
+    pub retries: u64,
+    pub failed_checks: u64,
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Report {
+    pub(super) fn of(server: &Server) -> Self {
+        let state = &server.state;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Report {
+            server: server.name.clone(),
+            state: state.name(),
+            share: f64::from(state.share()) / f64::from(FULL_SHARE),
+            in_flight: server.in_flight(),
+            ejections: state.ejections(),
+            retries: read(&state.retries),
+            failed_checks: read(&state.failed_checks),
+            addresses: server.dialer.addresses.known().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Sends one request to one server, over a pooled connection or a new one.
+
+use std::mem;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::lease::Lease;
+use super::pool::Server;
+use super::retry::{Attempt, SendFailure, copy_if_repeatable};
+use super::settings::Protocol;
+use super::slots::Slot;
+use crate::protocols::http::body::Body;
+use crate::telemetry::metrics::WorkerMetrics;
+
+/// The server may be closing a connection that was idle for longer than this. Only then is it worth keeping a copy of
+/// the request's head for a retry.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// A response, and the lease of its connection, which ends with the body.
+pub type UpstreamResponse = (Response<Incoming>, Lease);
+
+impl Server {
+    /// Sends the request. It is taken out of `request` when it is sent; if it may be sent again, it is back there after
+    /// a failure.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        client: IpAddr,
+        request: &mut Request<Body>,
+        attempt: Attempt,
+    ) -> Result<UpstreamResponse, SendFailure> {
+        let slot = self.acquire_slot(worker, client).await.map_err(SendFailure::unsent)?;
+        let announced = self.sends_proxy_header.then(|| client.to_canonical());
+        match self.protocol {
+            Protocol::Http1 => self.send_http1(worker, metrics, announced, request, attempt, slot).await,
+            // Boxed: it is three times as large, and a request's future is as large as its largest step.
+            Protocol::Http2 => Box::pin(self.send_http2(worker, metrics, request, attempt, slot)).await,
+        }
+    }
+
+    async fn send_http1(
+        self: &Arc<Self>,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        client: Option<IpAddr>,
+        request: &mut Request<Body>,
+        attempt: Attempt,
+        slot: Slot,
+    ) -> Result<UpstreamResponse, SendFailure> {
+        // The second attempt uses a new connection: the server may be closing a pooled one.
+        let may_be_pooled = attempt != Attempt::Second;
+        while let Some((mut connection, idle_for)) = may_be_pooled.then(|| self.take_idle(worker, client)).flatten() {
+            let may_break = idle_for > FRESH || self.distrusts_connections();
+            let copy = (attempt == Attempt::OfSeveral || may_break).then(|| copy_if_repeatable(request)).flatten();
+            let mut error = match connection.sender.try_send_request(mem::take(request)).await {
+                Ok(response) => return Ok((response, Lease::new(self, worker, Some(connection), slot))),
+                Err(error) => error,
+            };
+            // The server closed the connection before the request was sent, or without a response.
+            *request = match error.take_message() {
+                Some(unsent) => unsent,
+                None => {
+                    self.distrust_connections();
+                    return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
+                }
+            };
+            metrics.upstream_retries.inc();
+        }
+        let mut connection = self.open_http1(client, metrics).await.map_err(SendFailure::unsent)?;
+        let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
+        match connection.sender.try_send_request(mem::take(request)).await {
+            Ok(response) => Ok((response, Lease::new(self, worker, Some(connection), slot))),
+            Err(error) => Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
+        }
+    }
+
+    async fn send_http2(
+        self: &Arc<Self>,
+        worker: usize,
+        metrics: &WorkerMetrics,
+        request: &mut Request<Body>,
+        attempt: Attempt,
+        slot: Slot,
+    ) -> Result<UpstreamResponse, SendFailure> {
+        let mut is_first = true;
+        loop {
+            let (mut sender, opened) = self.http2_connection(worker, metrics).await.map_err(SendFailure::unsent)?;
+            let copy = (attempt != Attempt::Second).then(|| copy_if_repeatable(request)).flatten();
+            match sender.try_send_request(mem::take(request)).await {
+                Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
+                Err(mut error) => match error.take_message().filter(|_| is_first) {
+                    // The server closed the connection before the request was sent.
+                    Some(unsent) => {
+                        metrics.upstream_retries.inc();
+                        self.drop_http2(worker, opened).await;
+                        (*request, is_first) = (unsent, false);
+                    }
+                    None => return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
+                },
+            }
+        }
+    }
+}
