@@ -1,30 +1,28 @@
-//! `/admin/v1/keys`: the keys that sign our tokens.
+//! `/admin/v1/keys`: the signing keys of the gateway.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
-//! | `GET /admin/v1/keys` | 200, `{"keys": […], "nextRotation"?}`, newest first |
-//! | `POST /admin/v1/keys/rotate` `{"now"?}` | 200, as above: the next key is published, and signs after `key_ahead` or now |
+//! | `GET /admin/v1/keys` | 200, `{"keys": […], "nextRotation"?}`, the newest first |
+//! | `POST /admin/v1/keys/rotate` `{"now"?}` | 200, as above: the next key signs after `tokens.key_ahead`, or now |
 //! | `POST /admin/v1/keys/{kid}/revoke` `{"mayRefresh"?}` | 200, as above; 404 |
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Admin, PATIENCE};
-use crate::broker::BODY_LIMIT;
+use super::body::read_optional_object;
+use super::state::Admin;
 use crate::broker::keys::KeyStatus;
-use crate::protocols::http::body::{self, Body};
+use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::jwt::json;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct RotateRequest {
-    /// It signs at once. Others that check our tokens may not know it yet.
+    /// If true, the next key signs at once. Services that cache the key set may not know it yet.
     #[serde(default)]
     now: bool,
 }
@@ -32,7 +30,7 @@ struct RotateRequest {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RevokeRequest {
-    /// Its tokens are still taken as the Bearer of a refresh, so that nobody has to log in again.
+    /// If true, a refresh still accepts the tokens of this key, so that users need not log in again.
     #[serde(default)]
     may_refresh: bool,
 }
@@ -52,7 +50,7 @@ struct KeyEntry {
     kid: String,
     algorithm: String,
     state: &'static str,
-    /// The number of the root secret that seals it.
+    /// The number of the root secret that seals the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,29 +63,29 @@ struct KeyEntry {
     revoked_at: Option<String>,
 }
 
-/// Is this path one of these?
-pub(super) fn is_here(path: &str) -> bool {
+/// Returns true if this module handles `path`.
+pub(super) fn is_key_path(path: &str) -> bool {
     path == "/admin/v1/keys" || path.starts_with("/admin/v1/keys/")
 }
 
-pub(super) async fn answer(
+pub(super) async fn handle(
     admin: &Admin,
     request: Request<Incoming>,
-    occasion: EventContext,
+    context: EventContext,
 ) -> Result<Response<Body>, Reject> {
     let path = request.uri().path().to_owned();
     let segments: Vec<&str> = path.strip_prefix("/admin/v1/").unwrap_or_default().split('/').collect();
-    let (keys, now) = (admin.broker.own_keys.clone(), occasion.at);
+    let (keys, now) = (admin.broker.own_keys.clone(), context.at);
     match (request.method(), &segments[..]) {
         (&Method::GET, ["keys"]) => {}
         (_, ["keys"]) => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         (&Method::POST, ["keys", "rotate"]) => {
-            let wanted: RotateRequest = read(request).await?;
-            keys.rotate(wanted.now, occasion).await?;
+            let body: RotateRequest = read_optional_object(request).await?;
+            keys.rotate(body.now, context).await?;
         }
         (&Method::POST, ["keys", kid, "revoke"]) => {
-            let wanted: RevokeRequest = read(request).await?;
-            keys.revoke((*kid).to_owned(), wanted.may_refresh, occasion).await?;
+            let body: RevokeRequest = read_optional_object(request).await?;
+            keys.revoke((*kid).to_owned(), body.may_refresh, context).await?;
         }
         (_, ["keys", "rotate"] | ["keys", _, "revoke"]) => {
             return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
@@ -117,16 +115,4 @@ impl KeyEntry {
             state: key.state,
         }
     }
-}
-
-/// A body may be left out: everything in it has a default.
-async fn read<T: DeserializeOwned + Default>(request: Request<Incoming>) -> Result<T, Reject> {
-    let bad = |fault: String| Reject::new(Reason::BadParameter, fault);
-    let incoming = Body::incoming(request.into_body()).with_idle_timeout(PATIENCE);
-    let content = body::read(incoming, BODY_LIMIT).await?;
-    if content.is_empty() {
-        return Ok(T::default());
-    }
-    let object = json::object(&content).map_err(|error| bad(error.to_string()))?;
-    serde_json::from_value(object.into()).map_err(|error| bad(error.to_string()))
 }

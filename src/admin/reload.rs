@@ -1,69 +1,54 @@
-//! `POST /admin/v1/reload`: the configuration file is read again, as after SIGHUP, and the caller hears what became of it.
+//! `POST /admin/v1/reload`: reads the configuration file again, as after SIGHUP.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/reload` | 200, `{"success": true, "inForce": […], "takesRestart": […]}`: the parts that changed |
+//! | `POST /admin/v1/reload` | 200, `{"success": true, "inForce": […], "takesRestart": […]}`: the tables that changed |
 //! | | 422, `{"success": false, …, "faults": […], "report"}`: nothing has changed |
 
-use std::sync::mpsc::Sender;
-
-use http::{Method, Request, Response, StatusCode};
-use serde_json::{Value, json};
+use http::{Method, Response, StatusCode};
+use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::Admin;
+use super::reload_reply::{ReloadError, Reloaded};
+use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::reject::{Reason, Reject};
 
 pub(super) const PATH: &str = "/admin/v1/reload";
 
-/// Parts of the configuration, by the names of their tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Changed, and count from now on.
-    pub in_force: Vec<&'static str>,
-    /// Changed in the file, and count from the next start on.
-    pub takes_restart: Vec<&'static str>,
-}
-
-/// Why nothing was reloaded.
-#[derive(Clone, Debug)]
-pub struct ReloadError {
-    /// For people.
-    pub report: String,
-    /// For programs: faults of the file with their places, if it is that.
-    pub faults: Value,
-}
-
-/// Who waits for the outcome.
-pub type ReloadReply = oneshot::Sender<Result<Reloaded, ReloadError>>;
-
-pub(super) async fn answer<B>(admin: &Admin, request: &Request<B>) -> Result<Response<Body>, Reject> {
-    if request.method() != Method::POST {
+pub(super) async fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
+    if *method != Method::POST {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
     }
-    // A gateway that was not started from a file.
-    let reloads: &Sender<ReloadReply> = admin.reloads.as_ref().ok_or(Reason::NoRoute)?;
-    let (asking, answer) = oneshot::channel();
-    let gone = || Reject::new(Reason::Internal, "the gateway is ending");
-    reloads.send(asking).map_err(|_| gone())?;
-    Ok(match answer.await.map_err(|_| gone())? {
-        Ok(done) => {
-            let answer = json!({ "success": true, "inForce": done.in_force, "takesRestart": done.takes_restart });
-            respond::json(StatusCode::OK, &answer)
-        }
-        Err(refused) => {
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            let answer = json!({
-                "success": false,
-                "error": "invalid_configuration",
-                "error_description": "nothing was reloaded",
-                "status": status.as_u16(),
-                "faults": refused.faults,
-                "report": refused.report,
-            });
-            respond::json(status, &answer)
-        }
+    let reloads = admin.reloads.as_ref().ok_or(Reason::NoRoute)?;
+    let (reply, result) = oneshot::channel();
+    let draining = || Reject::new(Reason::Internal, "the gateway is draining");
+    reloads.send(reply).map_err(|_| draining())?;
+    Ok(match result.await.map_err(|_| draining())? {
+        Ok(reloaded) => success(&reloaded),
+        Err(error) => failure(&error),
     })
+}
+
+fn success(reloaded: &Reloaded) -> Response<Body> {
+    let body = json!({
+        "success": true,
+        "inForce": reloaded.active,
+        "takesRestart": reloaded.requires_restart,
+    });
+    respond::json(StatusCode::OK, &body)
+}
+
+fn failure(error: &ReloadError) -> Response<Body> {
+    let status = StatusCode::UNPROCESSABLE_ENTITY;
+    let body = json!({
+        "success": false,
+        "error": "invalid_configuration",
+        "error_description": "not reloaded; the current settings stay active",
+        "status": status.as_u16(),
+        "faults": error.errors,
+        "report": error.report,
+    });
+    respond::json(status, &body)
 }

@@ -1,21 +1,22 @@
-//! `POST /admin/v1/revocations`: one access token, or many logins with one word.
+//! `POST /admin/v1/revocations`: revokes one access token, or many sessions at once.
 //!
-//! | body | what dies |
+//! | body | what is revoked |
 //! |---|---|
-//! | `{"sub", "issuer"?, "before"?}` | everything of a subject |
+//! | `{"sub", "issuer"?, "before"?}` | all tokens of a subject |
 //! | `{"jti", "issuer"?}` | one access token |
-//! | `{"all": true, "issuer", "before"?}` | everything of an issuer |
-//! | `{"all": true, "before"?}` | everything |
+//! | `{"all": true, "issuer", "before"?}` | all tokens of an issuer |
+//! | `{"all": true, "before"?}` | all tokens |
 //!
-//! Without `issuer`, the gateway itself is meant, except for `all`. `before` is a time (RFC 3339) that is not ahead: what was
-//! issued at it or before dies, and what is issued later lives. Without it, that is now.
+//! The default of `issuer` is the gateway itself, or every issuer with `all`. `before` is a time (RFC 3339), at most
+//! now, which is its default: tokens issued at or before that time are revoked.
 
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Admin, read_object};
+use super::body::read_object;
+use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::audit_event::EventContext;
@@ -23,8 +24,10 @@ use crate::tokens::family::revocation::Revoked;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
-/// Longer names would not fit in a token.
-const MOST_NAME: usize = 4096;
+pub(super) const PATH: &str = "/admin/v1/revocations";
+
+/// Maximum bytes of a `sub` or `jti`. A token does not hold a longer one.
+const MAX_NAME_SIZE: usize = 4096;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,58 +40,61 @@ struct RevocationRequest {
     before: Option<String>,
 }
 
-pub(super) async fn answer(
+pub(super) async fn handle(
     admin: &Admin,
     request: Request<Incoming>,
-    occasion: EventContext,
+    context: EventContext,
 ) -> Result<Response<Body>, Reject> {
-    let wanted: RevocationRequest = read_object(request).await?;
-    let what = named(admin, wanted, occasion.at).map_err(|fault| Reject::new(Reason::BadParameter, fault))?;
-    revoke(admin, what, occasion).await
+    if request.method() != Method::POST {
+        return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
+    }
+    let body: RevocationRequest = read_object(request).await?;
+    let target = target(admin, body, context.at).map_err(|error| Reject::new(Reason::BadParameter, error))?;
+    revoke(admin, target, context).await
 }
 
 /// `DELETE /admin/v1/subjects/{sub}/tokens`
-pub(super) async fn everything_of(
+pub(super) async fn revoke_subject(
     admin: &Admin,
     subject: String,
-    occasion: EventContext,
+    context: EventContext,
 ) -> Result<Response<Body>, Reject> {
     let issuer = admin.broker.settings.issuer.clone();
-    revoke(admin, Revoked::Subject { issuer, subject, not_after: occasion.at }, occasion).await
+    revoke(admin, Revoked::Subject { issuer, subject, not_after: context.at }, context).await
 }
 
-async fn revoke(admin: &Admin, what: Revoked, occasion: EventContext) -> Result<Response<Body>, Reject> {
-    admin.broker.revoke_named(what, occasion).await?;
+async fn revoke(admin: &Admin, target: Revoked, context: EventContext) -> Result<Response<Body>, Reject> {
+    admin.broker.revoke_named(target, context).await?;
     Ok(respond::json(StatusCode::OK, &json!({ "success": true })))
 }
 
-fn named(admin: &Admin, wanted: RevocationRequest, now: UnixTime) -> Result<Revoked, String> {
-    let RevocationRequest { sub, jti, all, issuer, before } = wanted;
+fn target(admin: &Admin, body: RevocationRequest, now: UnixTime) -> Result<Revoked, String> {
+    let RevocationRequest { sub, jti, all, issuer, before } = body;
     if let Some(unknown) = issuer.as_ref().filter(|issuer| !is_accepted(admin, issuer)) {
-        // A mistyped name must not be answered as if something had died.
-        return Err(format!("no issuer {unknown:?} is accepted here"));
+        // A response of success for a mistyped issuer would hide that nothing was revoked.
+        return Err(format!("the issuer {unknown:?} is not configured"));
     }
     let has_before = before.is_some();
     let not_after = match before {
         None => now,
-        Some(text) => UnixTime::parse(&text).ok_or("before is not a time such as 2026-11-20T23:05:21Z")?,
+        Some(text) => UnixTime::parse(&text).ok_or("before is not a time as 2026-11-20T23:05:21Z")?,
     };
     if not_after > now {
-        return Err("before lies ahead: what does not exist yet cannot be revoked".into());
+        return Err("before is in the future; use the current time or an earlier one".into());
     }
     let own = || admin.broker.settings.issuer.clone();
     match (sub, jti, all) {
         (Some(subject), None, false) => {
             let issuer = issuer.unwrap_or_else(own);
-            Ok(Revoked::Subject { issuer, subject: usable("sub", subject)?, not_after })
+            Ok(Revoked::Subject { issuer, subject: sized("sub", subject)?, not_after })
         }
-        (None, Some(_), false) if has_before => Err("before has no meaning for one token".into()),
-        (None, Some(jti), false) => Ok(Revoked::Token { issuer: issuer.unwrap_or_else(own), jti: usable("jti", jti)? }),
+        (None, Some(_), false) if has_before => Err("before cannot be used with jti".into()),
+        (None, Some(jti), false) => Ok(Revoked::Token { issuer: issuer.unwrap_or_else(own), jti: sized("jti", jti)? }),
         (None, None, true) => Ok(match issuer {
             Some(issuer) => Revoked::Issuer { issuer, not_after },
             None => Revoked::Everything { not_after },
         }),
-        _ => Err("name one of sub, jti, and \"all\": true".into()),
+        _ => Err("expected exactly one of sub, jti and \"all\": true".into()),
     }
 }
 
@@ -96,9 +102,9 @@ fn is_accepted(admin: &Admin, issuer: &str) -> bool {
     admin.broker.keyring.keys().issuers.iter().any(|accepted| *accepted.policy.issuer == *issuer)
 }
 
-fn usable(member: &str, name: String) -> Result<String, String> {
+fn sized(member: &str, name: String) -> Result<String, String> {
     match name.len() {
-        1..=MOST_NAME => Ok(name),
-        _ => Err(format!("{member} must have 1 to {MOST_NAME} bytes")),
+        1..=MAX_NAME_SIZE => Ok(name),
+        _ => Err(format!("{member} must have 1 to {MAX_NAME_SIZE} bytes")),
     }
 }

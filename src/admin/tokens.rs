@@ -1,10 +1,10 @@
-//! `/admin/v1`: issue, list and revoke token families.
+//! `/admin/v1/tokens` and `/admin/v1/subjects`: issue, list and revoke token families.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/tokens` `{"sub", "scope"?, "aud"?, "clientId"?, "claims"?, "label"?, "address"?, "idle"?, "absolute"?}` | 201, the pair and `tokenId` |
-//! | `GET /admin/v1/subjects/{sub}/tokens` | 200, `{"tokens": […]}`, newest first |
-//! | `DELETE /admin/v1/subjects/{sub}/tokens` | 200 `{"success": true}`, whether there were any or not |
+//! | `POST /admin/v1/tokens` with an [`IssueRequest`] | 201, the pair and `tokenId` |
+//! | `GET /admin/v1/subjects/{sub}/tokens` | 200, `{"tokens": […]}`, the newest first |
+//! | `DELETE /admin/v1/subjects/{sub}/tokens` | 200 `{"success": true}`, also if there were none |
 //! | `DELETE /admin/v1/tokens/{tokenId}` | 200 `{"success": true}`; 404 |
 
 use std::net::IpAddr;
@@ -15,7 +15,9 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Admin, read_object, revocations};
+use super::body::read_object;
+use super::revocations;
+use super::state::Admin;
 use crate::broker::revoke;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{path, respond};
@@ -27,7 +29,7 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
-/// The body of an issue call. Lifetimes are in seconds; a longer one than the configured one is that one.
+/// The body of an issue call. Lifetimes are in seconds; the configured lifetime is the maximum.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IssueRequest {
@@ -42,7 +44,7 @@ struct IssueRequest {
     claims: Map<String, Value>,
     #[serde(default)]
     label: String,
-    /// Of the user's device, which the caller knows and the gateway does not.
+    /// The address of the user's device, which only the caller knows.
     address: Option<IpAddr>,
     idle: Option<u64>,
     absolute: Option<u64>,
@@ -61,7 +63,7 @@ impl Default for Audience {
     }
 }
 
-/// One family as an operator or a "your devices" page sees it. Times are RFC 3339.
+/// One family, for operators and for a page "your devices". Times are RFC 3339.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TokenEntry {
@@ -70,13 +72,12 @@ struct TokenEntry {
     scope: String,
     client_id: String,
     label: String,
-    /// Where it was used last.
+    /// The address of the last client that used it.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<IpAddr>,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked_at: Option<String>,
-    /// Why it was revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<RevokeReason>,
     created_at: String,
@@ -85,60 +86,58 @@ struct TokenEntry {
     absolute_expiry: String,
 }
 
-pub(super) async fn answer(
+pub(super) async fn handle(
     admin: &Admin,
     request: Request<Incoming>,
-    occasion: EventContext,
+    context: EventContext,
 ) -> Result<Response<Body>, Reject> {
-    let place = request.uri().path().to_owned();
-    let Some(place) = place.strip_prefix("/admin/v1/") else { return Err(Reason::NoRoute.into()) };
-    let segments: Vec<&str> = place.split('/').collect();
+    let path = request.uri().path().to_owned();
+    let Some(path) = path.strip_prefix("/admin/v1/") else { return Err(Reason::NoRoute.into()) };
+    let segments: Vec<&str> = path.split('/').collect();
     match (request.method(), &segments[..]) {
-        (&Method::POST, ["tokens"]) => issue(admin, request, occasion).await,
+        (&Method::POST, ["tokens"]) => issue(admin, request, context).await,
         (_, ["tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("POST")),
-        (&Method::DELETE, ["tokens", id]) => revoke_one(admin, id, occasion).await,
+        (&Method::DELETE, ["tokens", id]) => revoke_family(admin, id, context).await,
         (_, ["tokens", _]) => Err(Reject::from(Reason::MethodNotAllowed).allow("DELETE")),
-        (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, named_subject(subject)?, occasion.at).await,
+        (&Method::GET, ["subjects", subject, "tokens"]) => list(admin, decode_subject(subject)?, context.at).await,
         (&Method::DELETE, ["subjects", subject, "tokens"]) => {
-            revocations::everything_of(admin, named_subject(subject)?, occasion).await
+            revocations::revoke_subject(admin, decode_subject(subject)?, context).await
         }
         (_, ["subjects", _, "tokens"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, DELETE")),
-        (&Method::POST, ["revocations"]) => revocations::answer(admin, request, occasion).await,
-        (_, ["revocations"]) => Err(Reject::from(Reason::MethodNotAllowed).allow("POST")),
         _ => Err(Reason::NoRoute.into()),
     }
 }
 
-async fn issue(admin: &Admin, request: Request<Incoming>, occasion: EventContext) -> Result<Response<Body>, Reject> {
-    let wanted: IssueRequest = read_object(request).await?;
-    let login = login(wanted).map_err(|fault| Reject::new(Reason::BadParameter, fault))?;
-    // The caller is a backend; where it is says nothing about the user.
-    let occasion = EventContext { client: login.address, ..occasion };
-    let mut pair = admin.broker.issue(login, occasion).await?;
+async fn issue(admin: &Admin, request: Request<Incoming>, context: EventContext) -> Result<Response<Body>, Reject> {
+    let body: IssueRequest = read_object(request).await?;
+    let login = login(body).map_err(|error| Reject::new(Reason::BadParameter, error))?;
+    // The client of this call is a backend: its address is not the user's.
+    let context = EventContext { client: login.address, ..context };
+    let mut pair = admin.broker.issue(login, context).await?;
     pair.include_token_id();
     Ok(respond::json(StatusCode::CREATED, &pair))
 }
 
-fn login(wanted: IssueRequest) -> Result<Login, String> {
+fn login(body: IssueRequest) -> Result<Login, String> {
     let login = Login {
-        subject: wanted.sub,
-        scope: wanted.scope,
-        audience: match wanted.aud {
+        subject: body.sub,
+        scope: body.scope,
+        audience: match body.aud {
             Audience::One(aud) => vec![aud],
             Audience::Several(auds) => auds,
         },
-        client_id: wanted.client_id,
-        claims: wanted.claims,
-        label: wanted.label,
-        address: wanted.address.map(|address| address.to_canonical()),
-        idle: wanted.idle.map(Duration::from_secs),
-        absolute: wanted.absolute.map(Duration::from_secs),
+        client_id: body.client_id,
+        claims: body.claims,
+        label: body.label,
+        address: body.address.map(|address| address.to_canonical()),
+        idle: body.idle.map(Duration::from_secs),
+        absolute: body.absolute.map(Duration::from_secs),
     };
     login.check().map_err(|error| error.to_string())?;
     Ok(login)
 }
 
-fn named_subject(segment: &str) -> Result<String, Reject> {
+fn decode_subject(segment: &str) -> Result<String, Reject> {
     let subject = String::from_utf8(path::decode(segment.as_bytes()).into_owned());
     let subject = subject.map_err(|_| Reject::new(Reason::BadParameter, "the subject is not UTF-8"))?;
     match subject.is_empty() {
@@ -153,9 +152,9 @@ async fn list(admin: &Admin, subject: String, now: UnixTime) -> Result<Response<
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "tokens": tokens })))
 }
 
-async fn revoke_one(admin: &Admin, parameter: &str, occasion: EventContext) -> Result<Response<Body>, Reject> {
+async fn revoke_family(admin: &Admin, parameter: &str, context: EventContext) -> Result<Response<Body>, Reject> {
     let family = revoke::named_family(parameter).ok_or(Reason::TokenNotFound)?;
-    admin.broker.revoke_family(family, RevokedBy::Admin, occasion).await?;
+    admin.broker.revoke_family(family, RevokedBy::Admin, context).await?;
     Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
 }
 

@@ -1,9 +1,9 @@
-//! `GET /admin/v1/upstreams`: how the servers of every upstream stand.
+//! `GET /admin/v1/upstreams`: the state of the servers of every upstream.
 
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 
-use super::Admin;
+use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::types::reject::{Reason, Reject};
@@ -26,18 +26,18 @@ struct UpstreamEntry {
 #[serde(rename_all = "camelCase")]
 struct Server {
     server: String,
-    /// As [`Report::state`].
+    /// See [`Report::state`].
     state: &'static str,
     share: f64,
     under_way: usize,
     ejections: u64,
     retries: u64,
     failed_checks: u64,
-    /// Of its name, at the last look.
+    /// The addresses from the last DNS lookup.
     addresses: Vec<String>,
 }
 
-pub(super) fn answer(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
+pub(super) fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
     if *method != Method::GET {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("GET"));
     }

@@ -1,23 +1,23 @@
-//! What a gateway would say to a request, and why: the judgement that the server makes, asked about a request that somebody
-//! has in mind.
+//! `bearward explain`: how the gateway decides about a request, by the same code.
 //!
-//! Nothing of a running gateway is touched. Its store stays its own, so what was revoked is not known here; whatever else
-//! decides is read as a start reads it: routes, policies, the gateway's keys, and the keys of other issuers.
+//! It does not open the store of a running gateway, so it does not know what was revoked. It reads everything else as a
+//! start does: routes, rules, the gateway's keys and the keys of other issuers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Request;
 
-use super::keys::KeyWatch;
+use super::auth_state::AuthState;
+use super::error::StartError;
+use super::issuer_keys::KeyWatch;
 use super::own_keys::{self, own_policy};
-use super::prepare::decider;
 use crate::auth::keyring::Keyring;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
-use crate::gateway::streams::{Streams, TokenChecks};
+use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::limits::limiter::Limiter;
@@ -31,60 +31,60 @@ use crate::types::ids::RequestIds;
 use crate::types::reject::Reject;
 use crate::types::trace::{Step, Trace};
 
-/// A known token would hide the steps that it once took: the cache here is as good as none.
-const CACHE: usize = 1 << 10;
+/// Size of the token cache in bytes: too small for a token, because a cached one skips the steps to show.
+const CACHE_SIZE: usize = 1 << 10;
 
 pub struct Explainer {
     decider: Decider,
     clock: Arc<dyn Clock>,
-    /// No connection uses it: it serves the one request that is explained.
+    /// It has no connections, and serves the one request.
     worker: Worker,
-    /// Keeps fetched keys up to date, as in a server.
+    /// Keeps the fetched keys up to date.
     _keys: KeyWatch,
 }
 
-/// The steps that were passed, with what was found at each; and what came of it.
+/// The steps with their results, and the outcome.
 pub struct Explanation {
     pub steps: Vec<(Step, String)>,
     pub outcome: Outcome,
 }
 
 pub enum Outcome {
-    /// The upstream answers.
+    /// The gateway forwards the request.
     Allowed,
-    /// The upstream answers, as its route does not enforce the refusal.
+    /// The gateway forwards the request, because its route has `enforce = false`.
     Observed(Arc<Reject>),
-    Refused(Reject),
-    /// The gateway answers itself, and how takes more than a look at the request.
-    Own(&'static str),
+    Rejected(Reject),
+    /// The gateway responds itself. The text completes the sentence "the gateway itself …".
+    Local(&'static str),
 }
 
-/// On which terms tokens are accepted: the gateway's own first.
+/// The rules for the tokens of each issuer, the gateway itself first.
 pub fn policies(config: &Config) -> Vec<Issuer> {
     let own = own_policy(&config.tokens, SIGNING.to_vec());
     [own].into_iter().chain(config.issuers.iter().map(|issuer| issuer.policy.clone())).collect()
 }
 
 impl Explainer {
-    /// Fetches the keys of issuers that are fetched. To be called, and used, on a runtime.
-    pub async fn prepare(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
-        let keyring = Arc::new(Keyring::new(own_keys::as_they_are(config, clock.now())?));
+    /// Fetches the keys of other issuers. Call and use it on a runtime.
+    pub async fn prepare(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        let keyring = Arc::new(Keyring::new(own_keys::read_only(config, clock.now())?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
-        let decider = decider(config, (keyring, Arc::default()), Default::default(), CACHE);
-        let worker = worker(config, &decider, clock.clone());
-        Ok(Explainer { decider, clock, worker, _keys: keys })
+        let auth = AuthState::new(keyring, Arc::default());
+        let worker = worker(config, &auth, clock.clone());
+        Ok(Explainer { decider: auth.decider(config, CACHE_SIZE), clock, worker, _keys: keys })
     }
 
-    /// `tls`: the request comes over TLS, to the name that its Host says.
+    /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
     pub async fn explain<B>(&self, request: &Request<B>, tls: bool) -> Explanation {
         let steps = Mutex::new(Vec::new());
-        let listener = |step, found| {
-            let found = match step {
-                Step::Revocation => "not looked up: the store is the running gateway's".to_owned(),
-                _ => found,
+        let listener = |step, result| {
+            let result = match step {
+                Step::Revocation => "not checked: the running gateway has the store".to_owned(),
+                _ => result,
             };
-            steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, found));
+            steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
         };
         let (mut record, mut rate_limit_headers) = (Record::default(), None);
         let mut context = RequestContext {
@@ -99,32 +99,26 @@ impl Explainer {
         };
         let decision = self.decider.decide(request, &mut context).await;
         let outcome = match decision {
-            Err(refusal) => Outcome::Refused(refusal),
+            Err(reject) => Outcome::Rejected(reject),
             Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
-            Ok(Decision::Refresh) => Outcome::Own("refreshes the token pair"),
-            Ok(Decision::Revoke { .. }) => Outcome::Own("revokes a session"),
-            Ok(Decision::Endpoint(endpoint)) => Outcome::Own(endpoint.purpose()),
-            Ok(Decision::Metadata) => Outcome::Own("publishes the metadata of this issuer"),
-            Ok(Decision::Keys) => Outcome::Own("publishes the gateway's public keys"),
+            Ok(Decision::Refresh) => Outcome::Local("refreshes the token pair"),
+            Ok(Decision::Revoke { .. }) => Outcome::Local("revokes a session"),
+            Ok(Decision::Endpoint(endpoint)) => Outcome::Local(endpoint.purpose()),
+            Ok(Decision::Metadata) => Outcome::Local("publishes the metadata of this issuer"),
+            Ok(Decision::Keys) => Outcome::Local("publishes the gateway's public keys"),
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
     }
 }
 
 /// A worker without connections.
-fn worker(config: &Config, decider: &Decider, clock: Arc<dyn Clock>) -> Worker {
-    let (metrics, authenticator) = (Arc::new(WorkerMetrics::default()), &decider.authenticator);
-    let checks = TokenChecks {
-        clock,
-        revocations: authenticator.revocations.clone(),
-        keyring: authenticator.keyring.clone(),
-        renewals: authenticator.renewals.clone(),
-    };
+fn worker(config: &Config, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
+    let metrics = Arc::new(WorkerMetrics::default());
     Worker {
         number: 0,
         request_ids: RequestIds::new(),
         metrics: metrics.clone(),
-        streams: Streams::new(checks, metrics),
+        streams: Streams::new(auth.token_checks(clock), metrics),
         bad_signatures: Arc::new(Limiter::new(config.limits.bad_signatures)),
         signature_queue: SignatureQueue::new(),
         log: None,

@@ -1,9 +1,11 @@
-//! The gateway's own keys, at a start and beside a gateway that runs: from the operator's file, or from the store.
+//! The gateway's own signing keys: from the operator's file, or from the store.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::secrets::roots_as_they_are;
+use super::error::{Cause, StartError};
+use super::root_secrets::read_existing_roots;
 use crate::auth::keyring::{Keyring, Keys, OwnIssuer};
 use crate::broker::KeyTools;
 use crate::broker::keys::OwnKeys;
@@ -17,55 +19,55 @@ use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Audience, Issuer};
 use crate::tokens::signing::KeyLifetimes;
 use crate::types::clock::UnixTime;
-use crate::types::reject::with_causes;
 
-/// Puts our own keys in force, the first of which is made here.
+/// Loads the gateway's own keys. At the first start, creates the first key.
 pub(super) async fn start(
     config: &Config,
     store: &Arc<dyn Store>,
     roots: &Arc<Roots>,
     now: UnixTime,
-) -> Result<(Arc<Keyring>, Arc<OwnKeys>), String> {
+) -> Result<(Arc<Keyring>, Arc<OwnKeys>), StartError> {
     let tokens = &config.tokens;
-    if let Some(key) = operators_key(tokens)? {
-        tracing::info!(kid = key.kid, "tokens.signing_key_file signs: keys are not rotated, a new one takes a restart");
-        let keyring = Arc::new(Keyring::new(Keys::new(alone(tokens, key)?)));
+    if let Some(file) = &tokens.signing_key_file {
+        let key = read_signing_key(file, tokens)?;
+        tracing::info!(
+            kid = key.kid,
+            "tokens.signing_key_file signs; it is not rotated, and a new key requires a restart"
+        );
+        let keyring = Arc::new(Keyring::new(Keys::new(single_key(tokens, key)?)));
         return Ok((keyring.clone(), Arc::new(OwnKeys::new(None, Vec::new(), keyring, now))));
     }
-    let (store, roots) = (store.clone(), roots.clone());
     let tools = KeyTools {
-        store,
+        store: store.clone(),
         store_timeout: config.store.timeout,
-        roots,
-        lifetimes: terms(tokens),
+        roots: roots.clone(),
+        lifetimes: lifetimes(tokens),
         policy: own_policy(tokens, SIGNING.to_vec()),
     };
-    let stored = tools.load(now).await.map_err(|error| with_causes(&error))?;
-    let own = tools.own_issuer(&stored, now).map_err(|error| with_causes(&error))?;
-    let keyring = Arc::new(Keyring::new(Keys::new(own)));
+    let stored = tools.load(now).await.map_err(signing_keys)?;
+    let keyring = Arc::new(Keyring::new(Keys::new(tools.own_issuer(&stored, now).map_err(signing_keys)?)));
     Ok((keyring.clone(), Arc::new(OwnKeys::new(Some(tools), stored, keyring, now))))
 }
 
-/// As a start would find them, beside a gateway that may be running: nothing is made or changed. Before the first start,
-/// there is a key that nothing was ever signed with.
-pub(super) fn as_they_are(config: &Config, now: UnixTime) -> Result<Keys, String> {
+/// The keys that a start would load. It changes nothing, because a gateway may be running. Before the first start it
+/// returns a new key, which has signed nothing.
+pub(super) fn read_only(config: &Config, now: UnixTime) -> Result<Keys, StartError> {
     let tokens = &config.tokens;
-    if let Some(key) = operators_key(tokens)? {
-        return alone(tokens, key).map(Keys::new);
+    if let Some(file) = &tokens.signing_key_file {
+        return single_key(tokens, read_signing_key(file, tokens)?).map(Keys::new);
     }
-    let stored = sqlite::stored_signing_keys(&config.store.sqlite).map_err(|error| error.to_string())?;
+    let file = &config.store.sqlite;
+    let stored = sqlite::stored_signing_keys(file);
+    let stored = stored.map_err(|error| StartError::ReadStore { file: file.clone(), source: error.into() })?;
     if stored.is_empty() {
-        let key = generate_pem(tokens.algorithm).and_then(|pem| SigningKey::from_pem(pem.expose(), tokens.algorithm));
-        let key = key.map_err(|error| error.to_string())?;
-        return alone(tokens, key).map(Keys::new);
+        return single_key(tokens, new_key(tokens).map_err(signing_keys)?).map(Keys::new);
     }
-    let roots = roots_as_they_are(&config.store.secret)?;
-    let policy = own_policy(tokens, SIGNING.to_vec());
-    let own = OwnIssuer::from_stored(&policy, &stored, &roots, &terms(tokens), now);
-    own.map(Keys::new).map_err(|error| with_causes(&error))
+    let roots = read_existing_roots(&config.store.secret)?;
+    let own = OwnIssuer::from_stored(&own_policy(tokens, SIGNING.to_vec()), &stored, &roots, &lifetimes(tokens), now);
+    own.map(Keys::new).map_err(signing_keys)
 }
 
-/// How old the key that signs is, and how long it will sign.
+/// The age of the signing key, and the time until its rotation.
 pub(super) fn register_metrics(
     keys: &Arc<OwnKeys>,
     metrics: &mut Metrics,
@@ -79,8 +81,8 @@ pub(super) fn register_metrics(
         return;
     }
     let age = ages.clone();
-    metrics.gauge("signing_key_age_seconds", "Seconds since the signing key began to sign", move || age().0);
-    let help = "Seconds until the next signing key signs; 0 if that is overdue";
+    metrics.gauge("signing_key_age_seconds", "Seconds since the signing key started to sign", move || age().0);
+    let help = "Seconds until the next signing key signs; 0 if it is overdue";
     metrics.gauge("signing_key_rotation_seconds", help, move || ages().1);
 }
 
@@ -91,14 +93,14 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
         algorithms,
         types: vec!["at+jwt".into()],
         clock_skew: tokens.clock_skew,
-        // Not `lifetimes.access`: when that is lowered, the tokens from before live on, and their logins with them.
+        // Not `lifetimes.access`: after the operator lowers it, older tokens remain valid until they expire.
         max_lifetime: Lifetimes::MAX_ACCESS,
         require_subject: true,
         own: true,
     }
 }
 
-fn terms(tokens: &TokenSettings) -> KeyLifetimes {
+fn lifetimes(tokens: &TokenSettings) -> KeyLifetimes {
     KeyLifetimes {
         algorithm: tokens.algorithm,
         lifetime: tokens.key_lifetime,
@@ -109,15 +111,22 @@ fn terms(tokens: &TokenSettings) -> KeyLifetimes {
     }
 }
 
-fn alone(tokens: &TokenSettings, key: SigningKey) -> Result<OwnIssuer, String> {
+fn single_key(tokens: &TokenSettings, key: SigningKey) -> Result<OwnIssuer, StartError> {
     let policy = Arc::new(own_policy(tokens, vec![key.algorithm]));
-    let keys = Arc::new(verifying_keys([&key]).map_err(|error| error.to_string())?);
+    let keys = Arc::new(verifying_keys([&key]).map_err(signing_keys)?);
     Ok(OwnIssuer::single_key(TrustedIssuer { policy, keys }, key))
 }
 
-fn operators_key(tokens: &TokenSettings) -> Result<Option<SigningKey>, String> {
-    let Some(path) = &tokens.signing_key_file else { return Ok(None) };
-    let named = |fault: String| format!("{}: {fault}", path.display());
-    let pem = fs::read(path).map_err(|error| named(error.to_string()))?;
-    SigningKey::from_pem(&pem, tokens.algorithm).map(Some).map_err(|error| named(error.to_string()))
+fn new_key(tokens: &TokenSettings) -> Result<SigningKey, Cause> {
+    Ok(SigningKey::from_pem(generate_pem(tokens.algorithm)?.expose(), tokens.algorithm)?)
+}
+
+fn read_signing_key(file: &Path, tokens: &TokenSettings) -> Result<SigningKey, StartError> {
+    let error = |source: Cause| StartError::SigningKeyFile { file: file.to_owned(), source };
+    let pem = fs::read(file).map_err(|source| error(source.into()))?;
+    SigningKey::from_pem(&pem, tokens.algorithm).map_err(|source| error(source.into()))
+}
+
+fn signing_keys(error: impl Into<Cause>) -> StartError {
+    StartError::SigningKeys(error.into())
 }

@@ -1,45 +1,45 @@
-//! What a reload swaps in a gateway that is running. When there is one, and for whom, is `when_to_reload`.
+//! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
-//! Routes, rates, upstreams, identity and login headers, OAuth endpoints, which proxies are believed, other issuers with their
-//! keys, and certificates are swapped; requests under way end as they began, and neither how the servers of upstreams stand is
-//! forgotten nor what was taken of a rate that has not changed. The cache of verified tokens begins anew: what it holds is by
-//! the old configuration. All that is read is read before anything is swapped, so a bad file changes nothing. The rest
-//! (addresses, the store, the gateway's own tokens, limits and timeouts of connections) takes a restart, and a reload says so.
+//! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, trusted proxies, the other
+//! issuers with their keys, and certificates. Requests in flight end under the settings that they started with. The
+//! state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries depend on
+//! the old configuration.
+//!
+//! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
+//! (addresses, store, the gateway's own tokens, limits and timeouts of connections) require a restart, which it
+//! reports.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::StartError;
-use super::prepare::SharedState;
+use super::error::StartError;
+use super::reload_metrics::ReloadMetrics;
+use super::shared_state::SharedState;
 use crate::admin::Reloaded;
 use crate::config::Config;
 use crate::protocols::tls::{self, ServerTls};
 use crate::server::{ListenerSettings, Shared};
-use crate::telemetry::metrics::Metrics;
 use crate::types::clock::Clock;
-use crate::types::reject::with_causes;
 
-/// What a reload swaps.
+/// The active configuration, and what a reload replaces.
 pub(super) struct LiveConfig {
     pub(super) state: Arc<SharedState>,
     pub(super) shared: Arc<Shared>,
-    /// Of each listener, and of the admin listener; `None` for cleartext.
+    /// The certificates of each listener. `None` for cleartext.
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) admin_certificate: Option<Arc<ArcSwap<ServerTls>>>,
-    /// What is in force, for telling what a reload changes.
     pub(super) config: Mutex<Config>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) outcomes: Arc<Outcomes>,
+    pub(super) metrics: Arc<ReloadMetrics>,
 }
 
 impl LiveConfig {
-    /// Puts `config` in force. Answers the parts that changed in it.
+    /// Activates `config`, and returns the tables that have changed.
     pub(super) fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         let mut current = self.config();
-        let takes_restart = needs_restart(&current, &config);
-        // In force from here on stays what takes a restart.
+        let requires_restart = needs_restart(&current, &config);
+        let listeners_change = requires_restart.contains(&"listener");
         let next = Config {
             watch: config.watch,
             routes: config.routes,
@@ -50,25 +50,26 @@ impl LiveConfig {
             oauth: config.oauth,
             forwarding: config.forwarding,
             issuers: config.issuers,
-            listeners: if takes_restart.contains(&"listener") { current.listeners.clone() } else { config.listeners },
+            listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
+            // Everything else requires a restart.
             ..current.clone()
         };
         let certificates = read_certificates(&next)?;
-        let before = self.shared.gateway.load();
-        let gateway = self.state.gateway(&next, self.clock.clone(), &before.rates)?;
+        let previous = self.shared.gateway.load();
+        let gateway = self.state.gateway(&next, &previous.rates)?;
         self.state.reload_keys(&next)?;
-        self.state.put_in_force(&gateway);
-        let in_force = changed(&current, &next);
+        self.state.activate(&gateway);
+        let active = changed(&current, &next);
         self.shared.gateway.store(Arc::new(gateway));
-        self.swap(certificates);
+        self.replace_certificates(certificates);
         *current = next;
-        Ok(Reloaded { in_force, takes_restart })
+        Ok(Reloaded { active, requires_restart })
     }
 
-    /// Reads the certificates again that are in force, and nothing else.
-    pub(super) fn reload_certificates(&self) -> Result<(), String> {
+    /// Reads the files of the active certificates again, and nothing else.
+    pub(super) fn reload_certificates(&self) -> Result<(), StartError> {
         let current = self.config();
-        self.swap(read_certificates(&current)?);
+        self.replace_certificates(read_certificates(&current)?);
         Ok(())
     }
 
@@ -76,27 +77,25 @@ impl LiveConfig {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn swap(&self, certificates: Vec<Option<Arc<ServerTls>>>) {
-        let slots = self.certificates.iter().chain([&self.admin_certificate]);
-        for (slot, certificate) in slots.zip(certificates) {
-            if let (Some(slot), Some(certificate)) = (slot, certificate) {
-                slot.store(certificate);
+    fn replace_certificates(&self, certificates: Vec<Option<Arc<ServerTls>>>) {
+        let active = self.certificates.iter().chain([&self.admin_certificate]);
+        for (active, certificate) in active.zip(certificates) {
+            if let (Some(active), Some(certificate)) = (active, certificate) {
+                active.store(certificate);
             }
         }
     }
 }
 
-/// Of the listeners, and of the admin listener last.
-fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerTls>>>, String> {
-    let listeners = config.listeners.iter().map(|listener| &listener.tls);
-    listeners
-        .chain([&config.admin.tls])
-        .map(|settings| tls::server_tls(settings).map_err(|error| with_causes(&error)))
-        .collect()
+/// The certificates of the listeners, and of the admin listener last.
+fn read_certificates(config: &Config) -> Result<Vec<Option<Arc<ServerTls>>>, StartError> {
+    let settings = config.listeners.iter().map(|listener| &listener.tls).chain([&config.admin.tls]);
+    let read = |settings| tls::server_tls(settings).map_err(|error| StartError::Certificate(error.into()));
+    settings.map(read).collect()
 }
 
 fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
-    those_that_changed(&[
+    names_of_changed(&[
         ("watch", current.watch != next.watch),
         ("listener", current.listeners != next.listeners),
         ("issuer", current.issuers != next.issuers),
@@ -111,14 +110,14 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
 }
 
 fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
-    // A listener may change its certificates, nothing else: not from cleartext to TLS or back.
+    // A reload can replace the certificates of a listener. It cannot switch between cleartext and TLS.
     let sockets = |config: &Config| {
         let socket = |listener: &ListenerSettings| {
             (listener.address, listener.tls == tls::Settings::Off, listener.proxy_protocol)
         };
         config.listeners.iter().map(socket).collect::<Vec<_>>()
     };
-    those_that_changed(&[
+    names_of_changed(&[
         ("workers", current.workers != next.workers),
         ("listener", sockets(current) != sockets(next)),
         ("admin", current.admin != next.admin),
@@ -131,57 +130,6 @@ fn needs_restart(current: &Config, next: &Config) -> Vec<&'static str> {
     ])
 }
 
-fn those_that_changed(parts: &[(&'static str, bool)]) -> Vec<&'static str> {
-    parts.iter().filter(|(_, has_changed)| *has_changed).map(|(part, _)| *part).collect()
-}
-
-/// How reloads went, for `/metrics`. A start counts as one that succeeded.
-pub(super) struct Outcomes {
-    last_succeeded: AtomicBool,
-    /// Unix seconds.
-    last_success: AtomicU64,
-    succeeded: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Outcomes {
-    pub(super) fn new(clock: &dyn Clock) -> Self {
-        let last_success = AtomicU64::new(clock.now().as_secs());
-        Outcomes {
-            last_succeeded: AtomicBool::new(true),
-            last_success,
-            succeeded: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-        }
-    }
-
-    pub(super) fn note(&self, succeeded: bool, clock: &dyn Clock) {
-        self.last_succeeded.store(succeeded, Ordering::Relaxed);
-        if succeeded {
-            self.last_success.store(clock.now().as_secs(), Ordering::Relaxed);
-        }
-        let count = if succeeded { &self.succeeded } else { &self.failed };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn register_metrics(self: &Arc<Self>, metrics: &mut Metrics) {
-        let outcomes = self.clone();
-        metrics.gauge(
-            "reload_succeeded",
-            "Is what is on disk in force? 0 after a reload that changed nothing",
-            move || f64::from(u8::from(outcomes.last_succeeded.load(Ordering::Relaxed))),
-        );
-        let outcomes = self.clone();
-        let help = "When the configuration that is in force was read, in Unix time";
-        metrics
-            .gauge("reload_success_time_seconds", help, move || outcomes.last_success.load(Ordering::Relaxed) as f64);
-        let outcomes = self.clone();
-        metrics.counters("reloads", "Reloads since the start, by outcome", move || {
-            let each = [("succeeded", &outcomes.succeeded), ("failed", &outcomes.failed)];
-            let labelled = |(outcome, count): (&str, &AtomicU64)| {
-                (vec![("outcome", outcome.to_owned())], count.load(Ordering::Relaxed) as f64)
-            };
-            each.into_iter().map(labelled).collect()
-        });
-    }
+fn names_of_changed(tables: &[(&'static str, bool)]) -> Vec<&'static str> {
+    tables.iter().filter(|(_, has_changed)| *has_changed).map(|(name, _)| *name).collect()
 }

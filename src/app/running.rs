@@ -1,4 +1,4 @@
-//! A gateway that is running, and its orderly end.
+//! A running gateway, and how it drains.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,121 +9,134 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::audit::AuditThread;
+use super::control::{self, ControlThread};
+use super::error::StartError;
 use super::reload::LiveConfig;
-use super::reload_triggers::Reloading;
+use super::reload_thread::ReloadThread;
 use super::takeover::{self, ListenerCopies};
-use super::{StartError, housekeeping, thread};
+use super::thread;
 use crate::admin::Reloaded;
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
+use crate::types::reject::with_causes;
 
-/// A gateway that is running. [`Running::drain`] ends it in order; so does dropping it.
+/// How often to look whether the workers have ended.
+const WORKER_POLL: Duration = Duration::from_millis(5);
+
+/// A running gateway. [`Running::drain`] or dropping it shuts it down gracefully.
 pub struct Running {
-    /// Where the listeners are, in the order of the configuration; port 0 has become a real one.
+    /// The addresses of the listeners, in the order of the configuration, with the port that the system chose for port
+    /// 0.
     pub addresses: Vec<SocketAddr>,
     pub admin_address: SocketAddr,
     pub broker: Arc<Broker>,
     pub metrics: Arc<Metrics>,
     pub(super) serving: Arc<AtomicBool>,
     pub(super) live: Arc<LiveConfig>,
-    pub(super) reloading: Option<Reloading>,
+    pub(super) reload_thread: Option<ReloadThread>,
     pub(super) copies: ListenerCopies,
-    /// `true` once another gateway has the sockets.
+    /// True when another gateway has the sockets.
     pub(super) replaced: watch::Receiver<bool>,
     pub(super) draining: watch::Sender<bool>,
     pub(super) workers: Vec<JoinHandle<()>>,
-    pub(super) stop_control: watch::Sender<bool>,
-    pub(super) control: Option<JoinHandle<()>>,
-    /// After all who make events.
+    pub(super) control: Option<ControlThread>,
+    /// Ends after everything that writes audit events.
     pub(super) audit: Option<AuditThread>,
-    /// Last: it writes the lines of the requests that the workers ended with.
+    /// Ends last: it writes the lines of the last requests.
     pub(super) log: Option<AccessLog>,
 }
 
 impl Running {
-    /// Puts another configuration in force. Answers the parts that changed.
+    /// Activates another configuration, and returns the tables that have changed.
     pub fn reload(&self, config: Config) -> Result<Reloaded, StartError> {
         self.live.reload(config)
     }
 
-    /// Has the file read again that it was started from. What comes of it is logged.
+    /// Requests a reload of the configuration file, and does not wait for it. The result is logged.
     pub fn reload_from_file(&self) {
-        if let Some(reloading) = &self.reloading {
-            reloading.ask();
+        if let Some(reload_thread) = &self.reload_thread {
+            reload_thread.request();
         }
     }
 
-    /// Turns `true` when another gateway has taken over. Then it is time to [`Running::drain`].
+    /// Becomes true when another gateway has taken over. Then call [`Running::drain`].
     pub fn replaced(&self) -> watch::Receiver<bool> {
         self.replaced.clone()
     }
 
-    /// Lets the next gateway have the store, when the requests under way have ended, or soon.
-    fn let_go_of_store(&mut self) {
-        let deadline = Instant::now() + takeover::LAST_CALLS;
-        while Instant::now() < deadline && self.workers.iter().any(|worker| !worker.is_finished()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // Delivers what is left.
-        self.audit = None;
-        let foundation = &self.live.state;
-        if let Ok(runtime) = thread::runtime() {
-            runtime.block_on(housekeeping::flush_confirmations(foundation));
-        }
-        foundation.store.close();
-        tracing::info!("the next gateway has the store");
+    /// Shuts down gracefully: becomes not ready, stops accepting, lets requests in flight end within `timeouts.drain`,
+    /// and then ends everything else.
+    pub fn drain(self) {
+        drop(self);
     }
 
-    /// What is still running stands on tokens that the next gateway may revoke. Returns when nothing is; `false` if it cannot be
-    /// known what was revoked.
+    /// Closes the store for the gateway that has taken over, when the requests in flight have ended, or after a short
+    /// time.
+    fn close_store(&mut self) {
+        let deadline = Instant::now() + takeover::STORE_GRACE;
+        while Instant::now() < deadline && self.has_running_worker() {
+            std::thread::sleep(WORKER_POLL);
+        }
+        // Dropping the thread delivers the remaining audit events.
+        self.audit = None;
+        let state = &self.live.state;
+        if let Ok(runtime) = thread::runtime() {
+            runtime.block_on(control::write_confirmations(state));
+        }
+        state.store.close();
+        tracing::info!("the store is closed; the next gateway opens it");
+    }
+
+    /// Follows the revocations of the gateway that has taken over, for the tokens of requests and streams in flight.
+    /// Returns when there are none. Returns false if the revocations cannot be read.
     fn follow_store(&self) -> bool {
-        let mut known_at = Instant::now();
-        while self.workers.iter().any(|worker| !worker.is_finished()) {
+        let mut last_read = Instant::now();
+        while self.has_running_worker() {
             match self.live.state.follow_store(&self.live.config()) {
-                Ok(()) => known_at = Instant::now(),
-                Err(error) if known_at.elapsed() > takeover::BLINDNESS => {
-                    tracing::error!(error, "what the next gateway revokes cannot be read; what still runs is cut off");
+                Ok(()) => last_read = Instant::now(),
+                Err(error) if last_read.elapsed() > takeover::FOLLOW_LIMIT => {
+                    let error = with_causes(&error);
+                    tracing::error!(
+                        error,
+                        "cannot read the revocations of the next gateway; ending requests in flight"
+                    );
                     return false;
                 }
-                // It may be busy.
+                // The store may be busy.
                 Err(_) => {}
             }
-            std::thread::sleep(takeover::FOLLOW);
+            std::thread::sleep(takeover::FOLLOW_INTERVAL);
         }
         true
     }
 
-    /// Says "not ready", stops accepting, lets every request end within `timeouts.drain`, and then everything else.
-    pub fn drain(self) {
-        drop(self);
+    fn has_running_worker(&self) -> bool {
+        self.workers.iter().any(|worker| !worker.is_finished())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.serving.store(false, Ordering::Release);
-        // Before the workers close theirs: the last one closes the queue.
+        // Before the workers close their sockets: closing the last copy of a socket closes its queue.
         *self.copies.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = self.draining.send(true);
         if *self.replaced.borrow() {
-            self.let_go_of_store();
+            self.close_store();
             if !self.follow_store() {
-                // They end with the process.
+                // Without their handles, the workers end with the process.
                 self.workers.clear();
             }
         }
         for worker in self.workers.drain(..) {
-            // A worker that panicked has ended, too.
+            // An error means that the worker panicked, which also ends it.
             let _ = worker.join();
         }
-        self.reloading = None;
-        // The admin listener stays to the end: whoever watches the drain asks it.
-        let _ = self.stop_control.send(true);
-        if let Some(control) = self.control.take() {
-            let _ = control.join();
-        }
+        self.reload_thread = None;
+        // The admin listener ends late, because operators watch the drain with it.
+        self.control = None;
         self.audit = None;
         self.log = None;
     }

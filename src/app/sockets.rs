@@ -1,36 +1,37 @@
-//! All sockets of the gateway, bound together or not at all; or taken as another process has bound them.
+//! All sockets of the gateway: bound together or not at all, or inherited from another process.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use super::error::StartError;
 use crate::config::Config;
 use crate::protocols::socket;
 use crate::protocols::tls::{self, ServerTls};
 use crate::server::Listener;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
-use crate::types::reject::with_causes;
 
 /// Sockets that listen already.
 pub enum Inherited {
     None,
-    /// Each is meant for one of our addresses: one that nobody serves would keep its clients waiting.
+    /// Each must belong to an address of the configuration: clients of any other one would wait for ever.
     Systemd(Vec<TcpListener>),
-    /// Of the gateway that this one replaces. Its configuration may have had other addresses.
+    /// From the gateway that this one replaces. Its configuration may have other addresses.
     Gateway(Vec<TcpListener>),
 }
 
 pub(super) struct Sockets {
-    /// For each worker, its own of every listener.
+    /// For each worker, its sockets of every listener.
     pub(super) listeners: Vec<Vec<Listener>>,
-    /// For each listener, the certificates in force; `None` for cleartext.
+    /// For each listener, its active certificates. `None` for cleartext.
     pub(super) certificates: Vec<Option<Arc<ArcSwap<ServerTls>>>>,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) admin: AdminSocket,
     pub(super) admin_address: SocketAddr,
-    /// All of them again, for whoever replaces this gateway.
+    /// Copies of all sockets, for the gateway that replaces this one.
     pub(super) copies: Vec<TcpListener>,
 }
 
@@ -40,42 +41,38 @@ pub(super) struct AdminSocket {
 }
 
 impl Sockets {
-    pub(super) fn open(config: &Config, inherited: Inherited) -> Result<Self, String> {
-        let mut inherited = Unclaimed::of(inherited)?;
+    pub(super) fn open(config: &Config, inherited: Inherited) -> Result<Self, StartError> {
+        let mut binder = Binder::new(inherited)?;
         let mut listeners: Vec<Vec<Listener>> = (0..config.workers).map(|_| Vec::new()).collect();
-        let (mut addresses, mut certificates, mut copies) = (Vec::new(), Vec::new(), Vec::new());
-        let admin_tls = slot(&config.admin.tls)?;
-        let (mut admin, admin_address) = inherited.take_or_bind(config.admin.address, 1, &mut copies)?;
+        let (mut addresses, mut certificates) = (Vec::new(), Vec::new());
+        let (admin, admin_address) = binder.admin(config)?;
         for settings in &config.listeners {
-            let tls = slot(&settings.tls)?;
-            let (sockets, address) = inherited.take_or_bind(settings.address, config.workers, &mut copies)?;
+            let tls = server_tls(&settings.tls)?;
+            let (sockets, address) = binder.take_or_bind(settings.address, config.workers)?;
             let proxy_protocol = settings.proxy_protocol;
-            for (own, sockets) in listeners.iter_mut().zip(sockets) {
-                let own_of = |socket| Listener { socket, tls: tls.clone(), proxy_protocol };
-                own.extend(sockets.into_iter().map(own_of));
+            for (worker, sockets) in listeners.iter_mut().zip(sockets) {
+                worker.extend(sockets.into_iter().map(|socket| Listener { socket, tls: tls.clone(), proxy_protocol }));
             }
             addresses.push(address);
             certificates.push(tls);
         }
-        inherited.check_nothing_is_left(config)?;
-        let socket = admin.pop().and_then(|mut sockets| sockets.pop()).ok_or("the admin address has no socket")?;
-        let admin = AdminSocket { socket, tls: admin_tls };
+        let copies = binder.finish(config)?;
         Ok(Sockets { listeners, certificates, addresses, admin, admin_address, copies })
     }
 
-    /// When the certificates end that are in force at the time of the look.
+    /// The end of the active certificates.
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         let listeners = self.addresses.iter().zip(&self.certificates);
         let listeners = listeners.chain([(&self.admin_address, &self.admin.tls)]);
-        let slots: Vec<_> = listeners.filter_map(|(at, slot)| Some((at.to_string(), slot.clone()?))).collect();
-        let help = "When each certificate of a listener ends, in Unix time";
+        let active: Vec<_> = listeners.filter_map(|(address, tls)| Some((address.to_string(), tls.clone()?))).collect();
+        let help = "When the certificate of a listener expires, in Unix time";
         metrics.gauges("certificate_not_after_timestamp_seconds", help, move || {
-            slots.iter().flat_map(|(listener, slot)| ends(listener, &slot.load())).collect()
+            active.iter().flat_map(|(listener, tls)| expiries(listener, &tls.load())).collect()
         });
     }
 }
 
-fn ends(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
+fn expiries(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
     let labelled = |(file, not_after): (&PathBuf, &u64)| {
         let labels = vec![("listener", listener.to_owned()), ("certificate", file.display().to_string())];
         (labels, *not_after as f64)
@@ -83,61 +80,72 @@ fn ends(listener: &str, side: &ServerTls) -> Vec<LabelledValue> {
     side.not_after.iter().map(labelled).collect()
 }
 
-fn slot(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerTls>>>, String> {
-    let tls = tls::server_tls(settings).map_err(|error| with_causes(&error))?;
-    Ok(tls.map(|tls| Arc::new(ArcSwap::new(tls))))
+fn server_tls(settings: &tls::Settings) -> Result<Option<Arc<ArcSwap<ServerTls>>>, StartError> {
+    let side = tls::server_tls(settings).map_err(|error| StartError::Certificate(error.into()))?;
+    Ok(side.map(|side| Arc::new(ArcSwap::new(side))))
 }
 
-/// Inherited sockets that nothing was found for yet.
-struct Unclaimed {
-    sockets: Vec<(SocketAddr, TcpListener)>,
-    all_are_meant: bool,
+/// Takes inherited sockets by their addresses, and binds the others.
+struct Binder {
+    inherited: Vec<(SocketAddr, TcpListener)>,
+    /// Each inherited socket must be taken.
+    takes_all: bool,
+    copies: Vec<TcpListener>,
 }
 
-impl Unclaimed {
-    fn of(inherited: Inherited) -> Result<Self, String> {
-        let (sockets, all_are_meant) = match inherited {
+impl Binder {
+    fn new(inherited: Inherited) -> Result<Self, StartError> {
+        let (sockets, takes_all) = match inherited {
             Inherited::None => (Vec::new(), false),
             Inherited::Systemd(sockets) => (sockets, true),
             Inherited::Gateway(sockets) => (sockets, false),
         };
-        let named = sockets.into_iter().map(|socket| {
+        let with_address = |socket: TcpListener| {
             socket.set_nonblocking(true)?;
             Ok((socket.local_addr()?, socket))
-        });
-        let sockets = named.collect::<std::io::Result<_>>();
-        let sockets = sockets.map_err(|error| format!("a socket of another process cannot be used: {error}"))?;
-        Ok(Unclaimed { sockets, all_are_meant })
+        };
+        let inherited = sockets.into_iter().map(with_address).collect::<io::Result<_>>();
+        let inherited = inherited.map_err(StartError::InheritedSocket)?;
+        Ok(Binder { inherited, takes_all, copies: Vec::new() })
     }
 
-    /// For each of so many workers, one or more sockets at `address`; and which address that is if the port was left to the
-    /// system. Each socket has a queue of its own, which some worker has to look after.
+    fn admin(&mut self, config: &Config) -> Result<(AdminSocket, SocketAddr), StartError> {
+        let tls = server_tls(&config.admin.tls)?;
+        let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
+        let socket = sockets.into_iter().flatten().next_back();
+        let no_socket = || StartError::Listen { address, source: io::ErrorKind::NotFound.into() };
+        Ok((AdminSocket { socket: socket.ok_or_else(no_socket)?, tls }, address))
+    }
+
+    /// Returns one or more sockets on `address` for each worker, and the address with the port that the system chose.
+    ///
+    /// Each socket has its own queue, so a worker must accept from each.
     fn take_or_bind(
         &mut self,
         address: SocketAddr,
         workers: usize,
-        copies: &mut Vec<TcpListener>,
-    ) -> Result<(Vec<Vec<TcpListener>>, SocketAddr), String> {
-        let fault = |error| format!("{address} cannot be listened at: {error}");
-        let (ours, others): (Vec<_>, Vec<_>) = self.sockets.drain(..).partition(|(bound, _)| *bound == address);
-        self.sockets = others;
-        let ours: Vec<TcpListener> = ours.into_iter().map(|(_, socket)| socket).collect();
-        let ours = if ours.is_empty() { socket::bind(address, workers).map_err(fault)? } else { ours };
-        let address = ours.first().map_or(Ok(address), TcpListener::local_addr).map_err(fault)?;
-        for socket in &ours {
-            copies.push(socket.try_clone().map_err(fault)?);
+    ) -> Result<(Vec<Vec<TcpListener>>, SocketAddr), StartError> {
+        let error = |source| StartError::Listen { address, source };
+        let (taken, others): (Vec<_>, Vec<_>) = self.inherited.drain(..).partition(|(bound, _)| *bound == address);
+        self.inherited = others;
+        let taken: Vec<TcpListener> = taken.into_iter().map(|(_, socket)| socket).collect();
+        let sockets = if taken.is_empty() { socket::bind(address, workers).map_err(error)? } else { taken };
+        let bound = sockets.first().map_or(Ok(address), TcpListener::local_addr).map_err(error)?;
+        for socket in &sockets {
+            self.copies.push(socket.try_clone().map_err(error)?);
         }
-        Ok((socket::distribute(ours, workers).map_err(fault)?, address))
+        Ok((socket::distribute(sockets, workers).map_err(error)?, bound))
     }
 
-    fn check_nothing_is_left(&self, config: &Config) -> Result<(), String> {
-        let Some((address, _)) = self.sockets.first().filter(|_| self.all_are_meant) else { return Ok(()) };
-        let ours: Vec<_> = config.listeners.iter().map(|listener| listener.address.to_string()).collect();
-        Err(format!(
-            "systemd listens on {address}, which is neither an address of a [[listener]] ({}) nor admin.address ({}): \
-             make ListenStream= in the .socket unit and the configuration the same",
-            ours.join(", "),
-            config.admin.address
-        ))
+    /// Fails if a socket from systemd was not taken. Returns a copy of each socket in use.
+    fn finish(self, config: &Config) -> Result<Vec<TcpListener>, StartError> {
+        match self.inherited.first().filter(|_| self.takes_all) {
+            None => Ok(self.copies),
+            Some((address, _)) => Err(StartError::UnknownSocket {
+                address: *address,
+                listeners: config.listeners.iter().map(|listener| listener.address).collect(),
+                admin: config.admin.address,
+            }),
+        }
     }
 }

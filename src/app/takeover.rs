@@ -1,11 +1,12 @@
-//! Giving way to another process: the next gateway on the same addresses and the same store, such as a newer version.
+//! Take-over by another gateway with the same addresses and store, for example a newer version.
 //!
-//! 1. The new one reads its configuration and secrets, and asks at a socket beside the store (`bearward.db.take-over`).
-//! 2. This one hands over its listening sockets. From then on nothing of this process accepts.
-//! 3. Requests under way have [`LAST_CALLS`] to end, and audit events that wait get a last delivery; then the store is let
-//!    go of. What is still running goes on without it, for `timeouts.drain`: it is served, and a refresh that comes so late
-//!    gets 503. What the new one revokes is read from the store ([`FOLLOW`]), so that streams end here as well.
-//! 4. The new one has waited for the store, and accepts. Whoever connected meanwhile waited in the sockets' queues.
+//! 1. The new gateway reads its configuration and secrets, and connects to a Unix socket beside the store
+//!    (`bearward.db.take-over`).
+//! 2. The old gateway hands over its listening sockets, and accepts no more connections.
+//! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, delivers audit events once more, and closes
+//!    the store. It drains for `timeouts.drain` without the store: a refresh gets 503. It reads what the new gateway
+//!    revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
+//! 4. The new gateway opens the store and accepts. New connections have waited in the queues of the sockets.
 
 use std::fs;
 use std::io;
@@ -21,45 +22,48 @@ use tokio::task::spawn_blocking;
 use crate::config::StoreSettings;
 use crate::protocols::socket_handover;
 
-/// Requests under way can still use the store for so long. Whoever connects has to wait for that, so it is short.
-pub(super) const LAST_CALLS: Duration = Duration::from_secs(1);
+/// How long requests in flight can still use the store. Short, because new connections wait meanwhile.
+pub(super) const STORE_GRACE: Duration = Duration::from_secs(1);
 
-/// How often what was revoked is read: streams look every quarter of a second, and have a second in all.
-pub(super) const FOLLOW: Duration = Duration::from_millis(200);
+/// How often the old gateway reads revocations. Streams check every quarter of a second, and must end within a second.
+pub(super) const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// For so long it may not be known what was revoked.
-pub(super) const BLINDNESS: Duration = Duration::from_secs(2);
+/// How long the old gateway continues if it cannot read revocations.
+pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(2);
 
-/// Longer than another gateway takes to let go of the store.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the new gateway waits for the store: longer than the old one takes to close it.
+pub(super) const STORE_WAIT: Duration = Duration::from_secs(20);
 
-/// The listening sockets, until somebody else has them or the gateway ends.
+/// How long to wait after a failed hand-over.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// Copies of the listening sockets, until the gateway drains.
 pub(super) type ListenerCopies = Arc<Mutex<Option<Vec<TcpListener>>>>;
 
-/// Where the next gateway asks. Beside the store, as there is one gateway for each.
-pub(super) fn path(store: &StoreSettings) -> PathBuf {
+/// The Unix socket for take-overs: beside the store, because one gateway has the store.
+pub(super) fn socket_path(store: &StoreSettings) -> PathBuf {
     let mut path = store.sqlite.clone().into_os_string();
     path.push(".take-over");
     path.into()
 }
 
-/// Where the next gateway is waited for. Dropping it takes it away, which has to be done while the store is open: from then on
-/// the place is another gateway's.
+/// The Unix socket on which the next gateway connects. Dropping this removes it. Drop it while the store is open: then
+/// the path belongs to another gateway.
 pub(super) struct TakeoverOffer {
     listener: std::os::unix::net::UnixListener,
     path: PathBuf,
 }
 
 impl TakeoverOffer {
-    /// To be made with the store open: then no other gateway has one.
-    pub(super) fn at(path: PathBuf) -> io::Result<Self> {
+    /// Call it with the store open: then no other gateway uses this path.
+    pub(super) fn bind(path: PathBuf) -> io::Result<Self> {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            // Of a gateway that was killed.
+            // A gateway that was killed leaves its socket behind.
             _ => {}
         }
         let offer = TakeoverOffer { listener: std::os::unix::net::UnixListener::bind(&path)?, path };
-        // Who asks is looked at as well.
+        // `socket_handover` also checks the user of the other process.
         fs::set_permissions(&offer.path, fs::Permissions::from_mode(0o600))?;
         offer.listener.set_nonblocking(true)?;
         Ok(offer)
@@ -68,40 +72,56 @@ impl TakeoverOffer {
 
 impl Drop for TakeoverOffer {
     fn drop(&mut self) {
-        // One that is left behind does no harm.
+        // The next gateway replaces a socket that is left behind.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Returns when the sockets have been handed over.
-pub(super) async fn hand_over_when_asked(offer: TakeoverOffer, copies: ListenerCopies) {
-    let offering = match offer.listener.try_clone().and_then(UnixListener::from_std) {
-        Ok(offering) => offering,
-        Err(error) => {
-            tracing::error!(%error, "no other gateway can take over from this one");
-            return std::future::pending().await;
-        }
-    };
-    loop {
-        let given = async {
-            let stream = offering.accept().await?.0.into_std()?;
-            stream.set_nonblocking(false)?;
-            let copies = copies.clone();
-            // It waits for the other side, for a moment.
-            spawn_blocking(move || give(stream, &copies)).await.map_err(io::Error::other)?
-        };
-        match given.await {
-            Ok(()) => return,
+/// Waits for the next gateway, and returns when that has the sockets.
+///
+/// Without the Unix socket the gateway serves as well: the operator stops it before the next one starts.
+pub(super) fn hand_over(store: &StoreSettings, copies: ListenerCopies) -> impl Future<Output = ()> + use<> {
+    let path = socket_path(store);
+    let offer = TakeoverOffer::bind(path.clone());
+    async move {
+        match offer {
+            Ok(offer) => hand_over_on(offer, copies).await,
             Err(error) => {
-                tracing::warn!(%error, "the sockets were not handed over");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tracing::warn!(socket = %path.display(), %error, "cannot offer a take-over to the next gateway");
+                std::future::pending().await
             }
         }
     }
 }
 
-fn give(stream: std::os::unix::net::UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<()> {
+async fn hand_over_on(offer: TakeoverOffer, copies: ListenerCopies) {
+    let listener = match offer.listener.try_clone().and_then(UnixListener::from_std) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "cannot offer a take-over to the next gateway");
+            return std::future::pending().await;
+        }
+    };
+    loop {
+        let handed_over = async {
+            let stream = listener.accept().await?.0.into_std()?;
+            stream.set_nonblocking(false)?;
+            let copies = copies.clone();
+            // Blocks until the other gateway has read the sockets.
+            spawn_blocking(move || send(stream, &copies)).await.map_err(io::Error::other)?
+        };
+        match handed_over.await {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::warn!(%error, "cannot hand over the listening sockets");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+        }
+    }
+}
+
+fn send(stream: std::os::unix::net::UnixStream, copies: &Mutex<Option<Vec<TcpListener>>>) -> io::Result<()> {
     let copies = copies.lock().unwrap_or_else(PoisonError::into_inner);
-    let sockets = copies.as_deref().ok_or_else(|| io::Error::other("this gateway is ending"))?;
+    let sockets = copies.as_deref().ok_or_else(|| io::Error::other("this gateway is draining"))?;
     socket_handover::send(stream, sockets)
 }

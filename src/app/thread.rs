@@ -1,12 +1,13 @@
-//! Threads that have a runtime to themselves.
+//! Threads with a runtime of their own.
 
 use std::thread::JoinHandle;
 
 use tokio::runtime::Runtime;
 
-pub(super) fn runtime() -> Result<Runtime, String> {
-    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| format!("no runtime can be made: {error}"))
+use super::error::StartError;
+
+pub(super) fn runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Runtime)
 }
 
 /// Starts a thread that ends with its task.
@@ -14,12 +15,16 @@ pub(super) fn start<F: Future<Output = ()>>(
     name: &str,
     runtime: Runtime,
     task: impl FnOnce() -> F + Send + 'static,
-) -> Result<JoinHandle<()>, String> {
-    let run = move || {
+) -> Result<JoinHandle<()>, StartError> {
+    spawn(name, move || {
         runtime.block_on(task());
-        // A look-up of a name that hangs must not hold up the end.
+        // Do not wait for a DNS lookup that hangs.
         runtime.shutdown_background();
-    };
-    let started = std::thread::Builder::new().name(name.into()).spawn(run);
-    started.map_err(|error| format!("the {name} thread cannot start: {error}"))
+    })
+}
+
+/// Starts a thread without a runtime.
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
+    spawned.map_err(|source| StartError::Thread { name: name.into(), source })
 }

@@ -1,4 +1,4 @@
-//! The upstreams in force, and one task for each, on the control thread, that looks after its servers.
+//! The active upstreams. Each has a task on the control thread, which resolves names and checks the health of servers.
 
 use std::fs;
 use std::path::Path;
@@ -8,67 +8,70 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use super::error::{Cause, StartError};
 use crate::config::Config;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
-use crate::types::reject::with_causes;
 use crate::upstream::{self, Report, Settings, Upstream};
 
 pub(super) struct UpstreamWatch {
-    /// Of the control thread.
+    /// The runtime of the control thread.
     runtime: Handle,
     pub(super) current: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
-    /// Those in force, and those that were prepared since.
-    made: Mutex<Vec<BuiltUpstream>>,
-    /// Ended when dropped.
+    /// The active upstreams, and those that were prepared since.
+    built: Mutex<Vec<BuiltUpstream>>,
+    /// Dropping it ends the tasks.
     tasks: Mutex<JoinSet<()>>,
 }
 
 struct BuiltUpstream {
     upstream: Arc<Upstream>,
-    /// What was in its files: the name of a file does not tell that it has changed.
+    /// The content of its files: a file can change under the same name.
     files: Vec<Vec<u8>>,
 }
 
 impl UpstreamWatch {
-    /// Looks after nothing yet. To be called on the control thread's runtime.
+    /// Call it on the runtime of the control thread. It has no upstream yet.
     pub(super) fn new() -> Self {
-        let (current, made, tasks) = (Arc::default(), Mutex::default(), Mutex::default());
-        UpstreamWatch { runtime: Handle::current(), current, made, tasks }
+        let (current, built, tasks) = (Arc::default(), Mutex::default(), Mutex::default());
+        UpstreamWatch { runtime: Handle::current(), current, built, tasks }
     }
 
-    /// What `config` describes. An upstream that has not changed is the one in force, with its connections; in others,
-    /// servers that are in force already stand as they did.
-    pub(super) fn prepare(&self, config: &Config) -> Result<Vec<Arc<Upstream>>, String> {
-        let (current, mut made) = (self.current.load(), self.made());
-        let mut prepare = |settings: &Settings| {
-            let files = read_files(settings)?;
-            let is_same = |made: &&BuiltUpstream| made.upstream.settings == *settings && made.files == files;
-            if let Some(same) = made.iter().find(is_same) {
-                return Ok(same.upstream.clone());
-            }
-            let before = current.iter().find(|upstream| *upstream.name == settings.name).map(|before| &**before);
-            let upstream =
-                Arc::new(Upstream::new(settings.clone(), config.workers, before).map_err(|error| with_causes(&error))?);
-            made.push(BuiltUpstream { upstream: upstream.clone(), files });
-            Ok(upstream)
+    /// Builds the upstreams of `config`. An upstream that has not changed stays, with its connections. In a changed
+    /// one, servers that are active already keep their state.
+    pub(super) fn prepare(&self, config: &Config) -> Result<Vec<Arc<Upstream>>, StartError> {
+        let prepare = |settings: &Settings| {
+            let upstream = self.prepare_one(settings, config.workers);
+            upstream.map_err(|source| StartError::Upstream { name: settings.name.to_string(), source })
         };
-        let named = |settings: &Settings, fault: String| format!("upstream {}: {fault}", settings.name);
-        config.upstreams.iter().map(|settings| prepare(settings).map_err(|fault| named(settings, fault))).collect()
+        config.upstreams.iter().map(prepare).collect()
     }
 
-    /// From now on these are looked after, and no others.
-    pub(super) fn put_in_force(&self, upstreams: &[Arc<Upstream>]) {
+    fn prepare_one(&self, settings: &Settings, workers: usize) -> Result<Arc<Upstream>, Cause> {
+        let (current, mut built) = (self.current.load(), self.built());
+        let files = read_files(settings)?;
+        let is_same = |built: &&BuiltUpstream| built.upstream.settings == *settings && built.files == files;
+        if let Some(same) = built.iter().find(is_same) {
+            return Ok(same.upstream.clone());
+        }
+        let previous = current.iter().find(|upstream| *upstream.name == settings.name).map(|previous| &**previous);
+        let upstream = Arc::new(Upstream::new(settings.clone(), workers, previous)?);
+        built.push(BuiltUpstream { upstream: upstream.clone(), files });
+        Ok(upstream)
+    }
+
+    /// Starts the tasks of these upstreams, and ends those of all others.
+    pub(super) fn activate(&self, upstreams: &[Arc<Upstream>]) {
         let mut tasks = JoinSet::new();
         for upstream in upstreams {
             tasks.spawn_on(upstream::maintain(upstream.clone()), &self.runtime);
         }
         *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
-        self.made().retain(|made| upstreams.iter().any(|upstream| Arc::ptr_eq(upstream, &made.upstream)));
+        self.built().retain(|built| upstreams.iter().any(|upstream| Arc::ptr_eq(upstream, &built.upstream)));
         self.current.store(Arc::new(upstreams.to_vec()));
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<BuiltUpstream>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn built(&self) -> MutexGuard<'_, Vec<BuiltUpstream>> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
@@ -77,21 +80,21 @@ impl UpstreamWatch {
             move || labelled(&current.load(), read)
         };
         let help =
-            "The part of its requests that a server gets: 1 all, 0 while it is left out, between while it returns";
+            "Share of its requests that a server gets: 1 normally, 0 while ejected or unhealthy, between as it returns";
         metrics.gauges("upstream_server_share", help, each(|server| server.share));
-        let help = "Requests under way to a server";
+        let help = "Requests in flight to a server";
         metrics.gauges("upstream_server_requests", help, each(|server| server.in_flight as f64));
-        let help = "Times that a server was left out as requests failed";
+        let help = "How often a server was ejected because requests failed";
         metrics.counters("upstream_server_ejections", help, each(|server| server.ejections as f64));
-        let help = "Requests that a server failed and that were sent again";
+        let help = "Requests that failed at a server and were retried";
         metrics.counters("upstream_server_retries", help, each(|server| server.retries as f64));
-        let help = "Health checks that a server failed";
+        let help = "Failed health checks of a server";
         metrics.counters("upstream_server_failed_checks", help, each(|server| server.failed_checks as f64));
     }
 }
 
-fn read_files(settings: &Settings) -> Result<Vec<Vec<u8>>, String> {
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+fn read_files(settings: &Settings) -> Result<Vec<Vec<u8>>, Cause> {
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into());
     settings.tls.files().map(|path| read(path)).collect()
 }
 

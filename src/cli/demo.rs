@@ -1,4 +1,4 @@
-//! `bearward demo`: a gateway with everything it needs, in a folder that goes away with it, and the commands to try.
+//! `bearward demo`: a gateway with all its files in a temporary folder, and requests to try.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::serve::Signals;
-use super::{Failed, echo};
+use super::config_argument::report;
+use super::echo;
+use super::error::CommandError;
+use super::signals::Signals;
 use crate::app::{self, Running};
 use crate::broker::TokenPair;
 use crate::config::{self, Probe};
@@ -16,17 +18,18 @@ use crate::protocols::tls::CertificateFiles;
 use crate::tokens::login::Login;
 use crate::types::clock::{Clock, SystemClock};
 
-pub(super) fn demo() -> Result<(), Failed> {
-    // First of all: whenever it is ended, the folder goes with it.
+pub(super) fn run() -> Result<(), CommandError> {
+    // First: a signal at any later time still removes the folder.
     let mut signals = Signals::catch()?;
-    let folder = Folder::make().map_err(|error| format!("no temporary folder can be made: {error}"))?;
-    let backend = echo::start().map_err(|error| format!("the echo backend cannot start: {error}"))?;
+    let folder = TemporaryFolder::create()
+        .map_err(|error| CommandError::failed(format!("cannot create a temporary folder: {error}")))?;
+    let backend =
+        echo::start().map_err(|error| CommandError::failed(format!("cannot start the echo backend: {error}")))?;
     let text = configuration(backend);
-    fs::write(folder.0.join("gateway.toml"), &text).map_err(|error| error.to_string())?;
-    let config =
-        config::parse(&text, &folder.0, Probe::None).map_err(|faults| Failed::Configuration(faults.render(false)))?;
+    fs::write(folder.0.join("gateway.toml"), &text)?;
+    let config = config::parse(&text, &folder.0, Probe::None).map_err(report)?;
     let clock = Arc::new(SystemClock);
-    let running = app::start(config, clock.clone()).map_err(|error| error.to_string())?;
+    let running = app::start(config, clock.clone())?;
     let pair = issue(&running, &*clock)?;
     print_page(&running, &pair, &folder.0);
     signals.next();
@@ -34,7 +37,7 @@ pub(super) fn demo() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The well-known ports if they are free, others if not.
+/// Listens on the default ports if they are free, and on others if not.
 fn configuration(backend: SocketAddr) -> String {
     let free = |port: u16| if TcpListener::bind(("127.0.0.1", port)).is_ok() { port } else { 0 };
     let (gateway, admin) = (free(8443), free(9443));
@@ -60,12 +63,11 @@ servers = ["http://{backend}"]
     )
 }
 
-fn issue(running: &Running, clock: &dyn Clock) -> Result<TokenPair, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+fn issue(running: &Running, clock: &dyn Clock) -> Result<TokenPair, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let login = Login { subject: "alice".into(), scope: "orders:read".into(), ..Login::default() };
     let issued = runtime.block_on(running.broker.issue(login, clock.now().into()));
-    let mut pair = issued.map_err(|reject| format!("no token was issued: {reject:?}"))?;
+    let mut pair = issued.map_err(|reject| CommandError::failed(format!("cannot issue a token: {reject:?}")))?;
     pair.include_token_id();
     Ok(pair)
 }
@@ -89,50 +91,51 @@ A token pair for alice:
 
 Paste these into another terminal, one after the other.
 
-# A request with the token is let through; the backend is told who asks:
+# The gateway allows a request with the token, and sends the subject to the backend:
 {curl} {bearer} {url}/orders/1
 
-# The same request without it is refused:
+# The gateway rejects the same request without the token:
 {curl} {url}/orders/1
 
-# The pair is exchanged for a new one:
-{curl} -X POST -H 'Content-Type: application/json' -H 'Accept: application/json' {bearer} -d '{refresh}' {url}/user/refresh
+# The client exchanges its token pair for a new one:
+{curl} -X POST -H 'Content-Type: application/json' -H {json} {bearer} -d '{refresh}' {url}/user/refresh
 
-# The login is revoked, with every token that came from it:
-{curl} -X DELETE -H 'Accept: application/json' {bearer} {url}/token/{token_id}
+# The client logs out, which revokes every token of its session:
+{curl} -X DELETE -H {json} {bearer} {url}/token/{token_id}
 
-# So the first request is refused from now on:
+# The gateway now rejects the first request:
 {curl} {bearer} {url}/orders/1
 
 Ctrl-C ends it and removes its files.",
+        json = "'Accept: application/json'",
         folder = folder.display(),
         access = pair.access_token,
         refresh_token = pair.refresh_token,
     );
 }
 
-/// One word of a shell, whatever is in it.
+/// Quotes one word for a shell.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// A private folder that is removed when the demo ends.
-struct Folder(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Folder {
-    fn make() -> std::io::Result<Self> {
+impl TemporaryFolder {
+    fn create() -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let name = format!("bearward-demo-{}", crate::types::ids::TokenId::random());
         let path = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Folder(path))
+        Ok(TemporaryFolder(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // What is left in a temporary folder is the system's to clean up.
+        // If this fails, the system cleans up its temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The demo's backend: it answers with what it was sent.
+//! The backend of the demo: it responds with the request that it received.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
-/// An echo tells at most so much of a body.
-const SHOWN: usize = 64 * 1024;
+/// Maximum bytes of a request body. A larger one is shown as empty.
+const BODY_LIMIT: usize = 64 * 1024;
 
-/// Starts it on a free port, on a thread of its own that ends with the process.
+/// Starts the backend on a free port of 127.0.0.1. Its thread ends with the process.
 pub(super) fn start() -> std::io::Result<SocketAddr> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
@@ -33,7 +33,7 @@ async fn serve(listener: TcpListener) {
 
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, SHOWN).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = Limited::new(body, BODY_LIMIT).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let headers: Map<String, Value> = head
         .headers
         .iter()
@@ -41,12 +41,12 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infal
         .filter(|(name, _)| *name != header::AUTHORIZATION)
         .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()))
         .collect();
-    let told = json!({
-        "you asked the backend for": format!("{} {}", head.method, head.uri),
-        "headers it received": headers,
+    let echo = json!({
+        "request": format!("{} {}", head.method, head.uri),
+        "headers": headers,
         "body": String::from_utf8_lossy(&body),
     });
-    let mut response = Response::new(Full::from(format!("{told:#}\n")));
+    let mut response = Response::new(Full::from(format!("{echo:#}\n")));
     response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     Ok(response)
 }

@@ -1,10 +1,12 @@
-//! `bearward explain`: what the gateway would say to a request, step by step.
+//! `bearward explain`: how the gateway decides about a request, step by step.
 
+use http::uri::InvalidUri;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use serde_json::Value;
 
+use super::config_argument::ConfigArgument;
+use super::error::CommandError;
 use super::report::{self, TimeArguments, read_token};
-use super::{ConfigArgument, Failed, load, wrong};
 use crate::app::explain::{Explainer, Explanation, Outcome};
 use crate::auth::bearer::MARKER;
 use crate::config::Probe;
@@ -14,48 +16,50 @@ use crate::types::reject::Reject;
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
+    /// The request method.
     #[arg(long, default_value = "GET")]
     method: Method,
-    /// With its query, if it has one.
+    /// Path and query.
     #[arg(long, default_value = "/")]
     path: Uri,
+    /// The `Host` header.
     #[arg(long, default_value = "localhost")]
     host: String,
-    /// Read a token from standard input. A command line is no place for one: other users can read it.
+    /// Read a token from standard input. Arguments are readable by other users, so they must not hold one.
     #[arg(long)]
     token_stdin: bool,
-    /// Where the token is put: header, cookie:NAME, query:NAME or websocket.
+    /// Where the request has the token: header, cookie:NAME, query:NAME or websocket.
     #[arg(long, value_name = "PLACE", default_value = "header")]
     token_in: String,
-    /// More of the request, as "Origin: https://app.example".
-    #[arg(long = "header", value_name = "FIELD", value_parser = field)]
+    /// Another header of the request, as "Origin: https://app.example". Can be repeated.
+    #[arg(long = "header", value_name = "FIELD", value_parser = header_field)]
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// The request comes without TLS.
+    /// The request arrives without TLS.
     #[arg(long)]
     cleartext: bool,
     #[command(flatten)]
-    when: TimeArguments,
+    time: TimeArguments,
+    /// Print the steps and the decision as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Exit status 0 if the request would be let through, 1 if it would be refused, 2 if that cannot be said.
-pub(super) fn explain(arguments: Arguments) -> Result<(), Failed> {
-    let config = load(&arguments.config.file, Probe::None)?;
+/// Exit status 0 if the gateway would allow the request, 1 if it would reject it, 2 if there is no decision.
+pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
+    let config = arguments.config.load(Probe::None)?;
     let request = request(&arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let explained = runtime.map_err(|error| wrong(error.to_string()))?.block_on(async {
-        let explainer = Explainer::prepare(&config, arguments.when.clock()).await?;
-        Ok(explainer.explain(&request, !arguments.cleartext).await)
-    });
-    let explanation = explained.map_err(wrong)?;
+    let explanation = runtime.map_err(CommandError::invalid)?.block_on(async {
+        let explainer = Explainer::prepare(&config, arguments.time.clock()).await.map_err(CommandError::invalid)?;
+        Ok::<_, CommandError>(explainer.explain(&request, !arguments.cleartext).await)
+    })?;
     match arguments.json {
         true => println!("{}", as_json(&explanation)),
         false => print(&explanation),
     }
     match explanation.outcome {
-        Outcome::Refused(_) => Err(Failed::Answered),
-        Outcome::Allowed | Outcome::Observed(_) | Outcome::Own(_) => Ok(()),
+        Outcome::Rejected(_) => Err(CommandError::Negative),
+        Outcome::Allowed | Outcome::Observed(_) | Outcome::Local(_) => Ok(()),
     }
 }
 
@@ -63,9 +67,9 @@ fn print(explanation: &Explanation) {
     report::print_steps(&explanation.steps);
     let decision = match &explanation.outcome {
         Outcome::Allowed => "allowed".to_owned(),
-        Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", report::refusal(reject)),
-        Outcome::Refused(reject) => format!("refused: {}", report::refusal(reject)),
-        Outcome::Own(what) => format!("the gateway answers itself: {what}"),
+        Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", report::describe(reject)),
+        Outcome::Rejected(reject) => format!("rejected: {}", report::describe(reject)),
+        Outcome::Local(action) => format!("the gateway itself {action}"),
     };
     report::print_decision(&decision);
 }
@@ -74,29 +78,29 @@ fn as_json(explanation: &Explanation) -> Value {
     let (decision, reject): (_, Option<&Reject>) = match &explanation.outcome {
         Outcome::Allowed => ("allowed", None),
         Outcome::Observed(reject) => ("observed", Some(reject)),
-        Outcome::Refused(reject) => ("refused", Some(reject)),
-        Outcome::Own(_) => ("own", None),
+        Outcome::Rejected(reject) => ("rejected", Some(reject)),
+        Outcome::Local(_) => ("local", None),
     };
     report::as_json(&explanation.steps, decision, reject)
 }
 
-fn request(arguments: &Arguments) -> Result<Request<()>, Failed> {
+fn request(arguments: &Arguments) -> Result<Request<()>, CommandError> {
     let mut request = Request::new(());
     *request.method_mut() = arguments.method.clone();
     *request.uri_mut() = arguments.path.clone();
-    let host = HeaderValue::from_str(&arguments.host).map_err(|_| wrong("--host is not a header value".into()))?;
+    let host = HeaderValue::from_str(&arguments.host);
+    let host = host.map_err(|_| CommandError::invalid("--host is not a valid header value"))?;
     request.headers_mut().insert(header::HOST, host);
     for (name, value) in &arguments.headers {
         request.headers_mut().append(name, value.clone());
     }
     if arguments.token_stdin {
-        put(&mut request, &arguments.token_in, &read_token()?).map_err(wrong)?;
+        add_token(&mut request, &arguments.token_in, &read_token()?)?;
     }
     Ok(request)
 }
 
-fn put(request: &mut Request<()>, place: &str, token: &str) -> Result<(), String> {
-    let value = |text: String| HeaderValue::from_str(&text).map_err(|_| "the token is not a header value".to_owned());
+fn add_token(request: &mut Request<()>, place: &str, token: &str) -> Result<(), CommandError> {
     let headers = request.headers_mut();
     match place.split_once(':') {
         None if place == "header" => drop(headers.append(header::AUTHORIZATION, value(format!("Bearer {token}"))?)),
@@ -107,18 +111,30 @@ fn put(request: &mut Request<()>, place: &str, token: &str) -> Result<(), String
         }
         Some(("cookie", name)) => drop(headers.append(header::COOKIE, value(format!("{name}={token}"))?)),
         Some(("query", name)) => {
-            let mark = if request.uri().query().is_some() { '&' } else { '?' };
-            let target = format!("{}{mark}{name}={token}", request.uri());
-            *request.uri_mut() = target.parse().map_err(|_| "the token does not fit into a query".to_owned())?;
+            let target = with_parameter(request.uri(), name, token);
+            *request.uri_mut() =
+                target.map_err(|_| CommandError::invalid("the token is not a valid query parameter"))?;
         }
-        _ => return Err(format!("--token-in {place}: expected header, cookie:NAME, query:NAME or websocket")),
+        _ => {
+            let places = "expected header, cookie:NAME, query:NAME or websocket";
+            return Err(CommandError::invalid(format!("--token-in {place}: {places}")));
+        }
     }
     Ok(())
 }
 
-fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+fn value(text: String) -> Result<HeaderValue, CommandError> {
+    HeaderValue::from_str(&text).map_err(|_| CommandError::invalid("the token is not a valid header value"))
+}
+
+fn with_parameter(uri: &Uri, name: &str, value: &str) -> Result<Uri, InvalidUri> {
+    let separator = if uri.query().is_some() { '&' } else { '?' };
+    format!("{uri}{separator}{name}={value}").parse()
+}
+
+fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("expected \"Name: value\"")?;
-    let name = name.parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
-    let value = HeaderValue::from_str(value.trim()).map_err(|_| "not the value of a header".to_owned())?;
+    let name = name.parse().map_err(|_| format!("{name:?} is not a valid header name"))?;
+    let value = HeaderValue::from_str(value.trim()).map_err(|_| "not a valid header value".to_owned())?;
     Ok((name, value))
 }

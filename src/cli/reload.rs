@@ -1,52 +1,57 @@
-//! `bearward reload`: a gateway that runs reads its configuration again, and says what became of it.
+//! `bearward reload`: the running gateway reads its configuration again.
 
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-use super::client::ask;
-use super::{ConfigArgument, Failed, load_admin, shown};
+use super::admin_client::{self, CallError};
+use super::config_argument::ConfigArgument;
+use super::error::CommandError;
+use super::terminal::{array_member, printable};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(Arguments { config, json }: Arguments) -> Result<(), Failed> {
-    let admin = load_admin(&config.file)?;
-    let (status, answer) = ask(&admin, Method::POST, "/admin/v1/reload", None)?;
-    if json && (status.is_success() || status == StatusCode::UNPROCESSABLE_ENTITY) {
-        println!("{answer}");
-    }
+pub(super) fn run(Arguments { config, json }: Arguments) -> Result<(), CommandError> {
+    let admin = config.load_admin()?;
+    let (status, body) = admin_client::send(&admin, Method::POST, "/admin/v1/reload", None)?;
     match status {
-        StatusCode::UNPROCESSABLE_ENTITY if json => Err(Failed::Configuration(String::new())),
-        StatusCode::UNPROCESSABLE_ENTITY => {
-            let report = answer.get("report").and_then(Value::as_str).unwrap_or_default();
-            let lines: Vec<_> = report.lines().map(shown).collect();
-            Err(Failed::Configuration(format!("error: nothing was reloaded\n{}\n", lines.join("\n"))))
+        StatusCode::UNPROCESSABLE_ENTITY if json => {
+            println!("{body}");
+            Err(CommandError::Report(String::new()))
         }
-        status if !status.is_success() => Err(Failed::Running(super::client::refusal(status, &answer))),
-        _ if json => Ok(()),
+        StatusCode::UNPROCESSABLE_ENTITY => Err(CommandError::Report(report(&body))),
+        status if !status.is_success() => Err(CallError::rejected(status, &body).into()),
         _ => {
-            print_parts(&answer);
+            if json {
+                println!("{body}")
+            } else {
+                print_result(&body)
+            }
             Ok(())
         }
     }
 }
 
-fn print_parts(answer: &Value) {
-    let parts = |member| {
-        let parts = answer.get(member).and_then(Value::as_array).into_iter().flatten();
-        parts.filter_map(Value::as_str).map(shown).collect::<Vec<_>>().join(", ")
-    };
-    match parts("inForce") {
-        none if none.is_empty() => println!("reloaded; nothing has changed that a reload can change"),
-        changed => println!("reloaded; in force: {changed}"),
+fn report(body: &Value) -> String {
+    let report = body.get("report").and_then(Value::as_str).unwrap_or_default();
+    let lines: Vec<_> = report.lines().map(printable).collect();
+    format!("error: not reloaded; the current settings stay active\n{}\n", lines.join("\n"))
+}
+
+fn print_result(body: &Value) {
+    let tables = |member| array_member(body, member).filter_map(Value::as_str).map(printable).collect::<Vec<_>>();
+    match tables("inForce") {
+        changed if changed.is_empty() => println!("reloaded; no changes"),
+        changed => println!("reloaded; changed: {}", changed.join(", ")),
     }
-    let restart = parts("takesRestart");
+    let restart = tables("takesRestart");
     if !restart.is_empty() {
-        println!("takes a restart: {restart}");
+        println!("changes that require a restart: {}", restart.join(", "));
     }
 }

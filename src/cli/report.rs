@@ -1,18 +1,19 @@
-//! What `explain` and `verify` have in common: a token on standard input, a time, steps and how they ended.
+//! What `explain` and `verify` share: the token from standard input, `--at`, and the steps with the decision.
 
 use std::io::Read;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Failed, shown, wrong};
+use super::error::CommandError;
+use super::terminal::printable;
 use crate::types::clock::{Clock, SystemClock, UnixTime};
 use crate::types::reject::Reject;
 use crate::types::trace::Step;
 
 #[derive(clap::Args)]
 pub(super) struct TimeArguments {
-    /// As if it were this time, in RFC 3339, as a line of the access log has it. Left out, it is now.
+    /// Decide as at this time, in RFC 3339 as in the access log. Default: now.
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<UnixTime>,
 }
@@ -20,16 +21,15 @@ pub(super) struct TimeArguments {
 impl TimeArguments {
     pub(super) fn clock(&self) -> Arc<dyn Clock> {
         match self.at {
-            Some(time) => Arc::new(At(time)),
+            Some(time) => Arc::new(FixedClock(time)),
             None => Arc::new(SystemClock),
         }
     }
 }
 
-/// The clock of one moment.
-struct At(UnixTime);
+struct FixedClock(UnixTime);
 
-impl Clock for At {
+impl Clock for FixedClock {
     fn now(&self) -> UnixTime {
         self.0
     }
@@ -39,32 +39,32 @@ fn time(text: &str) -> Result<UnixTime, String> {
     UnixTime::parse(text).ok_or_else(|| "expected a time as 2026-11-20T23:05:21Z".to_owned())
 }
 
-/// A token from standard input. A command line is no place for one: other users can read it.
-pub(super) fn read_token() -> Result<String, Failed> {
+/// Reads a token from standard input. It is not an argument, because other users of the machine can read those.
+pub(super) fn read_token() -> Result<String, CommandError> {
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text);
-    read.map_err(|error| wrong(format!("standard input: {error}")))?;
+    read.map_err(|error| CommandError::invalid(format!("cannot read the token from standard input: {error}")))?;
     Ok(text.trim().to_owned())
 }
 
 pub(super) fn print_steps(steps: &[(Step, String)]) {
-    for (step, found) in steps {
-        println!("{:10}  {}", step.name(), shown(found));
+    for (step, result) in steps {
+        println!("{:10}  {}", step.name(), printable(result));
     }
 }
 
 pub(super) fn print_decision(decision: &str) {
-    println!("{:10}  {}", "decision", shown(decision));
+    println!("{:10}  {}", "decision", printable(decision));
 }
 
-pub(super) fn refusal(reject: &Reject) -> String {
+pub(super) fn describe(reject: &Reject) -> String {
     let (status, code) = (reject.reason.status().as_u16(), reject.reason.code());
     let detail = if reject.detail.is_empty() { reject.reason.message() } else { &*reject.detail };
     format!("{status} {code}, {detail}")
 }
 
 pub(super) fn as_json(steps: &[(Step, String)], decision: &str, reject: Option<&Reject>) -> Value {
-    let steps = steps.iter().map(|(step, found)| json!({ "step": step.name(), "found": found }));
+    let steps = steps.iter().map(|(step, result)| json!({ "step": step.name(), "found": result }));
     json!({
         "steps": steps.collect::<Vec<_>>(),
         "decision": decision,

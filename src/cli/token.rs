@@ -1,54 +1,61 @@
-//! `bearward token issue|list|revoke`, through the admin listener: it works while the gateway runs.
+//! `bearward token issue|list|revoke`: the tokens of a running gateway.
 
 use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::client::call;
-use super::{ConfigArgument, Failed, load_admin, shown};
+use super::admin_client::{CallError, call};
+use super::config_argument::ConfigArgument;
+use super::error::CommandError;
+use super::terminal::{array_member, text_member};
+use crate::admin;
 
 #[derive(Subcommand)]
 pub(super) enum TokenCommand {
-    /// Make a token family and print its first pair.
+    /// Start a session and print its first token pair.
     Issue {
         #[command(flatten)]
         config: ConfigArgument,
-        /// Whom the token speaks for.
+        /// The user or service that the token is for: its `sub`.
         #[arg(long)]
         subject: String,
         /// Scopes, separated by spaces.
         #[arg(long, default_value = "")]
         scope: String,
-        /// What a list of devices shows.
+        /// Name of the session in a list of devices.
         #[arg(long, default_value = "")]
         label: String,
-        /// The client the token is issued to.
+        /// The client that gets the token: its `client_id`.
         #[arg(long, default_value = "")]
         client_id: String,
+        /// Print the token pair as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// List the families of a subject.
+    /// List the sessions of a subject.
     List {
         #[command(flatten)]
         config: ConfigArgument,
+        /// The `sub` of the tokens.
         #[arg(long)]
         subject: String,
+        /// Print the list as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// End a login at once; or all of a subject, of an issuer, of everybody; or one access token.
+    /// Revoke one session, one access token, or all tokens of a subject or an issuer.
     Revoke {
         #[command(flatten)]
         config: ConfigArgument,
         #[command(flatten)]
-        whom: RevokeTarget,
-        /// Of another issuer than this gateway; with --all, nobody else's.
+        target: RevokeTarget,
+        /// The issuer of the tokens. Default: this gateway; with --all, every issuer.
         #[arg(long, conflicts_with = "token_id")]
         issuer: Option<String>,
-        /// Only what was issued at this time or before, as 2026-11-20T23:05:21Z. Left out: until now.
+        /// Only tokens issued at or before this time, as 2026-11-20T23:05:21Z. Default: now.
         #[arg(long, value_name = "TIME", conflicts_with_all = ["token_id", "jti"])]
         before: Option<String>,
+        /// Print the result as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -57,88 +64,81 @@ pub(super) enum TokenCommand {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct RevokeTarget {
-    /// The token id of a login, or a whole refresh token of it.
+    /// The token id of a session, or one of its refresh tokens.
     token_id: Option<String>,
-    /// Everything of this subject.
+    /// All tokens of this subject.
     #[arg(long)]
     subject: Option<String>,
     /// One access token, by its `jti`.
     #[arg(long)]
     jti: Option<String>,
-    /// Everything there is.
+    /// All tokens.
     #[arg(long)]
     all: bool,
 }
 
-pub(super) fn run(command: TokenCommand) -> Result<(), Failed> {
+pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
     match command {
         TokenCommand::Issue { config, subject, scope, label, client_id, json } => {
-            let admin = load_admin(&config.file)?;
-            let wanted = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
-            let pair = call(&admin, Method::POST, "/admin/v1/tokens", Some(&wanted))?;
-            if json {
-                print_json(&pair);
-            } else {
-                for (title, member) in
-                    [("token id", "tokenId"), ("access token", "accessToken"), ("refresh token", "refreshToken")]
-                {
-                    println!("{title:13}  {}", text(&pair, member));
-                }
-            }
+            let body = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
+            let pair = call(&config.load_admin()?, Method::POST, "/admin/v1/tokens", Some(&body))?;
+            if json { println!("{pair}") } else { print_pair(&pair) }
         }
         TokenCommand::List { config, subject, json } => {
-            let admin = load_admin(&config.file)?;
             let path = format!("/admin/v1/subjects/{}/tokens", percent_encode(&subject));
-            let answer = call(&admin, Method::GET, &path, None)?;
-            if json { print_json(&answer) } else { print_table(&answer) }
+            let tokens = call(&config.load_admin()?, Method::GET, &path, None)?;
+            if json { println!("{tokens}") } else { print_table(&tokens) }
         }
-        TokenCommand::Revoke { config, whom, issuer, before, json } => {
-            let admin = load_admin(&config.file)?;
-            let answer = match &whom.token_id {
-                Some(token_id) => {
-                    let path = format!("/admin/v1/tokens/{}", percent_encode(token_id));
-                    call(&admin, Method::DELETE, &path, None)?
-                }
-                None => {
-                    let RevokeTarget { subject, jti, all, .. } = whom;
-                    let wanted = json!({ "sub": subject, "jti": jti, "all": all, "issuer": issuer, "before": before });
-                    call(&admin, Method::POST, "/admin/v1/revocations", Some(&wanted))?
-                }
-            };
-            if json { print_json(&answer) } else { println!("revoked") }
+        TokenCommand::Revoke { config, target, issuer, before, json } => {
+            let result = revoke(&config.load_admin()?, target, issuer, before)?;
+            if json { println!("{result}") } else { println!("revoked") }
         }
     }
     Ok(())
 }
 
-fn print_json(value: &Value) {
-    println!("{value}");
+fn revoke(
+    admin: &admin::Settings,
+    target: RevokeTarget,
+    issuer: Option<String>,
+    before: Option<String>,
+) -> Result<Value, CallError> {
+    let RevokeTarget { token_id, subject, jti, all } = target;
+    if let Some(token_id) = token_id {
+        let path = format!("/admin/v1/tokens/{}", percent_encode(&token_id));
+        return call(admin, Method::DELETE, &path, None);
+    }
+    let body = json!({ "sub": subject, "jti": jti, "all": all, "issuer": issuer, "before": before });
+    call(admin, Method::POST, "/admin/v1/revocations", Some(&body))
 }
 
-fn print_table(answer: &Value) {
+fn print_pair(pair: &Value) {
+    for (title, member) in [("token id", "tokenId"), ("access token", "accessToken"), ("refresh token", "refreshToken")]
+    {
+        println!("{title:13}  {}", text_member(pair, member));
+    }
+}
+
+fn print_table(tokens: &Value) {
     println!(
         "{:22}  {:16}  {:24}  {:24}  {:15}  {:20}  label",
         "token id", "state", "created", "last used", "address", "scope"
     );
-    for token in answer.get("tokens").and_then(Value::as_array).into_iter().flatten() {
+    for token in array_member(tokens, "tokens") {
         let [id, state, reason, created] =
-            ["tokenId", "state", "reason", "createdAt"].map(|member| text(token, member));
+            ["tokenId", "state", "reason", "createdAt"].map(|name| text_member(token, name));
         let [used, address, scope, label] =
-            ["lastUsedAt", "address", "scope", "label"].map(|member| text(token, member));
+            ["lastUsedAt", "address", "scope", "label"].map(|name| text_member(token, name));
         let state = if reason.is_empty() { state } else { format!("{state}: {reason}") };
         println!("{id:22}  {state:16}  {created:24}  {used:24}  {address:15}  {scope:20}  {label}");
     }
 }
 
-fn text(value: &Value, member: &str) -> String {
-    shown(value.get(member).and_then(Value::as_str).unwrap_or_default())
-}
-
-/// One path segment (RFC 3986 section 3.3).
+/// Encodes one path segment (RFC 3986 section 3.3).
 fn percent_encode(segment: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     segment
         .bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .map(|byte| if is_unreserved(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
 }

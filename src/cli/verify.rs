@@ -1,11 +1,12 @@
-//! `bearward verify`: is this token signed by one of these keys? By the code of the server.
+//! `bearward verify`: checks a token against the keys in a file, with the code of the gateway.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::config_argument::ConfigArgument;
+use super::error::{Cause, CommandError};
 use super::report::{self, TimeArguments, read_token};
-use super::{ConfigArgument, Failed, load, wrong};
 use crate::app::explain::policies;
 use crate::config::Probe;
 use crate::tokens::jwt::jws::verify_signature;
@@ -17,45 +18,44 @@ use crate::types::trace::{Step, Trace};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// A JSON Web Key Set. Keys are admitted as the server admits them.
+    /// A JSON Web Key Set. Its keys must meet the same rules as those of an issuer.
     #[arg(long, value_name = "FILE")]
     jwks: PathBuf,
-    /// The algorithms that the keys may be for, for a key that does not say it itself. Left out, any.
+    /// The allowed algorithms, needed for keys that do not name theirs. Can be repeated. Default: all.
     #[arg(long = "algorithm", value_name = "NAME", value_parser = algorithm)]
     algorithms: Vec<Algorithm>,
-    /// Check the claims too, on the terms that the configuration has for the token's issuer.
+    /// Check the claims too, by the rules that the configuration has for the token's issuer.
     #[arg(long)]
     claims: bool,
     #[command(flatten)]
     config: ConfigArgument,
     #[command(flatten)]
-    when: TimeArguments,
-    /// The steps and the verdict as JSON.
+    time: TimeArguments,
+    /// Print the steps and the decision as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Reads a compact JWS from standard input. Exit status 0 if it holds, 1 if not, 2 if there are no keys to check it with.
-pub(super) fn run(arguments: Arguments) -> Result<(), Failed> {
-    let jwks = fs::read_to_string(&arguments.jwks);
-    let jwks = jwks.map_err(|error| wrong(format!("{}: {error}", arguments.jwks.display())))?;
+/// Reads a compact JWS from standard input. Exit status 0 if it is valid, 1 if not, 2 if there are no keys.
+pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
+    let jwks = fs::read_to_string(&arguments.jwks).map_err(|error| jwks_error(&arguments, error))?;
     let checker = match arguments.claims {
         true => Checker::Claims(issuers(&arguments, &jwks)?),
         false => Checker::Signature(keys(&arguments, &jwks)?),
     };
     let token = read_token()?;
-    let (steps, verdict) = checker.check(&token, &arguments.when);
+    let (steps, result) = checker.check(&token, &arguments.time);
     if arguments.json {
-        let decision = if verdict.is_ok() { "good" } else { "refused" };
-        println!("{}", report::as_json(&steps, decision, verdict.as_ref().err()));
+        let decision = if result.is_ok() { "valid" } else { "rejected" };
+        println!("{}", report::as_json(&steps, decision, result.as_ref().err()));
     } else {
         report::print_steps(&steps);
-        match &verdict {
-            Ok(()) => report::print_decision("good"),
-            Err(reject) => report::print_decision(&format!("refused: {}", report::refusal(reject))),
+        match &result {
+            Ok(()) => report::print_decision("valid"),
+            Err(reject) => report::print_decision(&format!("rejected: {}", report::describe(reject))),
         }
     }
-    verdict.map_err(|_| Failed::Answered)
+    result.map_err(|_| CommandError::Negative)
 }
 
 enum Checker {
@@ -64,41 +64,48 @@ enum Checker {
 }
 
 impl Checker {
-    fn check(&self, token: &str, when: &TimeArguments) -> (Vec<(Step, String)>, Result<(), Reject>) {
+    fn check(&self, token: &str, time: &TimeArguments) -> (Vec<(Step, String)>, Result<(), Reject>) {
         let steps = Mutex::new(Vec::new());
-        let listener = |step, found| steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, found));
+        let listener = |step, result| steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
         let trace = Trace::to(&listener);
-        let verdict = match self {
+        let result = match self {
             Checker::Signature(keys) => verify_signature(token, keys, trace).map(drop),
-            Checker::Claims(issuers) => verify(token, issuers, when.clock().now(), Validity::Live, trace).map(drop),
+            Checker::Claims(issuers) => verify(token, issuers, time.clock().now(), Validity::Live, trace).map(drop),
         };
-        (steps.into_inner().unwrap_or_else(PoisonError::into_inner), verdict)
+        (steps.into_inner().unwrap_or_else(PoisonError::into_inner), result)
     }
 }
 
-fn keys(arguments: &Arguments, jwks: &str) -> Result<KeySet, Failed> {
+fn keys(arguments: &Arguments, jwks: &str) -> Result<KeySet, CommandError> {
     let all: Vec<Algorithm> = ALGORITHMS.iter().map(|(_, algorithm)| *algorithm).collect();
     let allowed = if arguments.algorithms.is_empty() { &all } else { &arguments.algorithms };
-    KeySet::from_jwks(jwks, allowed).map_err(|fault| wrong(format!("{}: {fault}", arguments.jwks.display())))
+    KeySet::from_jwks(jwks, allowed).map_err(|error| jwks_error(arguments, error))
 }
 
-/// Every issuer of the configuration with these keys, as far as its algorithms can use them.
-fn issuers(arguments: &Arguments, jwks: &str) -> Result<Vec<TrustedIssuer>, Failed> {
-    let config = load(&arguments.config.file, Probe::None)?;
-    let mut fault = None;
-    let issuers: Vec<TrustedIssuer> = policies(&config)
-        .into_iter()
-        .map(|policy| {
-            let keys = KeySet::from_jwks(jwks, &policy.algorithms).map_err(|why| fault = Some(why)).unwrap_or_default();
-            TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }
-        })
-        .collect();
-    match fault {
-        Some(fault) if issuers.iter().all(|issuer| issuer.keys.is_empty()) => {
-            Err(wrong(format!("{}: {fault}", arguments.jwks.display())))
+/// Every issuer of the configuration, with those of these keys that its algorithms allow.
+fn issuers(arguments: &Arguments, jwks: &str) -> Result<Vec<TrustedIssuer>, CommandError> {
+    let config = arguments.config.load(Probe::None)?;
+    let mut last_error = None;
+    let mut keys_of = |algorithms: &[Algorithm]| match KeySet::from_jwks(jwks, algorithms) {
+        Ok(keys) => keys,
+        Err(error) => {
+            last_error = Some(error);
+            KeySet::default()
         }
+    };
+    let issuers = policies(&config).into_iter().map(|policy| {
+        let keys = Arc::new(keys_of(&policy.algorithms));
+        TrustedIssuer { policy: Arc::new(policy), keys }
+    });
+    let issuers: Vec<TrustedIssuer> = issuers.collect();
+    match last_error {
+        Some(error) if issuers.iter().all(|issuer| issuer.keys.is_empty()) => Err(jwks_error(arguments, error)),
         _ => Ok(issuers),
     }
+}
+
+fn jwks_error(arguments: &Arguments, error: impl Into<Cause>) -> CommandError {
+    CommandError::invalid(format!("cannot use --jwks {}: {}", arguments.jwks.display(), error.into()))
 }
 
 fn algorithm(name: &str) -> Result<Algorithm, String> {

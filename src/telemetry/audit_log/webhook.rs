@@ -1,88 +1,94 @@
-//! The audit webhook: a POST with one line of JSON an event (`application/x-ndjson`); any 2xx means that they are kept.
-//!
-//! A connection for each delivery. No redirect is followed: events are for the one that the operator named.
+//! The audit webhook: one POST request with a line of JSON for each event (`application/x-ndjson`). Any 2xx response
+//! means that the server has stored the events.
 
+use std::error::Error;
+use std::fmt;
 use std::fs;
-use std::path::Path;
-use std::pin::pin;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::{HeaderValue, Request, header};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
 
 use super::settings::Webhook;
-use crate::protocols::http::body::Body;
-use crate::protocols::tls;
+use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
+use crate::protocols::url::SecureUrl;
 use crate::tokens::audit_event::Recorded;
-use crate::types::reject::with_causes;
 
-/// From the first packet to the head of the answer.
-const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// The time is from the first packet to the response header. The response body is not read.
+const LIMITS: Limits = Limits { time: Duration::from_secs(10), body_size: 0, reads_body: |_| false };
 
-pub(super) async fn post(webhook: &Webhook, events: &[Recorded]) -> Result<(), String> {
-    let url = &webhook.url;
-    // Boxed: a handshake in it makes the future a large one.
-    match tokio::time::timeout(TIME_LIMIT, Box::pin(connect_and_send(webhook, events))).await {
-        Ok(sent) => sent.map_err(|fault| format!("{url}: {fault}")),
-        Err(_) => Err(format!("{url}: no answer within {}s", TIME_LIMIT.as_secs())),
+/// Why events were not delivered.
+#[derive(Debug)]
+pub(super) enum WebhookError {
+    AuthorizationFile { file: PathBuf, source: io::Error },
+    AuthorizationValue { file: PathBuf },
+    NoResponse { url: SecureUrl, source: ClientError },
+    Status { url: SecureUrl, status: StatusCode },
+}
+
+impl fmt::Display for WebhookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WebhookError::AuthorizationFile { file, .. } => {
+                write!(f, "cannot read audit.webhook_authorization_file {}", file.display())
+            }
+            WebhookError::AuthorizationValue { file } => {
+                write!(
+                    f,
+                    "audit.webhook_authorization_file {} is not a valid Authorization header value",
+                    file.display()
+                )
+            }
+            WebhookError::NoResponse { url, .. } => write!(f, "cannot send to {url}"),
+            WebhookError::Status { url, status } => write!(f, "{url}: the response is {status}"),
+        }
     }
 }
 
-async fn connect_and_send(webhook: &Webhook, events: &[Recorded]) -> Result<(), String> {
-    let url = &webhook.url;
-    let request = request(webhook, events)?;
-    let fault = |error: std::io::Error| format!("no connection: {error}");
-    let stream = TcpStream::connect((url.host.as_str(), url.port)).await.map_err(fault)?;
-    if !url.tls {
-        return send(stream, request).await;
+impl Error for WebhookError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            WebhookError::AuthorizationFile { source, .. } => Some(source),
+            WebhookError::NoResponse { source, .. } => Some(source),
+            WebhookError::AuthorizationValue { .. } | WebhookError::Status { .. } => None,
+        }
     }
-    // Read anew each time: a CA that was renewed is trusted without a restart.
-    let config = tls::client_config(webhook.ca_file.as_deref(), &[b"http/1.1"]).map_err(|error| with_causes(&error))?;
-    let name = ServerName::try_from(url.host.clone()).map_err(|_| "no name that TLS can check")?;
-    send(TlsConnector::from(config).connect(name, stream).await.map_err(fault)?, request).await
 }
 
-fn request(webhook: &Webhook, events: &[Recorded]) -> Result<Request<Body>, String> {
-    let page: String = events.iter().map(|event| event.line() + "\n").collect();
+pub(super) async fn post(webhook: &Webhook, events: &[Recorded]) -> Result<(), WebhookError> {
+    let authorization = webhook.authorization_file.as_deref().map(read_authorization).transpose()?;
+    let response = send(webhook, authorization, events).await;
+    let url = || webhook.url.clone();
+    let status = response.map_err(|source| WebhookError::NoResponse { url: url(), source })?.status();
+    if status.is_success() { Ok(()) } else { Err(WebhookError::Status { url: url(), status }) }
+}
+
+async fn send(
+    webhook: &Webhook,
+    authorization: Option<HeaderValue>,
+    events: &[Recorded],
+) -> Result<Response<Bytes>, ClientError> {
+    let lines: String = events.iter().map(|event| event.line() + "\n").collect();
     let mut request = Request::post(&webhook.url.target)
         .header(header::HOST, &webhook.url.authority)
-        .header(header::USER_AGENT, concat!("bearward/", env!("CARGO_PKG_VERSION")))
+        .header(header::USER_AGENT, USER_AGENT)
         .header(header::CONTENT_TYPE, "application/x-ndjson");
-    if let Some(path) = &webhook.authorization_file {
-        request = request.header(header::AUTHORIZATION, authorization(path)?);
+    if let Some(authorization) = authorization {
+        request = request.header(header::AUTHORIZATION, authorization);
     }
-    request.body(Body::full(page)).map_err(|error| error.to_string())
+    let request = request.body(Full::from(lines)).map_err(ClientError::Request)?;
+    client::send_to(&webhook.url, webhook.ca_file.as_deref(), request, &LIMITS).await
 }
 
-/// Read anew each time: a token that was renewed is used without a restart.
-fn authorization(path: &Path) -> Result<HeaderValue, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut value = HeaderValue::from_str(text.trim())
-        .map_err(|_| format!("{}: not the value of an Authorization header", path.display()))?;
+/// Reads the file on each call: a renewed token is used without a restart.
+fn read_authorization(file: &Path) -> Result<HeaderValue, WebhookError> {
+    let text = fs::read_to_string(file);
+    let text = text.map_err(|source| WebhookError::AuthorizationFile { file: file.to_owned(), source })?;
+    let mut value =
+        HeaderValue::from_str(text.trim()).map_err(|_| WebhookError::AuthorizationValue { file: file.to_owned() })?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-async fn send<S>(stream: S, request: Request<Body>) -> Result<(), String>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let fault = |error: hyper::Error| with_causes(&error);
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(fault)?;
-    let asking = async {
-        let status = sender.send_request(request).await.map_err(fault)?.status();
-        if status.is_success() { Ok(()) } else { Err(format!("the answer is {status}")) }
-    };
-    // The connection runs here and not in a task of its own: it ends with the answer, or with the patience for it.
-    let (mut asking, mut connection) = (pin!(asking), pin!(connection));
-    tokio::select! {
-        biased;
-        answer = &mut asking => answer,
-        _ = &mut connection => asking.await,
-    }
 }

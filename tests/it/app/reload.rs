@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bearward::config::{self, Probe};
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::reject::with_causes;
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
@@ -13,7 +14,7 @@ use crate::support::{Client, Gateway, Upstream};
 /// Reloads with this text. Returns the sections that require a restart.
 fn reload(gateway: &Gateway, text: &str) -> Vec<&'static str> {
     let config = config::parse(text, gateway.path(), Probe::None).expect("a good configuration");
-    gateway.running().reload(config).expect("it reloads").takes_restart
+    gateway.running().reload(config).expect("it reloads").requires_restart
 }
 
 #[tokio::test]
@@ -115,7 +116,7 @@ async fn a_removed_key_removes_its_cached_tokens() {
     write(&second);
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
     std::fs::write(folder.path().join("login.json"), "{").expect("written");
-    assert!(gateway.running().reload(config).is_err_and(|error| error.to_string().contains("login.json")));
+    assert!(gateway.running().reload(config).is_err_and(|error| with_causes(&error).contains("login.json")));
     assert_eq!(gateway.metric("bearward_known_tokens ").await, 2.0, "the metric counts the active settings' tokens");
     assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
 }

@@ -33,7 +33,7 @@ fn try_the_demo(signal: &str) {
     assert_eq!(statuses, [200, 401, 200, 200, 401], "{outcomes:#?}");
 
     let json = |place: usize| -> Value { serde_json::from_str(&outcomes[place].1).expect("JSON") };
-    assert_eq!(json(0)["headers it received"]["x-auth-subject"], "alice", "the backend gets the subject");
+    assert_eq!(json(0)["headers"]["x-auth-subject"], "alice", "the backend gets the subject");
     assert_eq!(json(1)["error"], "unauthorized");
     assert_eq!(json(3), json!({ "success": true }));
     assert_eq!(json(4)["error"], "invalid_token");

@@ -94,23 +94,23 @@ fn the_exit_status_shows_whether_the_signature_is_valid() {
     let keys = ["--jwks", "keys.json"];
     let at = ["--jwks", "keys.json", "--claims", "--at", "2027-01-15T08:00:00Z"];
     let rows: Vec<(&[&str], String, i32, &str)> = vec![
-        (&keys, good.clone(), 0, "good"),
-        (&keys, format!("  {good}\n"), 0, "good"),
-        (&keys, foo, 0, "good"),
+        (&keys, good.clone(), 0, "valid"),
+        (&keys, format!("  {good}\n"), 0, "valid"),
+        (&keys, foo, 0, "valid"),
         (&keys, forged, 1, "401 bad_signature"),
         (&keys, mint.with_header(now, json!({ "alg": "none" })), 1, "401 algorithm_not_allowed"),
         (&keys, mint.with_header(now, json!({ "crit": ["exp"] })), 1, "401 forbidden_header"),
         (&keys, mint.with_header(now, json!({ "kid": "x" })), 1, "401 unknown_key"),
         (&keys, String::new(), 1, "401 malformed_token"),
         // The token expired long ago, but its signature is valid.
-        (&keys, mint.with_claims(now, json!({ "exp": 1 })), 0, "good"),
+        (&keys, mint.with_claims(now, json!({ "exp": 1 })), 0, "valid"),
         (&at, good.clone(), 0, "claims "),
         (&at, mint.with_claims(now, json!({ "exp": 1 })), 1, "401 expired"),
         (&at, mint.with_claims(now, json!({ "aud": "x" })), 1, "401 wrong_audience"),
         (&at, mint.with_header(now, json!({ "typ": "JWT" })), 1, "401 wrong_type"),
         (&at, mint.with_claims(now, json!({ "iss": "https://localhost:8443", "sid": "x" })), 1, "401 "),
         (&["--jwks", "keys.json", "--claims"], good.clone(), 1, "401 "),
-        (&["--jwks", "nameless.json", "--algorithm", "RS256"], good.clone(), 0, "good"),
+        (&["--jwks", "nameless.json", "--algorithm", "RS256"], good.clone(), 0, "valid"),
         (&["--jwks", "nameless.json"], good.clone(), 2, "the key names no alg"),
         (&["--jwks", "keys.json", "--algorithm", "ES256"], good.clone(), 2, "keys.json"),
         (&["--jwks", "empty.json"], good.clone(), 2, "empty.json"),
@@ -128,5 +128,5 @@ fn the_exit_status_shows_whether_the_signature_is_valid() {
     }
     let output = bearward_with_stdin(folder.path(), &["verify", "--jwks", "keys.json", "--json"], "x");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((&report["decision"], &report["reason"]), (&json!("refused"), &json!("malformed_token")));
+    assert_eq!((&report["decision"], &report["reason"]), (&json!("rejected"), &json!("malformed_token")));
 }

@@ -113,7 +113,7 @@ async fn faults_in_explanations(gateway: &Gateway, attacks: &[Attack], lines: &[
         let client = address_of(number).to_string();
         let line = lines.iter().find(|line| line["client"] == *client).unwrap_or(&Value::Null);
         let explained = explainer.explain(request, false).await;
-        let Outcome::Refused(refusal) = &explained.outcome else {
+        let Outcome::Rejected(refusal) = &explained.outcome else {
             faults.push(format!("{}: explain lets it through", attack.name));
             continue;
         };

@@ -106,7 +106,8 @@ fn a_foreign_crate_is_named_only_at_its_door() {
     for row in rows {
         let (foreign, doors) = (row[0].as_str(), row[1].split(',').map(str::trim).collect::<Vec<_>>());
         let name = foreign.replace('_', "-");
-        if !manifest.lines().any(|line| line.starts_with(&format!("{name} = "))) {
+        let is_listed = |name: &str| manifest.lines().any(|line| line.starts_with(&format!("{name} = ")));
+        if !is_listed(&name) && !is_listed(foreign) {
             errors.push(format!("`{foreign}` has a door but is no dependency"));
         }
         for door in doors.iter().filter(|door| !files.iter().any(|file| is_behind(file, door))) {

@@ -1,13 +1,16 @@
-//! A server that does everything wrong, one thing at a time.
+//! Fetches from servers that send one wrong thing each.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::protocols::http::client::HEADER_SIZE;
+use crate::types::reject::with_causes;
 
-const PATIENCE: Duration = Duration::from_millis(300);
+/// The limit of these tests: short, because some of them wait for it.
+const LIMIT: Duration = Duration::from_millis(300);
 
-/// Serves these bytes to whoever asks, in pieces with a pause after each, and then closes or falls silent.
+/// Sends these bytes on each connection, with a pause after each piece. Then it closes the connection or goes silent.
 async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> SecureUrl {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -18,7 +21,7 @@ async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> SecureUr
                 let mut request = [0; 4096];
                 let _ = stream.read(&mut request).await;
                 for piece in pieces {
-                    // The client may have had enough.
+                    // The client may have closed the connection.
                     if stream.write_all(&piece).await.is_err() {
                         return;
                     }
@@ -33,13 +36,17 @@ async fn server(pieces: Vec<Vec<u8>>, pause: Duration, closes: bool) -> SecureUr
     SecureUrl::parse(&format!("http://{address}/keys"), false).expect("a good URL")
 }
 
-async fn answer_to(text: impl AsRef<[u8]>) -> Result<FetchOutcome, String> {
+async fn response_to(text: impl AsRef<[u8]>) -> Result<FetchOutcome, String> {
     let url = server(vec![text.as_ref().to_vec()], Duration::ZERO, true).await;
-    get(&url, None, None, PATIENCE).await
+    fetch(&url, None).await
 }
 
-fn page(answer: Result<FetchOutcome, String>) -> FetchedPage {
-    match answer {
+async fn fetch(url: &SecureUrl, etag: Option<&HeaderValue>) -> Result<FetchOutcome, String> {
+    get(url, None, etag, LIMIT).await.map_err(|error| with_causes(&error))
+}
+
+fn page(outcome: Result<FetchOutcome, String>) -> FetchedPage {
+    match outcome {
         Ok(FetchOutcome::FetchedPage(page)) => page,
         Ok(FetchOutcome::NotModified { .. }) => panic!("not modified"),
         Err(fault) => panic!("{fault}"),
@@ -51,76 +58,79 @@ fn ok(head: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_good_answer_is_read_in_every_framing() {
-    let sized = page(answer_to(ok("ETag: \"7\"\r\nCache-Control: max-age=60\r\n", "{}")).await);
+async fn a_good_response_is_read_in_every_framing() {
+    let sized = page(response_to(ok("ETag: \"7\"\r\nCache-Control: max-age=60\r\n", "{}")).await);
     assert_eq!((sized.text.as_str(), sized.max_age), ("{}", Some(Duration::from_secs(60))));
     assert_eq!(sized.etag, Some(HeaderValue::from_static("\"7\"")));
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n";
-    assert_eq!(page(answer_to(chunked).await).text, "{}");
-    assert_eq!(page(answer_to("HTTP/1.1 200 OK\r\n\r\n{}").await).text, "{}", "until the connection closes");
-    assert_eq!(page(answer_to("HTTP/1.0 200 OK\r\n\r\n{}").await).text, "{}");
-    assert_eq!(page(answer_to(ok("Content-Encoding: identity\r\n", "{}")).await).text, "{}");
-    let full = "x".repeat(SIZE_LIMIT as usize);
-    assert_eq!(page(answer_to(ok("", &full)).await).text.len(), full.len());
+    assert_eq!(page(response_to(chunked).await).text, "{}");
+    assert_eq!(page(response_to("HTTP/1.1 200 OK\r\n\r\n{}").await).text, "{}", "until the connection closes");
+    assert_eq!(page(response_to("HTTP/1.0 200 OK\r\n\r\n{}").await).text, "{}");
+    assert_eq!(page(response_to(ok("Content-Encoding: identity\r\n", "{}")).await).text, "{}");
+    let full = "x".repeat(SIZE_LIMIT);
+    assert_eq!(page(response_to(ok("", &full)).await).text.len(), full.len());
 }
 
 #[tokio::test]
-async fn everything_else_is_an_error_that_says_what_is_wrong() {
-    let huge = "x".repeat(SIZE_LIMIT as usize + 1);
+async fn a_bad_response_is_an_error_that_names_the_problem() {
+    let huge = "x".repeat(SIZE_LIMIT + 1);
     let chunk = format!("{:x}\r\n{huge}\r\n0\r\n\r\n", huge.len());
     let rows: Vec<(&str, Vec<u8>, &str)> = vec![
-        ("500", b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".to_vec(), "the answer is 500"),
+        ("500", b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".to_vec(), "the response is 500"),
         ("404", b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(), "404"),
         ("204", b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(), "204"),
-        ("304 that nobody asked for", b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(), "304"),
+        ("304 without an ETag in the request", b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec(), "304"),
         (
             "a redirect",
             b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n".to_vec(),
-            "not followed; it leads to http://169.254.169.254/",
+            "a redirect (302 Found) to http://169.254.169.254/; configure the final URL",
         ),
-        ("a redirect to nowhere", b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n\r\n".to_vec(), "it leads to nowhere"),
-        ("huge by its length", ok("", &huge).into(), "over 262144 bytes"),
+        (
+            "a redirect without a Location",
+            b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            "to no location",
+        ),
+        ("huge by its length", ok("", &huge).into(), "larger than 262144 bytes"),
         (
             "huge in a chunk",
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}").into(),
-            "over 262144 bytes",
+            "larger than 262144 bytes",
         ),
-        ("huge without a length", format!("HTTP/1.1 200 OK\r\n\r\n{huge}").into(), "over 262144 bytes"),
-        ("a huge head", format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(2 * HEAD_LIMIT)).into(), "too large"),
-        ("endless heads", "HTTP/1.1 100 Continue\r\n\r\n".repeat(9999).into(), "connection"),
-        ("cut off", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}".to_vec(), "cannot be read"),
+        ("huge without a length", format!("HTTP/1.1 200 OK\r\n\r\n{huge}").into(), "larger than 262144 bytes"),
+        ("a huge header", format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(2 * HEADER_SIZE)).into(), "too large"),
+        ("endless interim responses", "HTTP/1.1 100 Continue\r\n\r\n".repeat(9999).into(), "connection"),
+        ("cut off", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}".to_vec(), "cannot read"),
+        ("cut off in a chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}".to_vec(), "cannot read"),
         (
-            "cut off in a chunk",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}".to_vec(),
-            "cannot be read",
-        ),
-        (
-            "a chunk that is none",
+            "an invalid chunk size",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}".to_vec(),
-            "cannot be read",
+            "cannot read",
         ),
-        ("gzip", ok("Content-Encoding: gzip\r\n", "{}").into(), "encoded"),
+        ("gzip", ok("Content-Encoding: gzip\r\n", "{}").into(), "Content-Encoding"),
         ("not UTF-8", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\xff".to_vec(), "not UTF-8"),
         ("no HTTP", b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(), "invalid HTTP"),
         ("two lengths", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}".to_vec(), "invalid"),
-        ("nothing", Vec::new(), "connection closed"),
+        ("an empty response", Vec::new(), "connection closed"),
     ];
     for (name, bytes, says) in rows {
-        match answer_to(bytes).await {
-            Ok(_) => panic!("{name} was taken"),
-            Err(fault) => assert!(fault.contains(says) && fault.starts_with("http://127.0.0.1:"), "{name}: {fault}"),
+        match response_to(bytes).await {
+            Ok(_) => panic!("{name} was accepted"),
+            Err(error) => {
+                let names_url = error.starts_with("cannot fetch http://127.0.0.1:");
+                assert!(names_url && error.contains(says), "{name}: {error}");
+            }
         }
     }
 }
 
 #[tokio::test]
-async fn slowness_ends_at_the_limit_wherever_it_is() {
+async fn a_slow_response_ends_at_the_time_limit() {
     let drip = |text: &str| text.bytes().map(|byte| vec![byte]).collect::<Vec<_>>();
     let slow = Duration::from_millis(50);
     for (name, pieces) in [
-        ("no answer", vec![]),
-        ("a head that never ends", vec![b"HTTP/1.1 200 OK\r\nX: ".to_vec()]),
-        ("a dripping head", drip("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
+        ("no response", vec![]),
+        ("a header that never ends", vec![b"HTTP/1.1 200 OK\r\nX: ".to_vec()]),
+        ("a dripping header", drip("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
         (
             "a dripping body",
             [vec![b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n".to_vec()], drip(&" ".repeat(20))].concat(),
@@ -129,9 +139,9 @@ async fn slowness_ends_at_the_limit_wherever_it_is() {
     ] {
         let url = server(pieces, slow, false).await;
         let began = std::time::Instant::now();
-        let fault = get(&url, None, None, PATIENCE).await.err().expect(name);
-        assert!(fault.contains("no complete answer within 300ms"), "{name}: {fault}");
-        assert!(began.elapsed() >= PATIENCE, "{name}");
+        let error = fetch(&url, None).await.err().expect(name);
+        assert!(error.contains("no complete response within 300ms"), "{name}: {error}");
+        assert!(began.elapsed() >= LIMIT, "{name}");
     }
 }
 
@@ -141,23 +151,23 @@ async fn a_closed_port_is_an_error() {
     let address = listener.local_addr().expect("an address");
     drop(listener);
     let url = SecureUrl::parse(&format!("http://{address}/"), false).expect("a good URL");
-    let fault = get(&url, None, None, PATIENCE).await.err().expect("nobody is there");
-    assert!(fault.contains("no connection"), "{fault}");
+    let error = fetch(&url, None).await.err().expect("the port is closed");
+    assert!(error.contains("cannot connect: "), "{error}");
 }
 
 #[tokio::test]
-async fn not_modified_is_an_answer_to_an_etag() {
+async fn a_304_response_to_an_etag_is_not_modified() {
     let etag = HeaderValue::from_static("\"7\"");
     let text = "HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=5\r\n\r\n";
     let url = server(vec![text.into()], Duration::ZERO, true).await;
-    match get(&url, None, Some(&etag), PATIENCE).await {
+    match fetch(&url, Some(&etag)).await {
         Ok(FetchOutcome::NotModified { max_age }) => assert_eq!(max_age, Some(Duration::from_secs(5))),
-        _ => panic!("304 is what it said"),
+        _ => panic!("the response was 304"),
     }
 }
 
 #[test]
-fn cache_control_is_read_as_it_is_written() {
+fn max_age_is_read_from_cache_control_and_age() {
     let rows: &[(&[&str], Option<&str>, Option<u64>)] = &[
         (&["max-age=300"], None, Some(300)),
         (&["public, Max-Age=300, must-revalidate"], None, Some(300)),

@@ -24,10 +24,10 @@ async fn the_command_reports_active_sections_restarts_and_errors() {
 
     // The file now has the real admin address instead of port 0.
     write(folder.path(), &text.replace("public = true", "public = false"));
-    let out = "reloaded; in force: route\ntakes a restart: admin\n";
+    let out = "reloaded; changed: route\nchanges that require a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
     served.client().get("/").await.assert_rejected(401, "unauthorized");
-    let out = "reloaded; nothing has changed that a reload can change\ntakes a restart: admin\n";
+    let out = "reloaded; no changes\nchanges that require a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
     write(folder.path(), &text);
     let (status, out, _) = run(&["reload", "--json"]);
@@ -39,9 +39,13 @@ async fn the_command_reports_active_sections_restarts_and_errors() {
     write(folder.path(), &format!("{text}\n[[route]]\npath = 7\nupstraem = \"x\"\n"));
     let (status, out, err) = run(&["reload"]);
     assert_eq!((status, out.as_str()), (Some(2), ""));
-    for expected in
-        ["nothing was reloaded", "route[1].path", "--> gateway.toml:", "did you mean `upstream`?", "2 errors"]
-    {
+    for expected in [
+        "not reloaded; the current settings stay active",
+        "route[1].path",
+        "--> gateway.toml:",
+        "did you mean `upstream`?",
+        "2 errors",
+    ] {
         assert!(err.contains(expected), "{expected} is not in\n{err}");
     }
     served.program.wait_for_stderr("did you mean `upstream`?");
@@ -60,7 +64,7 @@ async fn the_command_reports_active_sections_restarts_and_errors() {
     soon("the settings are active", async || metric(&served, "bearward_reload_succeeded").await == 1.0).await;
     served.program.kill();
     let (status, _, err) = run(&["reload"]);
-    assert!(status == Some(1) && err.contains("no gateway answers"), "{err}");
+    assert!(status == Some(1) && err.contains("no gateway listens"), "{err}");
 }
 
 /// A signal has no response, so the operator only sees the log and the metric.
@@ -77,7 +81,7 @@ async fn a_signal_with_an_invalid_file_keeps_the_settings() {
         served.program.signal("HUP");
         let done = async || metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await == failed;
         soon("the failure is counted", done).await;
-        served.program.wait_for_stderr("nothing was reloaded");
+        served.program.wait_for_stderr("not reloaded; the current settings stay active");
         served.program.wait_for_stderr(says);
         assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
         assert_eq!(served.client().get("/").await.status, 200, "the settings are unchanged");

@@ -60,7 +60,7 @@ async fn a_reload_keeps_the_connections_of_an_unchanged_upstream() {
     ask().await;
     let reload = |text: &str| {
         let config = config::parse(text, gateway.path(), Probe::None).expect("good");
-        gateway.running().reload(config).expect("it reloads").in_force
+        gateway.running().reload(config).expect("it reloads").active
     };
     let routed = Gateway::public_config(upstream.address, "[[route]]\npath = \"/more/\"");
     assert_eq!(reload(&routed), ["route"]);

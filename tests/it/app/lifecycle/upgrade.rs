@@ -97,7 +97,8 @@ async fn a_take_over_under_load_disturbs_no_client() {
         assert_eq!((next.addresses.as_slice(), next.admin), ([address, tls_address].as_slice(), admin));
         let said = wait_for_exit(std::mem::replace(&mut served, next).program).await;
         assert!(
-            said.contains("draining signal=\"take-over\"") && said.contains("the next gateway has the store"),
+            said.contains("draining signal=\"take-over\"")
+                && said.contains("the store is closed; the next gateway opens it"),
             "{said}"
         );
         // Tokens of the old process are valid here, and this process can refresh them.

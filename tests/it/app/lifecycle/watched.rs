@@ -117,7 +117,7 @@ async fn a_renewed_certificate_is_loaded_without_a_reload() {
     let other_key = generate_simple_self_signed(["localhost".to_owned()]).expect("made").signing_key.serialize_pem();
     assert!(PrivateKeyDer::from_pem_slice(other_key.as_bytes()).is_ok());
     fs::write(folder.path().join("a.key"), other_key).expect("written");
-    let message = served.program.wait_for_stderr("the old stay in force");
+    let message = served.program.wait_for_stderr("the old certificates stay active");
     assert!(message.contains("a.key"), "{message}");
     assert!(presents(served.addresses[1], &second).await);
 }

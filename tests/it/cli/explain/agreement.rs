@@ -124,10 +124,10 @@ async fn explain_decides_as_the_gateway_does() {
             Outcome::Observed(reject) => {
                 json!({ "status": 200, "observed": reject.reason.code(), "detail": &*reject.detail })
             }
-            Outcome::Refused(reject) => {
+            Outcome::Rejected(reject) => {
                 json!({ "status": reject.reason.status().as_u16(), "reason": reject.reason.code(), "detail": &*reject.detail })
             }
-            Outcome::Own(what) => panic!("{path}: {what}"),
+            Outcome::Local(what) => panic!("{path}: {what}"),
         };
         assert_eq!(decision["status"], answer.status.as_u16(), "{path} {:?}: {answer:?}", test_request.headers);
         decisions.push((path, decision));

@@ -41,7 +41,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
         "token       in the Authorization header",
         "issuer      https://gateway.example",
         "claims      sub \"alice\", scope \"a b\"",
-        "revocation  not looked up: the store is the running gateway's",
+        "revocation  not checked: the running gateway has the store",
         "rules       the scopes a; one of the scopes x, b",
         "decision    allowed",
     ] {
@@ -52,7 +52,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
     let forbidden = mint.with_claims(gateway.now_secs(), json!({ "scope": "b", "sub": "bob\u{1b}[2J" }));
     let (status, output) = explained(&gateway, &scoped, &forbidden).await;
     assert_eq!(status, Some(1), "{output}");
-    assert!(output.ends_with("decision    refused: 403 insufficient_scope, the scope a is missing\n"), "{output}");
+    assert!(output.ends_with("decision    rejected: 403 insufficient_scope, missing scope a\n"), "{output}");
     assert!(!output.contains("rules ") && !output.contains('\u{1b}'), "{output:?}");
 
     let (status, output) = explained(&gateway, &["--path", "/scoped/1", "--json"], "").await;
@@ -66,7 +66,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
     assert_eq!(output["steps"], steps);
     assert_eq!(
         (&output["decision"], &output["reason"], &output["status"]),
-        (&json!("refused"), &json!("no_token"), &json!(401))
+        (&json!("rejected"), &json!("no_token"), &json!(401))
     );
 
     for (arguments, token, status, expected_text) in [
@@ -76,7 +76,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
             0,
             "does not enforce: 403 insufficient_scope",
         ),
-        (&["--path", "/public/"], "", 0, "none is needed"),
+        (&["--path", "/public/"], "", 0, "not required"),
         (&["--path", "/cookie/", "--token-stdin", "--token-in", "cookie:session"], &pair.access, 0, "in a cookie"),
         (&["--path", "/cookie/?a", "--token-stdin", "--token-in", "query:t"], &pair.access, 0, "in the query"),
         (
@@ -101,7 +101,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
             0,
             "origin ",
         ),
-        (&["--path", "/user/refresh", "--method", "POST"], "", 0, "answers itself: the token pair is refreshed here"),
+        (&["--path", "/user/refresh", "--method", "POST"], "", 0, "the gateway itself refreshes the token pair"),
         (&["--path", "/user/refresh"], "", 1, "405 method_not_allowed"),
         (&["--path", "/any/", "--token-stdin", "--at", "2000-01-01T00:00:00Z"], &pair.access, 1, "401 not_yet_valid"),
         (&["--path", "/any/", "--token-stdin", "--token-in", "body"], &pair.access, 2, "expected header"),
@@ -122,7 +122,7 @@ async fn explain_does_not_look_up_revocations() {
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     let (status, output) = explained(&gateway, &["--token-stdin"], &pair.access).await;
     assert_eq!(status, Some(0));
-    assert!(output.contains("not looked up"), "{output}");
+    assert!(output.contains("not checked"), "{output}");
     // The command did not disturb the running gateway.
     gateway.client().bearer(&pair.access).get("/").await.assert_rejected(401, "invalid_token");
     assert_eq!(

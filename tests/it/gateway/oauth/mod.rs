@@ -64,7 +64,7 @@ async fn explain_reports_that_the_gateway_handles_oauth_endpoints() {
     {
         let request = Request::post(path).header("host", "gateway.test").body(()).expect("a request");
         let explanation = explainer.explain(&request, false).await;
-        let Outcome::Own(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
+        let Outcome::Local(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
         assert!(what.contains(purpose), "{what}");
     }
 }

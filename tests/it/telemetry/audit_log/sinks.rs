@@ -224,7 +224,8 @@ fn an_unsuitable_file_fails_the_startup() {
     std::fs::write(folder.path().join("notes"), "an operator's notes").expect("written");
     let text = Gateway::config_text("127.0.0.1:9", "[audit]\nfile = \"notes\"\n");
     let config = config::parse(&text, folder.path(), Probe::None).expect("a valid configuration");
-    let error = app::start(config, Arc::new(ManualClock::new())).err().expect("it does not start").to_string();
+    let error = app::start(config, Arc::new(ManualClock::new())).err().expect("it does not start");
+    let error = bearward::types::reject::with_causes(&error);
     assert!(error.contains("notes") && error.contains("move it away"), "{error}");
     assert_eq!(std::fs::read_to_string(folder.path().join("notes")).expect("read"), "an operator's notes");
 }

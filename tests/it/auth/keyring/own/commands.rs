@@ -67,7 +67,7 @@ fn keys_are_listed_rotated_and_revoked_and_each_step_is_an_event() {
         assert!(output.status.code() == Some(status) && said.contains(says), "{said}");
     };
     refused(&["keys", "revoke", "unknown"], 1, "no such signing key");
-    refused(&["keys", "revoke", "a/b"], 2, "is no kid");
+    refused(&["keys", "revoke", "a/b"], 2, "is not a kid");
     refused(&["keys", "rotate", "--root", "--now"], 2, "cannot be used with");
 }
 
@@ -125,7 +125,7 @@ async fn a_key_of_the_operators_own_is_not_rotated_and_says_so() {
         .replace("[tokens]\n", "[tokens]\nsigning_key_file = \"signing.pem\"\n");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
     let program = GatewayProcess::start(folder.path());
-    program.program.wait_for_stderr("tokens.signing_key_file signs: keys are not rotated");
+    program.program.wait_for_stderr("tokens.signing_key_file signs; it is not rotated");
     program.program.kill();
 
     let clock = std::sync::Arc::new(crate::support::clock::ManualClock::new());

@@ -122,7 +122,9 @@ async fn a_start_without_the_root_secret_of_its_database_makes_nothing() {
     }
 
     let said = complaint(folder.path());
-    for says in ["store.secret_file", "bearward.secret is gone", "its backup", "bearward.db with its -wal and -shm"] {
+    for says in
+        ["store.secret_file", "bearward.secret does not exist", "its backup", "bearward.db with its -wal and -shm"]
+    {
         assert!(said.contains(says), "{says} is not in {said}");
     }
     assert!(!secret.exists() && !token.exists(), "nothing is made");

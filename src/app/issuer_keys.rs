@@ -1,4 +1,4 @@
-//! Keys of other issuers: one task for each source, on the control thread, and the wait for the first of them.
+//! The keys of other issuers: one task for each source, on the control thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -8,19 +8,21 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use super::error::StartError;
 use crate::auth::keyring::{KeySource, Keyring, Source, watch};
 use crate::config::ForeignIssuer;
 use crate::telemetry::metrics::{LabelledValue, Metrics};
 use crate::tokens::jwt::key_set::KeySet;
 use crate::types::clock::Clock;
-use crate::types::reject::with_causes;
 
-/// A start does not wait longer for keys that are fetched.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time that a start or a reload waits for fetched keys.
+const FETCH_LIMIT: Duration = Duration::from_secs(10);
+/// How often to look whether they were fetched.
+const FETCH_POLL: Duration = Duration::from_millis(10);
 
 /// Owns the tasks that keep keys up to date.
 pub(super) struct KeyWatch {
-    /// Of the control thread.
+    /// The runtime of the control thread.
     runtime: Handle,
     keyring: Arc<Keyring>,
     clock: Arc<dyn Clock>,
@@ -40,46 +42,42 @@ impl Drop for Watched {
 }
 
 impl KeyWatch {
-    /// Watches nothing yet. To be called on the control thread's runtime.
+    /// Call it on the runtime of the control thread. It watches nothing yet.
     pub(super) fn new(keyring: Arc<Keyring>, clock: Arc<dyn Clock>) -> Self {
         KeyWatch { runtime: Handle::current(), keyring, clock, watched: Mutex::default() }
     }
 
-    /// Puts these issuers in force, with the keys that are worth waiting for.
-    pub(super) async fn start(&self, issuers: &[ForeignIssuer]) -> Result<(), String> {
+    /// Activates these issuers, and waits for the keys of those with `startup = "wait"`.
+    pub(super) async fn start(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
         let next = self.prepare(issuers, &[])?;
         wait_for_keys(sources(&next)).await;
-        self.put_in_force(next);
+        self.activate(next);
         Ok(())
     }
 
-    /// As [`KeyWatch::start`], with other issuers than before. Nothing changes if a file is unfit. Not to be called on the
-    /// control thread, which does the work that is waited for here.
-    pub(super) fn restart(&self, issuers: &[ForeignIssuer]) -> Result<(), String> {
+    /// As [`KeyWatch::start`], for a reload. An invalid key file changes nothing. Do not call it on the control thread:
+    /// the tasks that fetch the keys run there.
+    pub(super) fn restart(&self, issuers: &[ForeignIssuer]) -> Result<(), StartError> {
         let current = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let next = self.prepare(issuers, &current)?;
-        // Those that were waited for in vain before would be again.
+        // Only for new sources: a source that is known and has no keys is not waited for again.
         let new = next.iter().filter(|next| !current.iter().any(|current| Arc::ptr_eq(current, next)));
-        let waited_for = new.map(|watched| watched.source.clone()).collect();
-        let (done, is_done) = mpsc::channel();
+        let new = new.map(|watched| watched.source.clone()).collect();
+        let (sender, receiver) = mpsc::channel();
         self.runtime.spawn(async move {
-            wait_for_keys(waited_for).await;
-            // Whoever waited may have gone.
-            let _ = done.send(());
+            wait_for_keys(new).await;
+            // An error means that the receiver has timed out.
+            let _ = sender.send(());
         });
-        // Without an answer, the start is closed: see `start`.
-        let _ = is_done.recv_timeout(PATIENCE + Duration::from_secs(1));
-        self.put_in_force(next);
+        // After a timeout, tokens of an issuer without keys get 503.
+        let _ = receiver.recv_timeout(FETCH_LIMIT + Duration::from_secs(1));
+        self.activate(next);
         Ok(())
     }
 
-    fn prepare(&self, issuers: &[ForeignIssuer], current: &[Arc<Watched>]) -> Result<Vec<Arc<Watched>>, String> {
-        // Every file is read before anything is changed by one.
-        let read = |issuer: &ForeignIssuer| match &issuer.keys {
-            KeySource::File(file) => file.read(&issuer.policy).map(Some).map_err(|error| with_causes(&error)),
-            KeySource::Remote(_) => Ok(None),
-        };
-        let keys: Vec<Option<KeySet>> = issuers.iter().map(read).collect::<Result<_, _>>()?;
+    fn prepare(&self, issuers: &[ForeignIssuer], current: &[Arc<Watched>]) -> Result<Vec<Arc<Watched>>, StartError> {
+        // Reads every file before a file changes anything.
+        let keys: Vec<Option<KeySet>> = issuers.iter().map(read_file).collect::<Result<_, _>>()?;
         let watched = issuers.iter().zip(keys).map(|(issuer, keys)| {
             let watched = self.watched(issuer, current);
             if let Some(keys) = keys {
@@ -90,12 +88,12 @@ impl KeyWatch {
         Ok(watched.collect())
     }
 
-    /// What is watched already if nothing about it has changed.
+    /// The current task of this issuer if nothing has changed, or a new one.
     fn watched(&self, issuer: &ForeignIssuer, current: &[Arc<Watched>]) -> Arc<Watched> {
         let source = Source::new(issuer.policy.clone(), issuer.keys.clone());
         if let Some(same) = current.iter().find(|watched| watched.source.has_same_keys(&source)) {
             if same.source.policy == source.policy {
-                // Whoever reloads wants what is true now.
+                // After a reload, the operator expects the keys that the issuer has now.
                 same.source.fetch_now();
                 return same.clone();
             }
@@ -106,20 +104,21 @@ impl KeyWatch {
         Arc::new(Watched { source, task: task.abort_handle() })
     }
 
-    fn put_in_force(&self, next: Vec<Arc<Watched>>) {
+    fn activate(&self, next: Vec<Arc<Watched>>) {
         self.keyring.replace_sources(sources(&next));
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
-    /// How old each issuer's keys are, and how asking for them goes. Issuers are a closed set: those of the configuration.
+    /// The age of each issuer's keys, and the results of fetching them. The label is bounded: the issuers are those of
+    /// the configuration.
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         let each = |read: fn(&Source, &dyn Clock) -> Vec<LabelledValue>| {
             let (keyring, clock) = (self.keyring.clone(), self.clock.clone());
             move || keyring.keys().sources().iter().flat_map(|source| read(source, &*clock)).collect()
         };
-        let help = "Seconds since each issuer's source last confirmed its keys";
+        let help = "Seconds since the source of each issuer last confirmed its keys";
         metrics.gauges("issuer_keys_age_seconds", help, each(age));
-        metrics.counters("issuer_key_visits", "Visits to each issuer's source of keys", each(visits));
+        metrics.counters("issuer_key_visits", "Fetches from the key source of each issuer, by outcome", each(visits));
     }
 }
 
@@ -143,13 +142,20 @@ fn sources(watched: &[Arc<Watched>]) -> Vec<Arc<Source>> {
     watched.iter().map(|watched| watched.source.clone()).collect()
 }
 
+fn read_file(issuer: &ForeignIssuer) -> Result<Option<KeySet>, StartError> {
+    let KeySource::File(file) = &issuer.keys else { return Ok(None) };
+    let keys = file.read(&issuer.policy).map(Some);
+    let issuer = || issuer.policy.issuer.to_string();
+    keys.map_err(|error| StartError::IssuerKeys { issuer: issuer(), source: error.into() })
+}
+
 async fn wait_for_keys(sources: Vec<Arc<Source>>) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + FETCH_LIMIT;
     while sources.iter().any(|source| source.blocks_startup()) && Instant::now() < deadline {
-        sleep(Duration::from_millis(10)).await;
+        sleep(FETCH_POLL).await;
     }
     for source in sources.iter().filter(|source| source.blocks_startup()) {
         let issuer = &source.policy.issuer;
-        tracing::warn!(%issuer, "there are no keys yet: tokens of this issuer get 503 until there are");
+        tracing::warn!(%issuer, "no keys yet; tokens of this issuer get 503 until the gateway has its keys");
     }
 }

@@ -1,0 +1,36 @@
+//! The result of a reload.
+
+use std::error::Error;
+use std::fmt;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+/// The tables of the configuration that a reload has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Changed and active.
+    pub active: Vec<&'static str>,
+    /// Changed in the file, and active from the next start.
+    pub requires_restart: Vec<&'static str>,
+}
+
+/// Why a reload changed nothing.
+#[derive(Clone, Debug)]
+pub struct ReloadError {
+    /// The errors as text.
+    pub report: String,
+    /// The errors in the file with their places, as JSON. Empty if the file is valid.
+    pub errors: Value,
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.report)
+    }
+}
+
+impl Error for ReloadError {}
+
+/// Where the reload thread sends the result.
+pub type ReloadReply = oneshot::Sender<Result<Reloaded, ReloadError>>;

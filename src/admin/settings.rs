@@ -1,0 +1,39 @@
+//! `[admin]`, and where a secret comes from.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::protocols::tls;
+
+/// Maximum size of an admin token in bytes.
+pub const MAX_TOKEN_SIZE: usize = 1024;
+
+/// How long the admin listener waits for a TLS handshake, a request header, or the next part of a request body.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// `[admin]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub address: SocketAddr,
+    pub tls: tls::Settings,
+    pub token: SecretSource,
+}
+
+/// The source of a secret. The configuration names it and never holds the secret itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// Created at the first start, with mode 0600.
+    File(PathBuf),
+    Environment(String),
+}
+
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SecretSource::File(path) => write!(f, "{}", path.display()),
+            SecretSource::Environment(name) => write!(f, "the environment variable {name}"),
+        }
+    }
+}

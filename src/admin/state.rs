@@ -1,0 +1,29 @@
+//! What the calls of the admin API work on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
+
+use arc_swap::ArcSwap;
+
+use super::reload_reply::ReloadReply;
+use crate::broker::Broker;
+use crate::telemetry::metrics::Metrics;
+use crate::types::clock::Clock;
+use crate::types::ids::RequestIds;
+use crate::types::secret::Secret;
+use crate::upstream::Upstream;
+
+pub struct Admin {
+    pub broker: Arc<Broker>,
+    /// The upstreams of the active configuration.
+    pub upstreams: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Arc<dyn Clock>,
+    pub token: Secret,
+    /// True from the end of the start until the gateway drains.
+    pub serving: Arc<AtomicBool>,
+    /// Reload requests. `None` for a gateway that was not started from a file.
+    pub reloads: Option<Sender<ReloadReply>>,
+    pub request_ids: RequestIds,
+}

@@ -1,0 +1,69 @@
+//! What decisions about tokens read: keys, revocations, and what was seen of other tokens.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::auth::authenticate::Authenticator;
+use crate::auth::keyring::Keyring;
+use crate::auth::renewals::Renewals;
+use crate::auth::revocations::Revocations;
+use crate::auth::seen_generations::SeenGenerations;
+use crate::auth::token_cache::TokenCache;
+use crate::config::Config;
+use crate::gateway::decide::Decider;
+use crate::gateway::route::{Route, TokenForwarding};
+use crate::gateway::route_table::RouteTable;
+use crate::gateway::streams::TokenChecks;
+use crate::types::clock::Clock;
+
+pub(super) struct AuthState {
+    pub(super) keyring: Arc<Keyring>,
+    pub(super) revocations: Arc<Revocations>,
+    pub(super) seen_generations: Arc<SeenGenerations>,
+    renewals: Arc<Renewals>,
+}
+
+impl AuthState {
+    pub(super) fn new(keyring: Arc<Keyring>, revocations: Arc<Revocations>) -> Self {
+        AuthState { keyring, revocations, seen_generations: Arc::default(), renewals: Arc::default() }
+    }
+
+    /// The checks that end a stream when its token is no longer valid.
+    pub(super) fn token_checks(&self, clock: Arc<dyn Clock>) -> TokenChecks {
+        TokenChecks {
+            clock,
+            revocations: self.revocations.clone(),
+            keyring: self.keyring.clone(),
+            renewals: self.renewals.clone(),
+        }
+    }
+
+    /// Decides about requests by this configuration. `cache_size` is that of the token cache in bytes.
+    pub(super) fn decider(&self, config: &Config, cache_size: usize) -> Decider {
+        let authenticator = Authenticator {
+            keyring: self.keyring.clone(),
+            revocations: self.revocations.clone(),
+            token_cache: Arc::new(TokenCache::with_replacements(cache_size, replacement_audiences(&config.routes))),
+            seen_generations: self.seen_generations.clone(),
+            renewals: self.renewals.clone(),
+            identity: config.identity.clone(),
+            token_size: config.limits.token_size,
+        };
+        let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth);
+        Decider {
+            routes: routes.described_by(&config.tokens.issuer),
+            authenticator,
+            headers: config.connections.request_header_count,
+            uri_size: config.connections.uri_size,
+        }
+    }
+}
+
+/// The number of audiences for which a token can be replaced.
+fn replacement_audiences(routes: &[Route]) -> usize {
+    let audiences = routes.iter().filter_map(|route| match &route.token_forwarding {
+        TokenForwarding::Replace(audience) => Some(audience),
+        TokenForwarding::Pass | TokenForwarding::Drop => None,
+    });
+    audiences.collect::<HashSet<_>>().len()
+}

@@ -1,0 +1,145 @@
+//! The control thread: the admin listener, and regular work beside requests.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::error::StartError;
+use super::shared_state::SharedState;
+use super::sockets::AdminSocket;
+use super::thread;
+use crate::admin::{self, Admin};
+use crate::protocols::socket;
+use crate::store::sweep::sweep;
+use crate::types::clock::every;
+use crate::types::reject::with_causes;
+
+/// How often to write to the store which refreshes were confirmed by use of their new tokens.
+const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
+/// How often to check whether a signing key starts to sign, or is no longer accepted.
+const KEY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often to remove expired revocations from memory.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often to remove expired rows from the store.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Dropping it ends the thread.
+pub(super) struct ControlThread {
+    stop: watch::Sender<bool>,
+    /// Becomes true when another gateway has taken over.
+    pub(super) replaced: watch::Receiver<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ControlThread {
+    /// `hand_over` ends when another gateway has taken over.
+    pub(super) fn start(
+        runtime: Runtime,
+        control: Control,
+        hand_over: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, StartError> {
+        let (stop, stopped) = watch::channel(false);
+        let (replacing, replaced) = watch::channel(false);
+        let thread = thread::start("control", runtime, move || control.run(hand_over, stopped, replacing))?;
+        Ok(ControlThread { stop, replaced, thread: Some(thread) })
+    }
+}
+
+impl Drop for ControlThread {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            // An error means that the thread panicked, which also ends it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the control thread works on.
+pub(super) struct Control {
+    pub(super) state: Arc<SharedState>,
+    pub(super) admin: Arc<Admin>,
+    pub(super) socket: AdminSocket,
+}
+
+impl Control {
+    /// Runs until `stopped` is true. Sets `replaced` when `hand_over` ends.
+    async fn run(
+        self,
+        hand_over: impl Future<Output = ()>,
+        mut stopped: watch::Receiver<bool>,
+        replaced: watch::Sender<bool>,
+    ) {
+        let Control { state, admin, socket } = self;
+        let listener = match socket::into_tokio(socket.socket) {
+            Ok(listener) => Some(tokio::spawn(admin::serve(listener, socket.tls, admin))),
+            Err(error) => {
+                tracing::error!(%error, "cannot use the admin listener");
+                None
+            }
+        };
+        // In tasks of their own: on a slow disk, they must not delay anything else here.
+        let sweeping = tokio::spawn(sweep_regularly(state.clone()));
+        let keys = tokio::spawn(update_own_keys(state.clone()));
+        let mut hand_over = pin!(hand_over);
+        let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
+        loop {
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                _ = confirm.tick(), if !*replaced.borrow() => write_confirmations(&state).await,
+                _ = expire.tick() => state.auth.revocations.remove_expired(),
+                () = &mut hand_over, if !*replaced.borrow() => {
+                    // Another gateway now has the store and the sockets. Open admin connections are still served.
+                    listener.iter().for_each(|listener| listener.abort());
+                    sweeping.abort();
+                    keys.abort();
+                    let _ = replaced.send(true);
+                }
+            }
+        }
+        sweeping.abort();
+        keys.abort();
+        if !*replaced.borrow() {
+            write_confirmations(&state).await;
+        }
+    }
+}
+
+pub(super) async fn write_confirmations(state: &SharedState) {
+    let seen = state.auth.seen_generations.drain();
+    if seen.is_empty() {
+        return;
+    }
+    if let Err(error) = state.broker.with_timeout(state.store.confirm(seen)).await {
+        // Without them, the parent of a rotation stays valid longer.
+        tracing::warn!(%error, "cannot write confirmations to the store");
+    }
+}
+
+/// Logs an error once while it lasts. Until it ends, the current keys stay active.
+async fn update_own_keys(state: Arc<SharedState>) {
+    let (mut due, mut last_error) = (every(KEY_INTERVAL), String::new());
+    loop {
+        due.tick().await;
+        let result = state.broker.own_keys.tick(state.clock.now()).await;
+        let error = result.err().map(|error| with_causes(&error)).unwrap_or_default();
+        if !error.is_empty() && error != last_error {
+            tracing::error!(error, "cannot update the signing keys");
+        }
+        last_error = error;
+    }
+}
+
+async fn sweep_regularly(state: Arc<SharedState>) {
+    let mut due = every(SWEEP_INTERVAL);
+    loop {
+        due.tick().await;
+        if let Err(error) = sweep(&*state.store, &*state.clock).await {
+            tracing::warn!(%error, "cannot remove expired rows from the store");
+        }
+    }
+}

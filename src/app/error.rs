@@ -1,0 +1,136 @@
+//! Why a start or a reload failed.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::secrets::SecretError;
+
+pub(super) type Cause = Box<dyn Error + Send + Sync>;
+
+/// Why the gateway did not start, or a reload changed nothing. After a failed start nothing is left running.
+#[derive(Debug)]
+pub enum StartError {
+    Secret(SecretError),
+    OpenStore {
+        file: PathBuf,
+        source: Cause,
+    },
+    ReadStore {
+        file: PathBuf,
+        source: Cause,
+    },
+    SigningKeys(Cause),
+    SigningKeyFile {
+        file: PathBuf,
+        source: Cause,
+    },
+    IssuerKeys {
+        issuer: String,
+        source: Cause,
+    },
+    /// Only of a reload: the store removes revocations by the maximum lifetime at the start.
+    MaxLifetime,
+    Upstream {
+        name: String,
+        source: Cause,
+    },
+    Certificate(Cause),
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    InheritedSocket(io::Error),
+    /// systemd listens on an address that the configuration does not have.
+    UnknownSocket {
+        address: SocketAddr,
+        listeners: Vec<SocketAddr>,
+        admin: SocketAddr,
+    },
+    TakeOver {
+        socket: PathBuf,
+        source: io::Error,
+    },
+    Audit(Cause),
+    AccessLog {
+        target: String,
+        source: io::Error,
+    },
+    Runtime(io::Error),
+    Thread {
+        name: String,
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Secret(error) => error.fmt(f),
+            StartError::OpenStore { file, .. } => write!(f, "store.sqlite: cannot open {}", file.display()),
+            StartError::ReadStore { file, .. } => write!(f, "store.sqlite: cannot read {}", file.display()),
+            StartError::SigningKeys(_) => f.write_str("cannot load the signing keys"),
+            StartError::SigningKeyFile { file, .. } => {
+                write!(f, "cannot use tokens.signing_key_file {}", file.display())
+            }
+            StartError::IssuerKeys { issuer, .. } => write!(f, "cannot read the keys of issuer {issuer}"),
+            StartError::MaxLifetime => {
+                f.write_str("issuer.max_lifetime is longer than any at the start; restart the gateway to use it")
+            }
+            StartError::Upstream { name, .. } => write!(f, "cannot use upstream {name}"),
+            StartError::Certificate(_) => f.write_str("cannot use the certificate of a listener"),
+            StartError::Listen { address, .. } => write!(f, "cannot listen on {address}"),
+            StartError::InheritedSocket(_) => f.write_str("cannot use a listening socket of another process"),
+            StartError::UnknownSocket { address, listeners, admin } => {
+                let listeners: Vec<_> = listeners.iter().map(SocketAddr::to_string).collect();
+                let listeners = listeners.join(", ");
+                write!(
+                    f,
+                    "systemd listens on {address}, which is neither a [[listener]] address ({listeners}) nor \
+                     admin.address ({admin}); set ListenStream= in the .socket unit to the addresses of the \
+                     configuration"
+                )
+            }
+            StartError::TakeOver { socket, .. } => write!(
+                f,
+                "cannot take over from the gateway at {} (stop it, and start without --take-over)",
+                socket.display()
+            ),
+            StartError::Audit(_) => f.write_str("cannot deliver audit events (see [audit] in the configuration)"),
+            StartError::AccessLog { target, .. } => write!(f, "cannot open the access log ({target})"),
+            StartError::Runtime(_) => f.write_str("cannot create an async runtime"),
+            StartError::Thread { name, .. } => write!(f, "cannot start the thread {name}"),
+        }
+    }
+}
+
+impl Error for StartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            StartError::Secret(error) => error.source(),
+            StartError::OpenStore { source, .. }
+            | StartError::ReadStore { source, .. }
+            | StartError::SigningKeys(source)
+            | StartError::SigningKeyFile { source, .. }
+            | StartError::IssuerKeys { source, .. }
+            | StartError::Upstream { source, .. }
+            | StartError::Certificate(source)
+            | StartError::Audit(source) => Some(&**source),
+            StartError::Listen { source, .. }
+            | StartError::InheritedSocket(source)
+            | StartError::AccessLog { source, .. }
+            | StartError::TakeOver { source, .. }
+            | StartError::Runtime(source)
+            | StartError::Thread { source, .. } => Some(source),
+            StartError::MaxLifetime | StartError::UnknownSocket { .. } => None,
+        }
+    }
+}
+
+impl From<SecretError> for StartError {
+    fn from(error: SecretError) -> Self {
+        StartError::Secret(error)
+    }
+}

@@ -1,0 +1,201 @@
+//! The thread that reloads: after SIGHUP, a request to the admin API, or a change of a watched file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+
+use super::error::StartError;
+use super::reload::LiveConfig;
+use super::systemd::notify_systemd;
+use super::thread::spawn;
+use crate::admin::{ReloadError, ReloadReply, Reloaded};
+use crate::config::{self, Config, Probe, Watch};
+use crate::protocols::tls;
+use crate::types::reject::with_causes;
+
+/// How often to read the watched files. Their content decides: Kubernetes swaps links, and copies keep old times.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a file must stay unchanged before it is reloaded: another process may still be writing it.
+const SETTLE_TIME: Duration = Duration::from_millis(250);
+
+/// Both ends of the queue of reload requests.
+pub(super) struct ReloadQueue {
+    pub(super) sender: Sender<ReloadReply>,
+    receiver: Receiver<ReloadReply>,
+}
+
+impl ReloadQueue {
+    pub(super) fn new() -> Self {
+        let (sender, receiver) = channel();
+        ReloadQueue { sender, receiver }
+    }
+}
+
+/// Dropping it ends the thread.
+pub(super) struct ReloadThread {
+    stop: watch::Sender<bool>,
+    requests: Sender<ReloadReply>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ReloadThread {
+    /// Starts the thread, which reloads from `file`.
+    pub(super) fn start(live: Arc<LiveConfig>, file: PathBuf, queue: ReloadQueue) -> Result<Self, StartError> {
+        let (stop, stopped) = watch::channel(false);
+        let mut reloader = Reloader { live, file, seen: Files::new() };
+        reloader.seen = reloader.read_watched();
+        let thread = spawn("reload", move || {
+            loop {
+                match queue.receiver.recv_timeout(POLL_INTERVAL) {
+                    _ if *stopped.borrow() => break,
+                    // An error means that the client of the admin API has disconnected.
+                    Ok(reply) => drop(reply.send(reloader.reload())),
+                    Err(RecvTimeoutError::Timeout) => reloader.poll(),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        })?;
+        Ok(ReloadThread { stop, requests: queue.sender, thread: Some(thread) })
+    }
+
+    /// Requests a reload, and does not wait for it.
+    pub(super) fn request(&self) {
+        let (reply, _) = oneshot::channel();
+        // An error means that the thread has panicked, which is logged.
+        let _ = self.requests.send(reply);
+    }
+}
+
+impl Drop for ReloadThread {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        // Wakes the thread.
+        self.request();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The content of the watched files. `None` for a file that cannot be read.
+type Files = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+struct Reloader {
+    live: Arc<LiveConfig>,
+    file: PathBuf,
+    /// The files at the last reload.
+    seen: Files,
+}
+
+impl Reloader {
+    /// Reads the configuration again, and logs the result.
+    fn reload(&mut self) -> Result<Reloaded, ReloadError> {
+        let before = self.read_watched();
+        let reloading = NotifyState::monotonic_usec_now().map(|now| [NotifyState::Reloading, now]);
+        notify_systemd(reloading.as_ref().map_or(&[NotifyState::Reloading], |both| both.as_slice()));
+        let result = self.load();
+        notify_systemd(&[NotifyState::Ready]);
+        self.remember(before);
+        self.live.metrics.record(result.is_ok(), &*self.live.clock);
+        log(&result);
+        result
+    }
+
+    fn load(&self) -> Result<Reloaded, ReloadError> {
+        let config = config::load(&self.file, Probe::None).map_err(|errors| ReloadError {
+            report: errors.render(false),
+            errors: serde_json::from_str(&errors.json()).unwrap_or_default(),
+        })?;
+        let reloaded = self.live.reload(config);
+        reloaded.map_err(|error| ReloadError { report: with_causes(&error), errors: Value::Array(vec![]) })
+    }
+
+    /// Keeps what was in the files before the reload, so that a change during the reload is noticed. The reload may
+    /// have added files, which count as they are now.
+    fn remember(&mut self, before: Files) {
+        self.seen = self.read_watched();
+        for (path, content) in &mut self.seen {
+            if let Some(before) = before.get(path) {
+                content.clone_from(before);
+            }
+        }
+    }
+
+    /// Reloads once for each change, also if the reload fails.
+    fn poll(&mut self) {
+        let now = self.read_watched();
+        if now == self.seen {
+            return;
+        }
+        thread::sleep(SETTLE_TIME);
+        if self.read_watched() != now {
+            return;
+        }
+        let watch = self.live.config().watch;
+        match watch {
+            // This also updates the set of watched files.
+            Watch::All => return drop(self.reload()),
+            Watch::Certificates => self.reload_certificates(),
+            Watch::Off => {}
+        }
+        self.seen = now;
+    }
+
+    fn reload_certificates(&self) {
+        let result = self.live.reload_certificates();
+        self.live.metrics.record(result.is_ok(), &*self.live.clock);
+        match result {
+            Ok(()) => tracing::info!("certificate files have changed; the new certificates are active"),
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::error!(
+                    error,
+                    "certificate files have changed and are invalid; the old certificates stay active"
+                );
+            }
+        }
+    }
+
+    fn read_watched(&self) -> Files {
+        let paths = watched(&self.live.config(), &self.file);
+        paths.into_iter().map(|path| (path.clone(), fs::read(path).ok())).collect()
+    }
+}
+
+fn log(result: &Result<Reloaded, ReloadError>) {
+    match result {
+        Ok(reloaded) if reloaded.requires_restart.is_empty() => {
+            tracing::info!(changed = reloaded.active.join(", "), "reloaded");
+        }
+        Ok(reloaded) => {
+            let (changed, requires_restart) = (reloaded.active.join(", "), reloaded.requires_restart.join(", "));
+            tracing::warn!(changed, requires_restart, "reloaded; some changes require a restart");
+        }
+        Err(error) => tracing::error!("not reloaded; the current settings stay active:\n{}", error.report),
+    }
+}
+
+fn watched(config: &Config, file: &Path) -> Vec<PathBuf> {
+    if config.watch == Watch::Off {
+        return Vec::new();
+    }
+    let mut paths = Vec::new();
+    for settings in config.listeners.iter().map(|listener| &listener.tls).chain([&config.admin.tls]) {
+        if let tls::Settings::Certificates(pairs) = settings {
+            paths.extend(pairs.iter().flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]));
+        }
+    }
+    if config.watch == Watch::All {
+        paths.push(file.to_owned());
+        paths.extend(config.upstreams.iter().flat_map(|upstream| upstream.tls.files().cloned()));
+    }
+    paths
+}

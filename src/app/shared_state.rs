@@ -1,0 +1,188 @@
+//! What all requests share, and what outlives a reload: store, revocations, keys, upstreams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use super::auth_state::AuthState;
+use super::error::StartError;
+use super::issuer_keys::KeyWatch;
+use super::open_store::{self, max_token_life};
+use super::own_keys;
+use super::root_secrets::read_roots;
+use super::upstreams::UpstreamWatch;
+use crate::auth::revocations::Revocations;
+use crate::auth::token_cache::TokenCache;
+use crate::broker::{self, Broker};
+use crate::config::Config;
+use crate::gateway::Gateway;
+use crate::gateway::forward::Forwarder;
+use crate::gateway::route::{Capture, Route};
+use crate::gateway::token_calls::TokenCalls;
+use crate::limits::rate_limit::RateLimits;
+use crate::limits::throttle::Throttle;
+use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
+use crate::store::{Store, sqlite};
+use crate::telemetry::metrics::Metrics;
+use crate::tokens::jwt::replacement::ReplacementSettings;
+use crate::tokens::login::LoginHeaders;
+use crate::types::clock::Clock;
+
+pub(super) struct SharedState {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) auth: AuthState,
+    pub(super) broker: Arc<Broker>,
+    pub(super) upstreams: Arc<UpstreamWatch>,
+    key_watch: KeyWatch,
+    pub(super) clock: Arc<dyn Clock>,
+    /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
+    /// configuration.
+    token_cache: Arc<ArcSwap<TokenCache>>,
+    /// The store keeps revocations for this long, so no token may live longer.
+    max_token_life: Duration,
+}
+
+impl SharedState {
+    /// `store_patience` is how long to wait for another gateway to close the store.
+    pub(super) async fn build(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        store_patience: Duration,
+    ) -> Result<Self, StartError> {
+        let now = clock.now();
+        let roots = Arc::new(read_roots(&config.store.secret)?);
+        let revocations = Arc::new(Revocations::new());
+        let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
+        open_store::load_revocations(config, &*store, &revocations, now).await?;
+        let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
+        let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
+        key_watch.start(&config.issuers).await?;
+        let auth = AuthState::new(keyring.clone(), revocations);
+        let broker = Arc::new(Broker {
+            settings: broker_settings(config),
+            store: store.clone(),
+            roots,
+            keyring,
+            own_keys,
+            seen_generations: auth.seen_generations.clone(),
+            throttle: Arc::new(Throttle::new(&config.throttle)),
+        });
+        Ok(SharedState {
+            store,
+            auth,
+            broker,
+            upstreams: Arc::new(UpstreamWatch::new()),
+            key_watch,
+            clock,
+            token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
+            max_token_life: max_token_life(config),
+        })
+    }
+
+    /// Builds the gateway of a configuration. It becomes active when [`SharedState::activate`] was called and
+    /// connections use it. `previous_rates` are those of the gateway before it.
+    pub(super) fn gateway(&self, config: &Config, previous_rates: &RateLimits) -> Result<Gateway, StartError> {
+        for route in config.routes.iter().filter(|route| !route.enforce) {
+            tracing::warn!(
+                route = &*route.name,
+                "enforce = false: the gateway reports requests that it should reject, and forwards them"
+            );
+        }
+        Ok(Gateway {
+            clock: self.clock.clone(),
+            decider: self.auth.decider(config, config.limits.token_cache_size),
+            forwarding: config.forwarding.clone(),
+            token_calls: TokenCalls {
+                broker: self.broker.clone(),
+                keyring: self.auth.keyring.clone(),
+                endpoints: config.oauth.clone(),
+                body_idle: config.connections.body_idle,
+                min_upload_rate: config.connections.min_upload_rate,
+            },
+            forwarder: self.forwarder(config)?,
+            rates: RateLimits::reloaded(previous_rates, config.all_rates().cloned(), config.rates.len()),
+            max_login_response: config.login.max_response_size,
+            request_timeout: config.connections.request,
+        })
+    }
+
+    fn forwarder(&self, config: &Config) -> Result<Forwarder, StartError> {
+        let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
+        let login = captures_logins.then(|| config.login.headers.clone());
+        let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
+        let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
+        let hygiene = Hygiene::new(config.identity.names()).with_names(removed);
+        Ok(Forwarder {
+            upstreams: self.upstreams.prepare(config)?,
+            hygiene: Arc::new(hygiene),
+            login,
+            body_idle: config.connections.body_idle,
+            min_upload_rate: config.connections.min_upload_rate,
+            body_size: config.connections.body_size.unwrap_or(u64::MAX),
+            keyring: self.auth.keyring.clone(),
+            replacement: ReplacementSettings {
+                issuer: config.tokens.issuer.as_str().into(),
+                lifetime: config.tokens.lifetimes.access,
+            },
+        })
+    }
+
+    /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
+    pub(super) fn follow_store(&self, config: &Config) -> Result<(), StartError> {
+        let (file, now) = (&config.store.sqlite, self.clock.now());
+        let revocations = &self.auth.revocations;
+        let entries = sqlite::stored_revocations(file, revocations.sequence(), now);
+        let entries = entries.map_err(|error| StartError::ReadStore { file: file.clone(), source: error.into() })?;
+        for entry in &entries {
+            revocations.enforce(entry, now);
+        }
+        // A key in tokens.signing_key_file does not change while the gateway runs.
+        if config.tokens.signing_key_file.is_none() {
+            self.auth.keyring.replace_own(own_keys::read_only(config, now)?.own().clone());
+        }
+        Ok(())
+    }
+
+    /// Starts the tasks of this gateway's upstreams, and shows its state in the metrics.
+    pub(super) fn activate(&self, gateway: &Gateway) {
+        self.upstreams.activate(&gateway.forwarder.upstreams);
+        self.token_cache.store(gateway.decider.authenticator.token_cache.clone());
+    }
+
+    /// Reads the keys of the other issuers again, and activates them. An invalid key file changes nothing.
+    pub(super) fn reload_keys(&self, config: &Config) -> Result<(), StartError> {
+        if max_token_life(config) > self.max_token_life {
+            return Err(StartError::MaxLifetime);
+        }
+        self.key_watch.restart(&config.issuers)
+    }
+
+    pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
+        self.key_watch.register_metrics(metrics);
+        self.upstreams.register_metrics(metrics);
+        let clock = self.clock.clone();
+        own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
+        let revocations = self.auth.revocations.clone();
+        metrics.gauge("revocations", "Revocations in memory", move || revocations.len() as f64);
+        let revocations = self.auth.revocations.clone();
+        let help = "Number of the newest revocation in the store's log that is enforced";
+        metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
+        let token_cache = self.token_cache.clone();
+        metrics.gauge("known_tokens", "Tokens in the token cache", move || token_cache.load().len() as f64);
+    }
+}
+
+fn broker_settings(config: &Config) -> broker::Settings {
+    let tokens = &config.tokens;
+    broker::Settings {
+        issuer: tokens.issuer.clone(),
+        audience: tokens.audience.clone(),
+        lifetimes: tokens.lifetimes,
+        token_size: config.limits.token_size,
+        sessions_per_subject: tokens.sessions_per_subject,
+        store_timeout: config.store.timeout,
+        expires_at_milliseconds: tokens.expires_at_milliseconds,
+        extra_fields: tokens.extra_fields,
+    }
+}

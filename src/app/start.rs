@@ -1,0 +1,157 @@
+//! The start of a gateway.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::audit;
+use super::control::{Control, ControlThread};
+use super::error::StartError;
+use super::reload::LiveConfig;
+use super::reload_metrics::ReloadMetrics;
+use super::reload_thread::{ReloadQueue, ReloadThread};
+use super::root_secrets;
+use super::running::Running;
+use super::secrets;
+use super::shared_state::SharedState;
+use super::sockets::{Inherited, Sockets};
+use super::takeover::{self, ListenerCopies};
+use super::thread;
+use super::workers::{self, Workers};
+use crate::admin::Admin;
+use crate::config::Config;
+use crate::gateway::Gateway;
+use crate::limits::rate_limit::RateLimits;
+use crate::protocols::socket_handover;
+use crate::telemetry::access_log::{AccessLog, Target};
+use crate::telemetry::audit_log::Delivery;
+use crate::telemetry::metrics::Metrics;
+use crate::types::clock::Clock;
+use crate::types::ids::RequestIds;
+
+/// Starts everything that `config` describes.
+pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+    start_with(config, clock, Inherited::None, None)
+}
+
+/// Takes over the sockets of the gateway that runs on this store, if there is one. That gateway then drains, so this
+/// first checks what can stop the start of this one.
+pub fn take_over(config: &Config) -> Result<Inherited, StartError> {
+    root_secrets::check(config)?;
+    let socket = takeover::socket_path(&config.store);
+    match socket_handover::request(&socket) {
+        Ok(sockets) => Ok(sockets.map_or(Inherited::None, Inherited::Gateway)),
+        Err(source) => Err(StartError::TakeOver { socket, source }),
+    }
+}
+
+/// As [`start`], with sockets that listen already, and with reloads from `file`.
+pub fn start_with(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    inherited: Inherited,
+    file: Option<PathBuf>,
+) -> Result<Running, StartError> {
+    // First, because everything after it creates files.
+    root_secrets::check_root_is_not_lost(&config.store)?;
+    let admin_token = secrets::read_admin_token(&config.admin.token)?;
+    let runtime = thread::runtime()?;
+    let prepared = prepare(&config, clock.clone(), &inherited, &runtime)?;
+    let Prepared { state, gateway, mut metrics, reload_metrics, delivery, log } = prepared;
+
+    // From here on clients can connect: to all addresses or to none.
+    let sockets = Sockets::open(&config, inherited)?;
+    sockets.register_metrics(&mut metrics);
+    let metrics = Arc::new(metrics);
+    state.activate(&gateway);
+    let (draining, drains) = watch::channel(false);
+    let shared = Arc::new(workers::shared(&config, gateway, drains));
+    let workers = Workers { config: &config, state: &state, metrics: &metrics, log: log.as_ref(), shared: &shared };
+    let workers = workers.start(sockets.listeners)?;
+    let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
+    let hand_over = takeover::hand_over(&config.store, copies.clone());
+    let live = Arc::new(LiveConfig {
+        state: state.clone(),
+        shared,
+        certificates: sockets.certificates,
+        admin_certificate: sockets.admin.tls.clone(),
+        config: Mutex::new(config),
+        clock: clock.clone(),
+        metrics: reload_metrics,
+    });
+    let queue = ReloadQueue::new();
+    let serving = Arc::new(AtomicBool::new(true));
+    let admin = Arc::new(Admin {
+        broker: state.broker.clone(),
+        upstreams: state.upstreams.current.clone(),
+        metrics: metrics.clone(),
+        clock,
+        token: admin_token,
+        serving: serving.clone(),
+        reloads: file.is_some().then(|| queue.sender.clone()),
+        request_ids: RequestIds::new(),
+    });
+    let control = Control { state: state.clone(), admin, socket: sockets.admin };
+    let control = ControlThread::start(runtime, control, hand_over)?;
+    let audit = delivery.map(audit::start).transpose()?;
+    let reload_thread = file.map(|file| ReloadThread::start(live.clone(), file, queue)).transpose()?;
+    Ok(Running {
+        addresses: sockets.addresses,
+        admin_address: sockets.admin_address,
+        broker: state.broker.clone(),
+        metrics,
+        serving,
+        live,
+        reload_thread,
+        copies,
+        replaced: control.replaced.clone(),
+        draining,
+        workers,
+        control: Some(control),
+        audit,
+        log,
+    })
+}
+
+/// What is ready before a client can connect.
+struct Prepared {
+    state: Arc<SharedState>,
+    gateway: Gateway,
+    metrics: Metrics,
+    reload_metrics: Arc<ReloadMetrics>,
+    delivery: Option<Delivery>,
+    log: Option<AccessLog>,
+}
+
+fn prepare(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    inherited: &Inherited,
+    runtime: &Runtime,
+) -> Result<Prepared, StartError> {
+    let store_patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::STORE_WAIT } else { Duration::ZERO };
+    let state = runtime.block_on(SharedState::build(config, clock.clone(), store_patience))?;
+    let gateway = state.gateway(config, &RateLimits::default())?;
+    let mut metrics = Metrics::new(config.workers);
+    state.register_metrics(&mut metrics);
+    let reload_metrics = Arc::new(ReloadMetrics::new(&*clock));
+    reload_metrics.register(&mut metrics);
+    let delivery = audit::prepare(state.store.clone(), config.audit.target.clone(), &mut metrics)?;
+    let log = open_log(config, &metrics)?;
+    Ok(Prepared { state: Arc::new(state), gateway, metrics, reload_metrics, delivery, log })
+}
+
+fn open_log(config: &Config, metrics: &Metrics) -> Result<Option<AccessLog>, StartError> {
+    let workers: Vec<_> = (0..config.workers).map(|number| metrics.worker(number)).collect();
+    AccessLog::open(&config.access_log, &workers).map_err(|source| {
+        let target = match &config.access_log.target {
+            Target::File(file) => file.display().to_string(),
+            Target::Stdout | Target::Off => "standard output".to_owned(),
+        };
+        StartError::AccessLog { target, source }
+    })
+}

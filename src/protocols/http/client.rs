@@ -1,0 +1,187 @@
+//! A client for single requests: key sets, audit webhooks and the admin API.
+//!
+//! Each request has a connection of its own, which closes with the response. The time and the size of the response are
+//! limited, because the server can be slow, broken or hostile. Redirects are not followed: the operator chooses the
+//! server, and a response must not choose another one.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::response::Parts;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio_rustls::TlsConnector;
+
+use crate::protocols::tls;
+use crate::protocols::url::SecureUrl;
+
+/// The `User-Agent` of requests to other servers.
+pub const USER_AGENT: &str = concat!("bearward/", env!("CARGO_PKG_VERSION"));
+
+/// Maximum size of a response header.
+pub(crate) const HEADER_SIZE: usize = 64 * 1024;
+
+pub struct Limits {
+    /// Maximum time for the whole exchange.
+    pub time: Duration,
+    /// Maximum size of the response body in bytes.
+    pub body_size: usize,
+    /// Returns true if the body is read. The body of any other response is dropped, and the response has an empty one.
+    pub reads_body: fn(&Parts) -> bool,
+}
+
+/// How the server proves who it is.
+pub struct Tls {
+    pub config: Arc<ClientConfig>,
+    pub server_name: ServerName<'static>,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub enum ClientError {
+    Request(http::Error),
+    Connect(io::Error),
+    /// The CA file or the name of the server cannot be used for TLS.
+    TlsSettings(Box<dyn Error + Send + Sync>),
+    Handshake(io::Error),
+    Http(hyper::Error),
+    Body(Box<dyn Error + Send + Sync>),
+    BodyTooLarge(usize),
+    Timeout(Duration),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Request(_) => f.write_str("cannot make the request"),
+            ClientError::Connect(_) => f.write_str("cannot connect"),
+            ClientError::TlsSettings(_) => f.write_str("cannot use TLS"),
+            ClientError::Handshake(_) => f.write_str("the TLS handshake failed"),
+            ClientError::Http(_) => f.write_str("no valid HTTP response"),
+            ClientError::Body(_) => f.write_str("cannot read the response body"),
+            ClientError::BodyTooLarge(limit) => write!(f, "the response body is larger than {limit} bytes"),
+            ClientError::Timeout(limit) => write!(f, "no complete response within {limit:?}"),
+        }
+    }
+}
+
+impl Error for ClientError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ClientError::Request(error) => Some(error),
+            ClientError::Connect(error) | ClientError::Handshake(error) => Some(error),
+            ClientError::Http(error) => Some(error),
+            ClientError::TlsSettings(error) | ClientError::Body(error) => Some(&**error),
+            ClientError::BodyTooLarge(_) | ClientError::Timeout(_) => None,
+        }
+    }
+}
+
+/// Sends a request to `url` on a new connection. For `https://`, the certificate of the server must come from a CA in
+/// `ca_file`, or from one of the system's if that is `None`.
+pub async fn send_to(
+    url: &SecureUrl,
+    ca_file: Option<&Path>,
+    request: Request<Full<Bytes>>,
+    limits: &Limits,
+) -> Result<Response<Bytes>, ClientError> {
+    let exchange = async {
+        let stream = connect((url.host.as_str(), url.port)).await?;
+        let tls = if url.tls { Some(Tls::new(&url.host, ca_file)?) } else { None };
+        send(stream, tls, request, limits).await
+    };
+    within(limits.time, exchange).await
+}
+
+pub async fn connect(address: impl ToSocketAddrs) -> Result<TcpStream, ClientError> {
+    TcpStream::connect(address).await.map_err(ClientError::Connect)
+}
+
+/// Sends a request on a connection that is open already. `None` for `tls` sends it in cleartext.
+pub async fn send_on(
+    stream: TcpStream,
+    tls: Option<Tls>,
+    request: Request<Full<Bytes>>,
+    limits: &Limits,
+) -> Result<Response<Bytes>, ClientError> {
+    within(limits.time, send(stream, tls, request, limits)).await
+}
+
+impl Tls {
+    /// Reads `ca_file` on each call: a renewed CA is trusted without a restart.
+    fn new(host: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+        let config = tls::client_config(ca_file, &[b"http/1.1"]);
+        let config = config.map_err(|error| ClientError::TlsSettings(error.into()))?;
+        let server_name = ServerName::try_from(host.to_owned());
+        let server_name = server_name.map_err(|error| ClientError::TlsSettings(error.into()))?;
+        Ok(Tls { config, server_name })
+    }
+}
+
+async fn within(
+    limit: Duration,
+    exchange: impl Future<Output = Result<Response<Bytes>, ClientError>>,
+) -> Result<Response<Bytes>, ClientError> {
+    // Boxed: the TLS handshake makes this future a large one.
+    let response = tokio::time::timeout(limit, Box::pin(exchange)).await;
+    response.unwrap_or(Err(ClientError::Timeout(limit)))
+}
+
+async fn send(
+    stream: TcpStream,
+    tls: Option<Tls>,
+    request: Request<Full<Bytes>>,
+    limits: &Limits,
+) -> Result<Response<Bytes>, ClientError> {
+    let Some(Tls { config, server_name }) = tls else { return exchange(stream, request, limits).await };
+    let stream = TlsConnector::from(config).connect(server_name, stream).await.map_err(ClientError::Handshake)?;
+    exchange(stream, request, limits).await
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, limits: &Limits) -> Result<Response<Bytes>, ClientError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = http1::Builder::new().max_buf_size(HEADER_SIZE).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(ClientError::Http)?;
+    let response = async {
+        let response = sender.send_request(request).await.map_err(ClientError::Http)?;
+        read(response, limits).await
+    };
+    // The connection is driven here and not by a task of its own: it closes with the response, or at the time limit.
+    let (mut response, mut connection) = (pin!(response), pin!(connection));
+    tokio::select! {
+        biased;
+        response = &mut response => response,
+        _ = &mut connection => response.await,
+    }
+}
+
+async fn read(response: Response<Incoming>, limits: &Limits) -> Result<Response<Bytes>, ClientError> {
+    let (head, body) = response.into_parts();
+    if !(limits.reads_body)(&head) {
+        return Ok(Response::from_parts(head, Bytes::new()));
+    }
+    let too_large = || ClientError::BodyTooLarge(limits.body_size);
+    if body.size_hint().lower() > limits.body_size as u64 {
+        return Err(too_large());
+    }
+    match Limited::new(body, limits.body_size).collect().await {
+        Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(ClientError::Body(error)),
+    }
+}
