@@ -62,7 +62,10 @@ async fn the_shipped_configuration_starts_and_ends_with_status_0() {
     let read_created = |name: &str| fs::read(folder.path().join(name)).expect("created");
     let before = [read_created("admin.token"), read_created("bearward.secret"), read_created("tls/self-signed.pem")];
     let again = GatewayProcess::start(folder.path());
-    assert!(!again.program.wait_for_stderr("admin listening").contains("made a"), "the second start creates no file");
+    assert!(
+        !again.program.wait_for_stderr("admin listening").contains("created a"),
+        "the second start creates no file"
+    );
     assert_eq!(
         [read_created("admin.token"), read_created("bearward.secret"), read_created("tls/self-signed.pem")],
         before

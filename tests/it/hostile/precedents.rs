@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | jsonwebtoken CVE-2026-25537 | a date in a string was ignored | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
 //! | Authlib CVE-2025-59420, PyJWT CVE-2026-32597, fast-jwt GHSA-hm7r-c7qw-ghp6 | `crit` was ignored | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
-//! | Hono CVE-2026-22817, CVE-2026-22818 | the token selected the algorithm of a key without `alg` | `what_is_good_is_admitted_and_what_is_not_ours_is_left_out`, `a_set_says_which_key_is_meant`, `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
+//! | Hono CVE-2026-22817, CVE-2026-22818 | the token selected the algorithm of a key without `alg` | `good_keys_are_accepted_and_unusable_ones_skipped`, `a_kid_or_the_algorithm_selects_exactly_one_key`, `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
 //! | Java CVE-2022-21449 | an ECDSA signature of zeros was valid | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere`, `wycheproof_vectors_have_the_right_or_a_listed_outcome` |
 //! | Pulsar CVE-2021-22160 | `alg: none` was accepted | `a_hostile_token_is_refused_with_its_reason_and_goes_nowhere` |
 //! | APISIX CVE-2026-39999 | an incomplete configuration disabled the checks | `issuers_are_checked`, `routes_are_checked`, `without_a_token_only_the_scheme_is_told` |
