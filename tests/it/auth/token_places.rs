@@ -224,7 +224,9 @@ async fn a_cookie_of_a_cross_site_request_is_rejected() {
     // The log has the reason. The check comes before the token is verified.
     let lines = gateway.log_lines(37).await;
     assert!(
-        lines.iter().any(|line| line["reason"] == "csrf" && line["detail"] == "a token in a cookie, and no Origin")
+        lines
+            .iter()
+            .any(|line| line["reason"] == "csrf" && line["detail"] == "a token in a cookie without an Origin header")
     );
 }
 

@@ -47,7 +47,7 @@ async fn statuses_pass_with_and_without_a_body() {
     assert!(opened <= 2, "connections are reused after a response without a body: {opened} were opened");
 }
 
-/// HTTP/2 clients reset a stream whose Content-Length does not match its body.
+/// HTTP/2 clients reset a stream if its Content-Length does not match its body.
 #[tokio::test]
 async fn a_204_response_has_no_content_length() {
     let backend = ScriptedBackend::responding_with("HTTP/1.1 204 No Content\r\ncontent-length: 3\r\n\r\n");

@@ -1,4 +1,4 @@
-//! A gRPC call whose token ends gets the status UNAUTHENTICATED, between two messages.
+//! A gRPC call with a token that ends gets the status UNAUTHENTICATED, between two messages.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
