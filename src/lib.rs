@@ -59,9 +59,11 @@
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
 //! | `rusqlite` | `store/` | no database type leaves the store |
 //! | `rustix` | `protocols/socket_handover` | hands listening sockets to another process |
+//! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
 //! | `toml` | `config/` | no other module knows that the configuration is a file |
+//! | `webpki` | `protocols/tls`, `tokens/jwt/` | reads certificates: their names, dates and keys |
 //!
 //! # Limits
 //!

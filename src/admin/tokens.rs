@@ -133,7 +133,7 @@ fn login(body: IssueRequest) -> Result<Login, String> {
         idle: body.idle.map(Duration::from_secs),
         absolute: body.absolute.map(Duration::from_secs),
     };
-    login.check()?;
+    login.check().map_err(|error| error.to_string())?;
     Ok(login)
 }
 

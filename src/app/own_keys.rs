@@ -94,7 +94,7 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
         types: vec!["at+jwt".into()],
         clock_skew: tokens.clock_skew,
         // Not `lifetimes.access`: after the operator lowers it, older tokens remain valid until they expire.
-        max_lifetime: Lifetimes::MOST_ACCESS,
+        max_lifetime: Lifetimes::MAX_ACCESS,
         require_subject: true,
         own: true,
     }

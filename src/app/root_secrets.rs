@@ -54,7 +54,7 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
 
 fn has_data(store: &StoreSettings) -> Result<bool, StartError> {
     let file = &store.sqlite;
-    sqlite::is_begun(file).map_err(|error| StartError::OpenStore { file: file.clone(), source: error.into() })
+    sqlite::is_initialized(file).map_err(|error| StartError::OpenStore { file: file.clone(), source: error.into() })
 }
 
 fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, SecretError> {

@@ -14,7 +14,7 @@ use crate::auth::revocations::{RevocationKeys, Revocations};
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::signature_queue::SignaturePermit;
 use crate::auth::token_cache::{CachedToken, TokenCache};
-use crate::tokens::jwt::verify::{named_issuer, still_holds, verify};
+use crate::tokens::jwt::verify::{is_still_valid, unverified_issuer, verify};
 use crate::tokens::jwt::{Validity, VerifiedToken};
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::Step;
@@ -83,7 +83,7 @@ impl Authenticator {
     /// Looks the token up in the cache. The caller reads `generation` before the keys, so that a swap in between is
     /// noticed.
     fn find(&self, bearer: BearerToken<'_>, generation: u64) -> Option<Arc<CachedToken>> {
-        self.token_cache.find(bearer, generation, |token| still_holds(token, &self.keyring.keys().issuers))
+        self.token_cache.find(bearer, generation, |token| is_still_valid(token, &self.keyring.keys().issuers))
     }
 
     /// Verifies a token that is not in the cache. Fetches the issuer's keys once if its key is unknown.
@@ -191,7 +191,7 @@ impl Authenticator {
         context: &AuthContext<'_>,
         unknown: Reject,
     ) -> Result<Arc<CachedToken>, Reject> {
-        let issuer = bearer.text().ok().and_then(named_issuer).unwrap_or_default();
+        let issuer = bearer.text().ok().and_then(unverified_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
         let unavailable = |detail: &'static str| Err(Reject::new(Reason::KeysUnavailable, detail));
         match source.refetch(context.now).await {

@@ -30,7 +30,12 @@ impl Broker {
         let now = context.at;
         let family = self.usable_family(login, now)?;
         let issued = self
-            .with_timeout(self.store.issue_begun(family, self.settings.sessions_per_subject, known, context))
+            .with_timeout(self.store.issue_unless_revoked_since(
+                known,
+                family,
+                self.settings.sessions_per_subject,
+                context,
+            ))
             .await?;
         let revoked = || Reject::new(Reason::LoginCapture, "all tokens of the subject were revoked during the login");
         self.pair(&issued.ok_or_else(revoked)?, now)

@@ -34,7 +34,7 @@ impl KeyTools {
     pub async fn load(&self, now: UnixTime) -> Result<Vec<StoredKey>, KeysError> {
         let found = self.with_timeout(self.change(Box::new(|keys| keys), now.into())).await?.after;
         let resealed = self.reseal(&found)?;
-        let created = match schedule::wants_key(&found, &self.lifetimes, now) {
+        let created = match schedule::needs_new_key(&found, &self.lifetimes, now) {
             true => Some(self.create(now).await?),
             false => None,
         };

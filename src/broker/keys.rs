@@ -17,7 +17,7 @@ use crate::auth::keyring::Keyring;
 use crate::store::{DecideKeys, StoreError};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::algorithm_name;
-use crate::tokens::signing::schedule::{self, MOST_KEYS, Use, use_of};
+use crate::tokens::signing::schedule::{self, MAX_KEYS, Use, use_of};
 use crate::tokens::signing::{KeyLifetimes, KeyState, StoredKey};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject, with_causes};
@@ -59,9 +59,9 @@ impl OwnKeys {
     pub async fn tick(self: &Arc<Self>, now: UnixTime) -> Result<(), KeysError> {
         let Some(tools) = &self.tools else { return Ok(()) };
         let (stored, lifetimes) = (self.stored.load_full(), tools.lifetimes);
-        let wants_key = schedule::wants_key(&stored, &lifetimes, now);
-        if wants_key || schedule::advance(stored.to_vec(), &lifetimes, None, now) != *stored {
-            let created = if wants_key { Some(tools.create(now).await?) } else { None };
+        let needs_new_key = schedule::needs_new_key(&stored, &lifetimes, now);
+        if needs_new_key || schedule::advance(stored.to_vec(), &lifetimes, None, now) != *stored {
+            let created = if needs_new_key { Some(tools.create(now).await?) } else { None };
             let decide = Box::new(move |keys| schedule::advance(keys, &lifetimes, created.as_ref(), now));
             return self.clone().change(tools.clone(), decide, now.into()).await;
         }
@@ -77,9 +77,8 @@ impl OwnKeys {
     pub async fn rotate(self: Arc<Self>, at_once: bool, context: EventContext) -> Result<(), Reject> {
         let now = context.at;
         let tools = self.tools.clone().ok_or(Reason::KeysFixed)?;
-        if self.stored.load().len() >= MOST_KEYS {
-            let detail =
-                format!("the store has {MOST_KEYS} signing keys, the maximum; wait until old ones are deleted");
+        if self.stored.load().len() >= MAX_KEYS {
+            let detail = format!("the store has {MAX_KEYS} signing keys, the maximum; wait until old ones are deleted");
             return Err(Reject::new(Reason::KeysTooMany, detail));
         }
         let rotate = move |keys, lifetimes: &KeyLifetimes, created: &StoredKey| {
@@ -97,7 +96,7 @@ impl OwnKeys {
             return Err(Reason::KeyNotFound.into());
         }
         let revoke = move |keys, lifetimes: &KeyLifetimes, created: &StoredKey| {
-            schedule::revoke(keys, lifetimes, created, (&kid, may_refresh), now)
+            schedule::revoke(keys, lifetimes, created, &kid, may_refresh, now)
         };
         self.change_by_operator(tools, context, revoke).await
     }

@@ -109,12 +109,12 @@ impl Broker {
         }
         let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
-            Some(family) if !holder.may_hold(family) => Rotation::Refused(Reason::GrantMismatch),
+            Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
             _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
-        if !matches!(rotation, Rotation::Refused(GrantUnknown | GrantForged | GrantMismatch)) {
+        if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
             self.throttle.count_refresh(token_id, now);
         }
         Ok(rotation)
@@ -129,7 +129,7 @@ impl Broker {
                     "the refresh token was already used; its family is revoked",
                 ));
             }
-            Rotation::Refused(reason) => {
+            Rotation::Rejected(reason) => {
                 if reason == Reason::GrantAhead {
                     tracing::error!(%token_id, "a refresh token is newer than the store: was an old backup restored?");
                 }

@@ -68,7 +68,7 @@ impl Broker {
     /// As [`Broker::revoke`]. `by` decides whether the family may be revoked.
     pub async fn revoke_family(&self, family: TokenId, by: RevokedBy, context: EventContext) -> Result<(), Reject> {
         match self.with_timeout(self.store.revoke_family(family, by, context)).await? {
-            RevokeOutcome::Revoked | RevokeOutcome::AlreadyDead => Ok(()),
+            RevokeOutcome::Revoked | RevokeOutcome::AlreadyEnded => Ok(()),
             RevokeOutcome::NotFound => Err(Reason::TokenNotFound.into()),
         }
     }

@@ -13,8 +13,8 @@ use crate::telemetry::metrics::Count;
 pub struct Peer {
     /// The client's address, also if a balancer sent it in a PROXY protocol header.
     pub address: SocketAddr,
-    /// If true, and the address is trusted, the request headers may name the origin of a request. False on a connection
-    /// whose balancer did not name the client: it has the balancer's address.
+    /// If true, and the address is trusted, the request headers may name the origin of a request. False if the
+    /// balancer did not name the client: the connection then has the address of the balancer.
     pub trusts_forwarded: bool,
     /// What upstreams learn about the client, prepared once for each connection.
     pub origin: Origin,

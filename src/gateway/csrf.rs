@@ -1,9 +1,9 @@
 //! Rejects requests that another site may have caused. Pure.
 //!
-//! A browser adds cookies by itself, also to requests from the pages of other sites. So a token in a cookie is accepted for a
-//! request that changes something, or that opens a WebSocket, only if `Origin` names a trusted page. Browsers send `Origin`
-//! with all such requests, and other programs can use the Authorization header. A captured logout always counts as a change:
-//! an image on any page makes the browser send a GET.
+//! A browser adds cookies by itself, also to requests from the pages of other sites. So a token in a cookie is accepted
+//! for a request that changes something, or that opens a WebSocket, only if `Origin` names a trusted page. Browsers
+//! send `Origin` with all such requests, and other programs can use the Authorization header. A captured logout always
+//! counts as a change: an image on any page makes the browser send a GET.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 
@@ -40,8 +40,8 @@ pub fn check(headers: &HeaderMap, target: &Target<'_>, origins: &[String]) -> Re
     reject("the Origin is neither this host nor one of the route's origins")
 }
 
-/// Returns true if the origin has the request's host and port. A page loaded over http is not trusted by a host on https:
-/// anyone on the network path may have written it.
+/// Returns true if the origin has the request's host and port. A page loaded over http is not trusted by a host on
+/// https: anyone on the network path may have written it.
 fn is_own(origin: &str, target: &Target<'_>) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     if scheme != "https" && target.scheme != scheme {

@@ -1,7 +1,8 @@
-//! Decides what happens to a request, before anything is done: find the route, authenticate, authorize. No step reads a clock.
-//! Only one step may wait: the fetch of an issuer's keys for a token whose key is unknown.
+//! Decides what happens to a request, before anything is done: find the route, authenticate, authorize. No step reads a
+//! clock. Only one step may wait: the fetch of an issuer's keys for a token with an unknown key.
 //!
-//! The gateway decides about every request in this way, and `bearward explain` about a request that the operator describes.
+//! The gateway decides about every request in this way, and `bearward explain` about a request that the operator
+//! describes.
 
 use std::sync::Arc;
 
@@ -86,8 +87,8 @@ impl Decider {
         }
     }
 
-    /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other rules
-    /// (RFC 9110 section 7.4).
+    /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other
+    /// rules (RFC 9110 section 7.4).
     fn check_server_name(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {
         let (Some(sni), host) = (sni, target::without_port(host)) else { return Ok(()) };
         if sni.name.eq_ignore_ascii_case(host) {

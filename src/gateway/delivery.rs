@@ -20,8 +20,8 @@ use crate::types::close_reason::CloseReason;
 use crate::types::reject::{Reason, Reject};
 use crate::upstream::Lease;
 
-/// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves is
-/// logged too. Its status is 0 if the client left before the response.
+/// Kept by the body of the response. When it is dropped, the line of the access log is written, so a client that leaves
+/// is logged too. Its status is 0 if the client left before the response.
 pub struct Delivery {
     pub record: Record,
     pub started: Instant,
@@ -111,7 +111,7 @@ impl BodyObserver for Delivery {
 
     fn on_error(&mut self, error: &BodyError) {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
-            self.record.ended = Some(CloseReason::OutOfTime);
+            self.record.ended = Some(CloseReason::RequestTimeout);
         }
         let is_server_fault = match error {
             BodyError::IdleTimeout(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),

@@ -1,4 +1,5 @@
-//! `[oauth]`: the endpoints for OAuth clients and their paths. Each is off unless it is configured. `oauth/` carries them out.
+//! `[oauth]`: the endpoints for OAuth clients and their paths. Each is off unless it is configured. `oauth/` carries
+//! them out.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -64,7 +65,8 @@ pub struct ProtectedResource {
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 impl ProtectedResource {
-    /// `origin` is the scheme and authority of the resource's URL, `path` the rest. Returns `None` if it does not fit into a header.
+    /// `origin` is the scheme and authority of the resource's URL, `path` the rest. Returns `None` if it does not fit
+    /// into a header.
     pub fn new(origin: &str, path: &str, authorization_servers: &[String], scopes: &[String]) -> Option<Self> {
         let resource = format!("{origin}{path}");
         let path = format!("{WELL_KNOWN}{}", if path == "/" { "" } else { path });

@@ -96,15 +96,15 @@ impl Forwarder {
         let (response, lease) = result.map_err(|reject| {
             let reject = blame(reject, progress.as_deref(), upstream, &current_server);
             // The token was good when the request began: here, only its end can be about the token.
-            context.record.ended = reject.reason.is_about_the_token().then_some(CloseReason::Token(reject.reason));
+            context.record.ended = reject.reason.is_invalid_token().then_some(CloseReason::Token(reject.reason));
             reject
         })?;
         let sent = Sent { websocket, token_was_subprotocol, progress };
         self.prepare_response(response, lease, token_bound, sent, context.record)
     }
 
-    /// Writes the head that the upstream gets. Returns the WebSocket that the client wants to open, and whether its token was
-    /// among the subprotocols.
+    /// Writes the head that the upstream gets. Returns the WebSocket that the client wants to open, and whether its
+    /// token was among the subprotocols.
     fn prepare_head(
         &self,
         request: &mut Request<Body>,
@@ -190,7 +190,8 @@ impl Forwarder {
             return Err(Reject::new(Reason::UpstreamBroken, "two lengths, or a transfer coding other than chunked"));
         }
         let tunnel = websocket::accept_upgrade(sent.websocket, &mut response, self.body_idle)?;
-        // Before hop-by-hop headers are removed: a backend may name these in `Connection`, as they go no further than here.
+        // Before hop-by-hop headers are removed: a backend may name these in `Connection`, as they go no further than
+        // here.
         let login = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));
         headers::clean_response(response.headers_mut());
         if response.status() == StatusCode::NO_CONTENT {
@@ -218,7 +219,8 @@ impl Forwarder {
 
 type UpstreamHead = Response<hyper::body::Incoming>;
 
-/// If the client's body failed, that is the reason, and not what the upstream made of it. Otherwise the server is at fault.
+/// If the client's body failed, that is the reason, and not what the upstream made of it. Otherwise the server is at
+/// fault.
 fn blame(reject: Reject, progress: Option<&Progress>, upstream: &Upstream, current_server: &CurrentServer) -> Reject {
     if let Some(failure) = progress.and_then(Progress::take_failure) {
         return failure;

@@ -1,8 +1,8 @@
 //! HOT PATH: every request, from its head to its response.
 //!
-//! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`], turns a rejection into a response, and
-//! hands record and response to the connection. `respond` is the pipeline: one line for each step, and each step may reject
-//! with `?`.
+//! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`], turns a rejection into a response,
+//! and hands record and response to the connection. `respond` is the pipeline: one line for each step, and each step
+//! may reject with `?`.
 
 pub mod authorize;
 pub mod client;
@@ -77,8 +77,8 @@ pub struct Handled {
 }
 
 impl Gateway {
-    /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the future of
-    /// every step, twice in each.
+    /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the
+    /// future of every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
         let rules = ResponseRules {
             format: RejectFormat::for_request(request),
@@ -156,8 +156,8 @@ impl Gateway {
         self.forwarding.origin(&peer.origin, request.headers())
     }
 
-    /// Takes one request from every rate limit that applies. Requests that are rejected for their token count as well: a client
-    /// without access must not try forever. `[throttle]` limits the calls that the gateway answers itself.
+    /// Takes one request from every rate limit that applies. Requests that are rejected for their token count as well:
+    /// a client without access must not try forever. `[throttle]` limits the calls that the gateway answers itself.
     fn check_rates(&self, decision: &Result<Decision, Reject>, context: &mut RequestContext<'_>) -> Result<(), Reject> {
         if self.rates.is_empty() || !matches!(decision, Ok(Decision::Forward { .. }) | Err(_)) {
             return Ok(());
@@ -171,7 +171,8 @@ impl Gateway {
         taken
     }
 
-    /// Does what was decided. Rare cases are boxed, because the future of every request is as large as the largest of them.
+    /// Does what was decided. Rare cases are boxed, because the future of every request is as large as the largest of
+    /// them.
     async fn carry_out(
         &self,
         decision: Decision,

@@ -25,7 +25,8 @@ pub(super) struct ResponseRules {
     /// The format in which the client reads a rejection.
     pub(super) format: RejectFormat,
     pub(super) has_body: bool,
-    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent everything.
+    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent
+    /// everything.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -41,9 +42,9 @@ impl ResponseRules {
         let record = &mut delivery.record;
         let mut response = respond::reject(&reject, challenge, record.request_id, self.format);
         let mut body_rejected = false;
-        if self.has_body && record.version != Version::HTTP_2 && reject.reason.leaves_body_unread() {
+        if self.has_body && record.version != Version::HTTP_2 && reject.reason.has_unread_body() {
             response.headers_mut().insert(header::CONNECTION, CLOSE);
-            body_rejected = reject.reason.is_too_much();
+            body_rejected = reject.reason.is_limit_exceeded();
         }
         // Over HTTP/1, the response says so.
         if matches!(reject.reason, Reason::BadHost | Reason::MalformedFraming) {

@@ -25,7 +25,7 @@ pub struct Route {
     /// If true, CORS preflights (OPTIONS with Origin and Access-Control-Request-Method) need no token.
     pub preflight: bool,
     pub places: TokenLocations,
-    /// `route.origins`: other origins whose pages may use the token in a cookie.
+    /// `route.origins`: other origins that may use the token in a cookie.
     pub origins: Vec<String>,
     pub token_forwarding: TokenForwarding,
     /// If false, a request that would be rejected for its token is forwarded and only reported.

@@ -89,7 +89,8 @@ impl RouteTable {
         one.eq_ignore_ascii_case(other) || !has_own_routes(one) && !has_own_routes(other)
     }
 
-    /// Returns true for `/user/refresh`, `/token/{tokenId}` and the endpoints of `[oauth]`. These never go to a backend.
+    /// Returns true for `/user/refresh`, `/token/{tokenId}` and the endpoints of `[oauth]`. These never go to a
+    /// backend.
     pub fn is_token_call(&self, path: &str) -> bool {
         path == REFRESH_PATH
             || named_token(path.as_bytes()).is_some()
@@ -111,7 +112,8 @@ impl RouteTable {
                 let Some(routes) = paths.get(prefix) else { continue };
                 match routes.iter().find(|route| matches_method(route, method)) {
                     Some(route) => return Ok(Action::Forward(route.clone())),
-                    // The longest prefix decides. A shorter one may have looser rules and must not catch what this one rejects.
+                    // The longest prefix decides. A shorter one may have looser rules and must not catch what this one
+                    // rejects.
                     None => rejected = rejected.or(Some(routes)),
                 }
                 break;

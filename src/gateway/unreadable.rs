@@ -13,14 +13,14 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::RequestId;
 use crate::types::reject::{Reason, Reject, with_causes};
 
-/// Records a request whose head hyper could not read. hyper has already sent a response without a body.
+/// Records a request with a head that hyper could not read. hyper has already sent a response without a body.
 pub fn record_malformed(peer: &Peer, worker: &Worker, error: &hyper::Error, now: UnixTime) {
     let reason = if error.is_parse_too_large() { Reason::HeadTooLarge } else { Reason::MalformedFraming };
     let request_id = worker.request_ids.next();
     record(request_id, peer, worker, Reject::new(reason, with_causes(error)), 0, now);
 }
 
-/// Rejects a request whose head can be read in two ways. The connection ends.
+/// Rejects a request with a head that can be read in two ways. The connection ends.
 pub fn reject_malformed(
     peer: &Peer,
     worker: &Worker,

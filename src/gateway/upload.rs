@@ -98,8 +98,8 @@ impl BodyObserver for Upload {
     }
 }
 
-/// Waits for the head of the response. The timeout counts from the last movement of the request's body: a long upload or a
-/// slow client does not make the upstream slow.
+/// Waits for the head of the response. The timeout counts from the last movement of the request's body: a long upload
+/// or a slow client does not make the upstream slow.
 pub(super) async fn response_within(
     timeout: Duration,
     progress: Option<&Progress>,

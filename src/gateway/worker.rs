@@ -17,8 +17,8 @@ pub struct Worker {
     pub metrics: Arc<WorkerMetrics>,
     /// The streams that end with their token.
     pub streams: Arc<Streams>,
-    /// Bad signatures of each address. All workers share it: it is used only for tokens that are not cached, and an address
-    /// must not get a limit for each worker.
+    /// Bad signatures of each address. All workers share it: it is used only for tokens that are not cached, and an
+    /// address must not get a limit for each worker.
     pub bad_signatures: Arc<Limiter>,
     pub signature_queue: SignatureQueue,
     pub log: Option<Arc<Buffer>>,

@@ -62,7 +62,7 @@ impl LingeringClose {
     const PIECE: usize = 64 * 1024;
     const PAUSE: Duration = Duration::from_millis(20);
 
-    /// For a connection whose last response was sent.
+    /// For a connection after its last response.
     pub(super) fn after_response(is_http2: bool, slots: DrainSlots) -> Self {
         let left = if is_http2 { Self::HTTP2_BYTES } else { Self::HTTP1_BYTES };
         LingeringClose {

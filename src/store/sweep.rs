@@ -1,29 +1,33 @@
-//! Sweeping beside everything else that the store does: slow on purpose, so that nobody notices.
+//! Deletes old rows slowly, so that requests do not wait for it.
 //!
-//! A row that is deleted changes a page in each index, and those lie far apart: a large sweep would write megabytes into the
-//! very commit that refreshes wait for. So it takes a few rows at a time, and then rests for many times as long as those
-//! took. That is some hundred rows a second, of which there are fewer to delete than there were logins a month ago.
+//! Deleting a row changes a page in each index, and these pages are far apart. A large sweep would therefore write
+//! megabytes in a commit that refreshes wait for. The sweep deletes a few rows at a time and then pauses for many times
+//! as long, which is some hundred rows per second. The number of rows to delete is at most the number of logins a month
+//! ago.
 
 use std::time::{Duration, Instant};
 
-use crate::store::{Store, StoreError};
+use crate::store::api::Store;
+use crate::store::error::StoreError;
 use crate::types::clock::Clock;
 
+/// Rows of each table that one step deletes.
 const ROWS: usize = 100;
-/// Rest for each time of work: the store gives a fiftieth of its time.
-const REST: u32 = 49;
+/// Pause after each step, as a multiple of its duration: a sweep uses 2 % of the time of the store.
+const PAUSE_FACTOR: u32 = 49;
+/// Maximum pause, so that one slow write does not stop the sweep for long.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Deletes whatever no longer matters; done when nothing is left. Answers how much went.
+/// Deletes all rows that no longer matter. Returns how many there were.
 pub async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreError> {
-    let mut swept = 0;
+    let mut total = 0;
     loop {
-        let began = Instant::now();
-        let gone = store.sweep(clock.now(), ROWS).await?;
-        swept += gone;
-        if gone < ROWS {
-            return Ok(swept);
+        let started = Instant::now();
+        let deleted = store.sweep(clock.now(), ROWS).await?;
+        total += deleted;
+        if deleted < ROWS {
+            return Ok(total);
         }
-        // No longer than a sweep is apart from the next: a disk that was stuck once does not end it.
-        tokio::time::sleep((began.elapsed() * REST).min(Duration::from_secs(30))).await;
+        tokio::time::sleep((started.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE)).await;
     }
 }

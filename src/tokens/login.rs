@@ -1,9 +1,10 @@
-//! A login: what it is made of, and how a backend that has checked somebody's password says so, in headers of its answer. Pure.
+//! A login, and the response headers in which a backend that has checked a password reports it. No I/O.
 //!
-//! The headers are between the backend and the gateway. A client's are removed on the way in, in every spelling, and a
-//! backend's on the way out, whatever the route: nobody learns them, and no backend that echoes what it is sent can be made
-//! to say them.
+//! Only the gateway sees these headers. It removes them from requests, in every spelling, so that a backend that echoes
+//! request headers cannot be made to report a login. It removes them from every response, so that no client learns
+//! them.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use serde_json::{Map, Value};
 
 use crate::tokens::jwt::json;
 
-/// Claims that only the gateway sets. A login cannot bring its own.
+/// Claims that only the gateway sets. A login must not contain them.
 pub const RESERVED_CLAIMS: &[&str] =
     &["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "sid", "rgn", "cnf", "act"];
 
-/// What a family is made from. A lifetime that is longer than the configured one is that one.
+/// What a family is created from. A lifetime longer than the configured one is shortened to it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Login {
     pub subject: String,
@@ -25,46 +26,81 @@ pub struct Login {
     pub client_id: String,
     pub claims: Map<String, Value>,
     pub label: String,
-    /// Where the user is, if whoever asks knows.
+    /// The address of the user, if it is known.
     pub address: Option<IpAddr>,
     pub idle: Option<Duration>,
     pub absolute: Option<Duration>,
 }
 
 impl Login {
-    /// Whoever asks for it, what is in it ends up in tokens.
-    pub fn check(&self) -> Result<(), String> {
+    /// Checks everything that becomes part of a token.
+    pub fn check(&self) -> Result<(), LoginError> {
         if self.subject.is_empty() || self.subject.len() > 255 {
-            return Err("sub must have 1 to 255 bytes".into());
+            return Err(LoginError::SubjectLength);
         }
         if let Some(name) = self.claims.keys().find(|name| RESERVED_CLAIMS.contains(&name.as_str())) {
-            return Err(format!("the claim {name} is the gateway's own to set"));
+            return Err(LoginError::ReservedClaim(name.clone()));
         }
-        // RFC 6749 section 3.3: printable ASCII without quote and backslash, spaces between.
-        let scope_character = |byte: u8| matches!(byte, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-        if !self.scope.bytes().all(scope_character) {
-            return Err("scope holds a character that no scope may have".into());
+        // RFC 6749 section 3.3: printable ASCII without quote and backslash, separated by spaces.
+        let is_scope_character = |byte: u8| matches!(byte, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+        if !self.scope.bytes().all(is_scope_character) {
+            return Err(LoginError::ScopeCharacter);
         }
         if self.idle == Some(Duration::ZERO) || self.absolute == Some(Duration::ZERO) {
-            return Err("idle and absolute are at least 1 second".into());
+            return Err(LoginError::ZeroLifetime);
         }
         Ok(())
     }
 }
 
+/// Why a login is rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginError {
+    SubjectLength,
+    ReservedClaim(String),
+    ScopeCharacter,
+    ZeroLifetime,
+    /// A header of this kind is not UTF-8.
+    NotUtf8(&'static str),
+    /// The response has several headers of this kind.
+    Repeated(&'static str),
+    NoSubject,
+    ClaimsNotAnObject,
+}
+
+/// Names no value of a header: the text is logged.
+impl fmt::Display for LoginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoginError::SubjectLength => f.write_str("sub must have 1 to 255 bytes"),
+            LoginError::ReservedClaim(name) => write!(f, "only the gateway sets the claim {name}; remove it"),
+            LoginError::ScopeCharacter => f.write_str("scope contains a character that RFC 6749 does not allow"),
+            LoginError::ZeroLifetime => f.write_str("idle and absolute must be at least 1 second"),
+            LoginError::NotUtf8(what) => write!(f, "the {what} header is not UTF-8"),
+            LoginError::Repeated(what) => write!(f, "the response has several {what} headers"),
+            LoginError::NoSubject => f.write_str("the response has no subject header"),
+            LoginError::ClaimsNotAnObject => {
+                f.write_str("the claims header is not a JSON object without duplicate members")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoginError {}
+
 /// `[login]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub headers: LoginHeaders,
-    /// `login.max_response_size`: a longer answer of a backend is not captured, and not let through.
+    /// `login.max_response_size`: maximum size of a login response. A larger response is rejected.
     pub max_response_size: u64,
 }
 
-/// In which headers a backend says who has logged in.
+/// The response headers in which a backend reports a login.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoginHeaders {
     pub subject: HeaderName,
-    /// Space separated.
+    /// Separated by spaces.
     pub scope: Option<HeaderName>,
     /// A JSON object.
     pub claims: Option<HeaderName>,
@@ -75,7 +111,7 @@ impl LoginHeaders {
         [Some(&self.subject), self.scope.as_ref(), self.claims.as_ref()].into_iter().flatten()
     }
 
-    /// What an answer says in these headers, if it has any of them; none is left in it.
+    /// Removes these headers from a response. Returns their values if there were any.
     pub fn take_from(&self, headers: &mut HeaderMap) -> Option<Box<LoginHeaderValues>> {
         if !headers.keys().any(|name| self.names().any(|ours| ours == name)) {
             return None;
@@ -92,7 +128,7 @@ impl LoginHeaders {
     }
 }
 
-/// What a backend said, word for word.
+/// The login headers of one response, not checked yet.
 pub struct LoginHeaderValues {
     subject: Vec<HeaderValue>,
     scope: Vec<HeaderValue>,
@@ -100,16 +136,14 @@ pub struct LoginHeaderValues {
 }
 
 impl LoginHeaderValues {
-    /// The login it means. The fault names no value: it goes into a log.
-    pub fn login(&self) -> Result<Login, String> {
+    /// The login that the headers describe.
+    pub fn login(&self) -> Result<Login, LoginError> {
         let claims = match text("claims", &self.claims)? {
-            Some(text) => {
-                json::object(text.as_bytes()).map_err(|_| "the claims are not one JSON object, each member once")?
-            }
+            Some(text) => json::object(text.as_bytes()).map_err(|_| LoginError::ClaimsNotAnObject)?,
             None => Map::new(),
         };
         let login = Login {
-            subject: text("subject", &self.subject)?.ok_or("no subject is said")?.to_owned(),
+            subject: text("subject", &self.subject)?.ok_or(LoginError::NoSubject)?.to_owned(),
             scope: text("scope", &self.scope)?.unwrap_or_default().to_owned(),
             claims,
             ..Login::default()
@@ -119,11 +153,11 @@ impl LoginHeaderValues {
     }
 }
 
-/// One value, or none: of two, somebody else might have added one.
-fn text<'s>(what: &str, values: &'s [HeaderValue]) -> Result<Option<&'s str>, String> {
+/// At most one value: of two, an attacker might have added one.
+fn text<'s>(what: &'static str, values: &'s [HeaderValue]) -> Result<Option<&'s str>, LoginError> {
     match values {
         [] => Ok(None),
-        [one] => str::from_utf8(one.as_bytes()).map(Some).map_err(|_| format!("the {what} is not UTF-8")),
-        _ => Err(format!("the {what} is said twice")),
+        [one] => str::from_utf8(one.as_bytes()).map(Some).map_err(|_| LoginError::NotUtf8(what)),
+        _ => Err(LoginError::Repeated(what)),
     }
 }

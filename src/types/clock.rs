@@ -1,7 +1,7 @@
-//! Time as the gateway sees it: whole milliseconds since 1970 in UTC.
+//! Time: whole milliseconds since 1970 in UTC.
 //!
-//! The clock is read once a request, in `gateway.rs`, and handed down as `now`; no decision reads it itself. That makes
-//! every comparison testable on both sides of its boundary, and one request sees one time.
+//! `gateway/mod.rs` reads the clock once for each request and passes it down as `now`; no decision reads the clock
+//! itself. One request therefore sees one time, and tests can check both sides of every boundary.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -14,14 +14,14 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 pub struct UnixTime(u64);
 
 impl UnixTime {
-    /// The end of time, for what never expires.
+    /// The end of time: never.
     pub const MAX: UnixTime = UnixTime(u64::MAX);
 
     pub const fn from_millis(millis: u64) -> Self {
         UnixTime(millis)
     }
 
-    /// From whole seconds, the unit of JWT's NumericDate. Saturates: a date beyond the year 500 million is "never".
+    /// From whole seconds, the unit of JWT's NumericDate. Saturates at [`UnixTime::MAX`].
     pub const fn from_secs(secs: u64) -> Self {
         UnixTime(secs.saturating_mul(1000))
     }
@@ -35,19 +35,19 @@ impl UnixTime {
         self.0 / 1000
     }
 
-    /// As it is printed: RFC 3339. `None` for what is not a time since 1970.
+    /// Parses RFC 3339. `None` for other text, and for times before 1970.
     pub fn parse(text: &str) -> Option<Self> {
         let time: jiff::Timestamp = text.parse().ok()?;
         u64::try_from(time.as_millisecond()).ok().map(UnixTime)
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The duration since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: UnixTime) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Saturating: a lifetime that is absurdly long must not wrap into the past.
+/// Saturates, so that a very long lifetime does not wrap into the past.
 impl Add<Duration> for UnixTime {
     type Output = UnixTime;
     fn add(self, span: Duration) -> UnixTime {
@@ -75,24 +75,24 @@ impl fmt::Display for UnixTime {
     }
 }
 
-/// Where `now` comes from. Tests bring a clock that they move by hand.
+/// The source of `now`. Tests use a clock that they set.
 pub trait Clock: Send + Sync {
     fn now(&self) -> UnixTime;
 }
 
-/// The machine's clock.
+/// The system clock.
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> UnixTime {
-        // A clock before 1970 reads as 1970: every token is then "not yet valid", which fails closed.
+        // A clock before 1970 counts as 1970. Every token is then not valid yet, which fails closed.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         UnixTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
-/// A tick each period, the first at once, for what goes on beside requests. After one that came late there is a whole period to
-/// the next: nothing is made up for.
+/// A tick in each period, the first immediately, for background tasks. After a late tick the next one comes a whole
+/// period later; missed ticks are skipped.
 pub fn every(period: Duration) -> Interval {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

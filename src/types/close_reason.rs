@@ -1,4 +1,4 @@
-//! Why a stream was ended before its end.
+//! Why the gateway closed a stream.
 
 use http::StatusCode;
 
@@ -6,20 +6,20 @@ use crate::types::reject::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The token that it stood on is good no longer, for the reason for which a new request would be refused.
+    /// Its token is no longer valid: a new request would be rejected for this reason.
     Token(Reason),
     /// `timeouts.request`
-    OutOfTime,
-    /// The process is about to end.
+    RequestTimeout,
+    /// The gateway shuts down.
     Draining,
 }
 
 impl CloseReason {
-    /// The stable name in logs and metrics.
+    /// The stable code in logs and metrics.
     pub const fn code(self) -> &'static str {
         match self {
             CloseReason::Token(reason) => reason.code(),
-            CloseReason::OutOfTime => Reason::RequestTimeout.code(),
+            CloseReason::RequestTimeout => Reason::RequestTimeout.code(),
             CloseReason::Draining => "draining",
         }
     }
@@ -28,24 +28,24 @@ impl CloseReason {
     pub const fn message(self) -> &'static str {
         match self {
             CloseReason::Token(reason) => reason.message(),
-            CloseReason::OutOfTime => Reason::RequestTimeout.message(),
-            CloseReason::Draining => "the gateway is going away",
+            CloseReason::RequestTimeout => Reason::RequestTimeout.message(),
+            CloseReason::Draining => "the gateway is shutting down",
         }
     }
 
-    /// That of a refusal for the same cause.
+    /// The status of a request that is rejected for the same reason.
     pub const fn status(self) -> StatusCode {
         match self {
             CloseReason::Token(reason) => reason.status(),
-            CloseReason::OutOfTime => Reason::RequestTimeout.status(),
+            CloseReason::RequestTimeout => Reason::RequestTimeout.status(),
             CloseReason::Draining => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
-    /// RFC 6455 section 7.4.1: a policy was violated, or the server goes down.
+    /// RFC 6455 section 7.4.1: 1008 policy violation, 1001 going away.
     pub const fn close_code(self) -> u16 {
         match self {
-            CloseReason::Token(_) | CloseReason::OutOfTime => 1008,
+            CloseReason::Token(_) | CloseReason::RequestTimeout => 1008,
             CloseReason::Draining => 1001,
         }
     }

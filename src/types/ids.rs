@@ -1,6 +1,6 @@
-//! Names of things: [`TokenId`], [`RequestId`]; and the fixed-width base62 they are written in.
+//! [`TokenId`] and [`RequestId`], and base62 with a fixed width.
 //!
-//! Base62 (`0-9A-Za-z`) is used because a double click selects it whole and no URL, header or shell has to quote it.
+//! Base62 (`0-9A-Za-z`) needs no quoting in URLs, headers and shells, and a double click selects the whole id.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// What each byte is worth as a digit; [`NO_DIGIT`] for those that are none.
+/// The value of each byte as a digit, or [`NO_DIGIT`].
 static VALUES: [u8; 256] = {
     let mut values = [NO_DIGIT; 256];
     let mut value = 0;
@@ -21,14 +21,14 @@ static VALUES: [u8; 256] = {
 };
 const NO_DIGIT: u8 = u8::MAX;
 
-/// Long numbers are calculated with in limbs of 32 bits, the least one first, and digits are taken five at a time: 62^5 fits
-/// in a limb, so that every step is one multiplication, or one division by a constant, of 64 bits.
+/// A long number is stored as limbs of 32 bits, the least significant first. Digits are converted five at a time: 62^5
+/// fits in a limb, so that each step is one 64-bit multiplication, or one division by a constant.
 const GROUP: usize = 5;
 const GROUP_BASE: u64 = 62u64.pow(GROUP as u32);
 
-/// Writes `bytes`, read as one big-endian number, as exactly `width` base62 digits.
+/// Writes `bytes`, one big-endian number, as exactly `width` base62 digits.
 ///
-/// `width` must be large enough for the number (22 for 16 bytes, 56 for 41, 6 for 4); digits beyond it are lost.
+/// `width` must be large enough: 22 for 16 bytes, 56 for 41, 6 for 4. Higher digits are lost.
 pub fn to_base62(bytes: &[u8], width: usize) -> String {
     let big_endian = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let mut limbs: Vec<u64> = bytes.rchunks(4).map(big_endian).collect();
@@ -40,7 +40,7 @@ pub fn to_base62(bytes: &[u8], width: usize) -> String {
             *limb = value / GROUP_BASE;
             remainder = value % GROUP_BASE;
         }
-        // The number gets shorter as it goes.
+        // Each group makes the number smaller, so that leading limbs become zero.
         limbs.pop_if(|limb| *limb == 0);
         for digit in group.iter_mut().rev() {
             *digit = ALPHABET[(remainder % 62) as usize];
@@ -50,8 +50,8 @@ pub fn to_base62(bytes: &[u8], width: usize) -> String {
     digits.into_iter().map(char::from).collect()
 }
 
-/// Reads base62 digits as one big-endian number of exactly `N` bytes. `None` on any other character and on overflow, so
-/// that each value has one spelling only.
+/// Reads base62 digits as one big-endian number of exactly `N` bytes. `None` for other characters and on overflow, so
+/// that each value has exactly one text.
 pub fn from_base62<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut limbs = vec![0u64; N.div_ceil(4)];
     for group in text.as_bytes().chunks(GROUP) {
@@ -80,17 +80,17 @@ pub fn from_base62<const N: usize>(text: &str) -> Option<[u8; N]> {
             *limb >>= 8;
         }
     }
-    // What is left did not fit: the first bytes of the number may be fewer than a limb.
+    // A rest is an overflow, because the highest limb may have fewer than four bytes.
     limbs.iter().all(|limb| *limb == 0).then_some(number)
 }
 
-/// The public identifier of a token family: 128 random bits, written as 22 base62 characters. It stays the same through
-/// every rotation, is the `sid` claim of each access token and a readable segment of each refresh token. Not a secret.
+/// The public id of a family: 128 random bits, written as 22 base62 characters. It does not change with a rotation. It
+/// is the `sid` claim of access tokens and a segment of refresh tokens. Not a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenId(u128);
 
 impl TokenId {
-    /// Characters of the written form.
+    /// Number of characters of the text.
     pub const LEN: usize = 22;
 
     pub fn random() -> Self {
@@ -135,14 +135,14 @@ impl Serialize for TokenId {
     }
 }
 
-/// Names one request in the log, in the error body and towards the upstream: 32 hexadecimal digits.
+/// The id of one request in the log, in error bodies and in requests to the backend: 32 hexadecimal digits.
 ///
-/// It is a name: unique, but nothing may rest on it being unguessable.
+/// It is unique but guessable, so it must not be used as a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RequestId(u64, u64);
 
-/// Gives out request ids: the first half is random for each source, the second counts. One source a worker, so that no
-/// two cores write the same counter.
+/// Creates request ids: the first half is random for each source, the second half is a counter. Each worker has its own
+/// source, so that no two cores write the same counter.
 pub struct RequestIds {
     source: u64,
     count: AtomicU64,
@@ -165,7 +165,7 @@ impl Default for RequestIds {
 }
 
 impl RequestId {
-    /// The written form, without an allocation.
+    /// The text, without an allocation.
     pub fn as_hex(self) -> [u8; 32] {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0u8; 32];
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_id_has_one_spelling() {
+    fn a_token_id_has_exactly_one_text() {
         for number in [0, 1, 61, 62, u128::MAX] {
             let id = TokenId(number);
             assert_eq!(TokenId::parse(&id.to_string()), Some(id));
@@ -207,9 +207,9 @@ mod tests {
         assert_eq!(TokenId::parse("00000000000000000000-0"), None, "another alphabet");
     }
 
-    /// The format is in tokens that clients keep: whatever calculates it, these stay.
+    /// Clients keep tokens in this format, so it must never change.
     #[test]
-    fn numbers_of_any_length_are_written_as_ever() {
+    fn the_text_of_a_number_never_changes() {
         let counted: [u8; 41] = std::array::from_fn(|place| place as u8);
         for (bytes, text) in [
             (&[0xde, 0xad, 0xbe, 0xef][..], "44pZgF"),
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(from_base62("0005FfjrxHBTmRumDUTSX7Tw9ULXTQQljDyemA4Pbv61G0Il6SQd7FCC"), Some(counted));
         assert_eq!(from_base62("1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC7"), Some([0xff; 41]));
         assert_eq!(from_base62::<41>("1Qr4vLHcKdTV9mu9n3bOexdMT4qr2NwB1MCKIYPE5t1WlL2OecFNbAC8"), None, "one more");
-        assert_eq!(from_base62::<4>("4gfFC4"), None, "one more than four bytes take");
+        assert_eq!(from_base62::<4>("4gfFC4"), None, "one more than four bytes can hold");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The words that every other module uses: time, ids, secrets, reasons, traces.
+//! Basic types that every other module uses: time, ids, secrets, reject reasons, traces.
 
 pub mod clock;
 pub mod close_reason;

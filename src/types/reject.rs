@@ -1,8 +1,8 @@
-//! Every reason for which the gateway itself refuses a request, in one closed list.
+//! Every reason for which the gateway rejects a request, in one list.
 //!
-//! A [`Reason`] decides the status, the code the client may read, the sentence that explains it, and whose fault it is.
-//! A [`Reject`] adds the detail that only the log sees: which key, which limit, which upstream. Codes are stable: they
-//! stand in log lines and metrics, and operators' alerts name them.
+//! A [`Reason`] decides the status, the public error code and the message for the client. A [`Reject`] adds details
+//! that only the log contains: which key, which limit, which upstream. Codes are stable, because logs, metrics and the
+//! alerts of operators use them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
-/// Declares [`Reason`] and its table, so that no reason can lack a row.
+/// Declares [`Reason`] and its table, so that every reason has a row.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $status:ident, $public:literal, $message:literal;)*) => {
-        /// Why a request was refused.
+        /// Why a request was rejected.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(usize)]
         pub enum Reason { $($(#[$doc])* $name,)* }
@@ -21,7 +21,7 @@ macro_rules! reasons {
         impl Reason {
             pub const ALL: &[Reason] = &[$(Reason::$name),*];
 
-            /// The stable name in logs and metrics, finer than what the client is told.
+            /// The stable code in logs and metrics, more precise than the public code.
             pub const fn code(self) -> &'static str {
                 match self { $(Reason::$name => $code,)* }
             }
@@ -30,12 +30,12 @@ macro_rules! reasons {
                 match self { $(Reason::$name => StatusCode::$status,)* }
             }
 
-            /// `error` in the body, and in `WWW-Authenticate` where RFC 6750 has one.
+            /// `error` in the body, and in `WWW-Authenticate` where RFC 6750 defines it.
             pub const fn public_code(self) -> &'static str {
                 match self { $(Reason::$name => $public,)* }
             }
 
-            /// `error_description` in the body: for the client's developer, gives nothing away.
+            /// `error_description` in the body: helps the developer of the client, reveals nothing to an attacker.
             pub const fn message(self) -> &'static str {
                 match self { $(Reason::$name => $message,)* }
             }
@@ -45,28 +45,28 @@ macro_rules! reasons {
 
 reasons! {
     // The request itself.
-    BadPath = "bad_path", BAD_REQUEST, "invalid_request", "the path contains something that could be read in two ways";
-    BadHost = "bad_host", BAD_REQUEST, "invalid_request", "the Host header is missing, repeated or not a host";
+    BadPath = "bad_path", BAD_REQUEST, "invalid_request", "the path is ambiguous";
+    BadHost = "bad_host", BAD_REQUEST, "invalid_request", "the Host header is missing, repeated or not a host name";
     MalformedFraming = "malformed_framing", BAD_REQUEST, "invalid_request", "the message framing is not valid";
-    ConnectNotAllowed = "connect_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "this is not a forward proxy";
-    /// RFC 8441: an extended CONNECT for something that is no WebSocket.
-    ProtocolNotSupported = "protocol_not_supported", NOT_IMPLEMENTED, "invalid_request", "only WebSockets are opened, and only where the service speaks them";
-    /// RFC 9110 section 15.5.20: clients try again on another connection.
+    ConnectNotAllowed = "connect_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the gateway is not a forward proxy";
+    /// RFC 8441: an extended CONNECT for another protocol than WebSocket.
+    ProtocolNotSupported = "protocol_not_supported", NOT_IMPLEMENTED, "invalid_request", "only WebSocket is supported, and only on routes with a WebSocket backend";
+    /// RFC 9110 section 15.5.20: clients retry on another connection.
     Misdirected = "misdirected", MISDIRECTED_REQUEST, "invalid_request", "this connection was opened for another host";
-    NoRoute = "no_route", NOT_FOUND, "not_found", "no route leads there";
+    NoRoute = "no_route", NOT_FOUND, "not_found", "no matching route";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here";
     HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "the request head is too large";
     UriTooLong = "uri_too_long", URI_TOO_LONG, "invalid_request", "the request target is too long";
-    BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "invalid_request", "the body is larger than allowed here";
+    BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "invalid_request", "the body is too large";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "invalid_request", "the body did not arrive in time";
     /// `limits.min_upload_rate`
-    BodyTooSlow = "body_too_slow", REQUEST_TIMEOUT, "invalid_request", "the body comes too slowly";
+    BodyTooSlow = "body_too_slow", REQUEST_TIMEOUT, "invalid_request", "the body arrived too slowly";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request", "Content-Type must be application/json";
     BadBody = "bad_body", BAD_REQUEST, "invalid_request", "the body must be a JSON object with the string refreshToken";
-    BadForm = "bad_form", BAD_REQUEST, "invalid_request", "the body must be a form with the parameters of this call, each once";
+    BadForm = "bad_form", BAD_REQUEST, "invalid_request", "the body must be a form with each parameter of this endpoint at most once";
     BadParameter = "bad_parameter", BAD_REQUEST, "invalid_request", "a parameter is missing or not valid";
 
-    // The Bearer.
+    // The bearer token.
     NoToken = "no_token", UNAUTHORIZED, "unauthorized", "a Bearer token is required";
     SeveralTokens = "several_tokens", BAD_REQUEST, "invalid_request", "send exactly one token";
     MalformedToken = "malformed_token", UNAUTHORIZED, "invalid_token", "the token is malformed";
@@ -77,21 +77,21 @@ reasons! {
     UnknownIssuer = "unknown_issuer", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted";
     IssuerNotAllowed = "issuer_not_allowed", UNAUTHORIZED, "invalid_token", "the token's issuer is not accepted here";
     UnknownKey = "unknown_key", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
-    /// One of our own, which an operator ended before its time.
+    /// An operator revoked this key of the gateway.
     KeyRevoked = "key_revoked", UNAUTHORIZED, "invalid_token", "the key that signed the token was revoked";
     BadSignature = "bad_signature", UNAUTHORIZED, "invalid_token", "the token's signature is not valid";
     BadClaims = "bad_claims", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
-    WrongAudience = "wrong_audience", UNAUTHORIZED, "invalid_token", "the token is meant for somebody else";
+    WrongAudience = "wrong_audience", UNAUTHORIZED, "invalid_token", "the token is for another audience";
     Expired = "expired", UNAUTHORIZED, "invalid_token", "the token expired";
     NotYetValid = "not_yet_valid", UNAUTHORIZED, "invalid_token", "the token is not valid yet";
     LifetimeTooLong = "lifetime_too_long", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
-    InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a scope that is needed here";
-    /// A token from a cookie, and a request that another site may have caused.
-    Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing, or names a site that is not trusted here";
-    ClaimRejected = "claim_rejected", FORBIDDEN, "forbidden", "the token does not allow this";
+    InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a required scope";
+    /// The token came from a cookie, and another site may have caused the request.
+    Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing or not allowed";
+    ClaimRejected = "claim_rejected", FORBIDDEN, "forbidden", "the claims of the token do not allow this request";
 
-    // The two calls on tokens. One public code for every dead grant: nothing tells a thief how close they came.
+    // Refresh and logout. All invalid refresh tokens have one public code, which reveals nothing to a thief.
     GrantMalformed = "grant_malformed", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantUnknown = "grant_unknown", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantForged = "grant_forged", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
@@ -99,70 +99,73 @@ reasons! {
     GrantExpired = "grant_expired", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantReused = "grant_reused", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     GrantMismatch = "grant_mismatch", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
-    /// The token is genuine but newer than the store: a restored backup, or a disk that lost an acknowledged write.
+    /// The token is valid but newer than the store: an old backup was restored, or the disk lost a write.
     GrantAhead = "grant_ahead", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
-    // By RFC 6749 section 5.2 and RFC 7009 section 2.2.1.
-    UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "unsupported_grant_type", "the grant_type here is refresh_token";
+    // RFC 6749 section 5.2 and RFC 7009 section 2.2.1.
+    UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "unsupported_grant_type", "only the grant_type refresh_token is supported";
     UnsupportedTokenType = "unsupported_token_type", BAD_REQUEST, "unsupported_token_type", "only the issuer of this token can revoke it";
-    ClientAuthentication = "client_authentication", UNAUTHORIZED, "invalid_client", "clients are public here: send no client credentials";
-    RefreshConflict = "refresh_conflict", CONFLICT, "refresh_conflict", "another refresh is under way; use its tokens";
+    ClientAuthentication = "client_authentication", UNAUTHORIZED, "invalid_client", "all clients are public clients; do not send client credentials";
+    RefreshConflict = "refresh_conflict", CONFLICT, "refresh_conflict", "another refresh is in progress; use its tokens";
     TokenNotFound = "token_not_found", NOT_FOUND, "token_not_found", "no such token";
 
     // The admin listener.
     AdminTokenWrong = "admin_token_wrong", UNAUTHORIZED, "unauthorized", "the admin token is missing or wrong";
     KeyNotFound = "key_not_found", NOT_FOUND, "not_found", "no such signing key";
-    KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "the signing key comes from tokens.signing_key_file, and is changed there";
-    KeysTooMany = "keys_too_many", TOO_MANY_REQUESTS, "rate_limited", "too many signing keys are kept already";
+    KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "tokens.signing_key_file sets the signing key; replace the file and restart the gateway";
+    KeysTooMany = "keys_too_many", TOO_MANY_REQUESTS, "rate_limited", "there are too many signing keys";
 
-    // Load, and what stands behind.
+    // Limits, overload and backends.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
-    /// `[[rate]]`, `[[route.rate]]`: the detail says which.
+    /// `[[rate]]` or `[[route.rate]]`; the detail says which.
     QuotaExceeded = "quota_exceeded", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
-    /// `[throttle]`: for one login, from one address, in vain from one address.
+    /// `throttle.refreshes`
     FamilyLimited = "family_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// `throttle.calls`
     AddressLimited = "address_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
+    /// `throttle.failures`
     FailuresLimited = "failures_limited", TOO_MANY_REQUESTS, "rate_limited", "too many requests";
-    /// HTTP/2 frames that ask for nothing, or requests that are cancelled at once. Its connection is told ENHANCE_YOUR_CALM.
-    Http2Flood = "http2_flood", TOO_MANY_REQUESTS, "rate_limited", "too many frames that ask for nothing";
+    /// Too many HTTP/2 control frames or reset streams. The connection is closed with ENHANCE_YOUR_CALM.
+    Http2Flood = "http2_flood", TOO_MANY_REQUESTS, "rate_limited", "too many HTTP/2 control frames";
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the token store is not available";
-    KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "no keys are available to check the token";
-    UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the service behind the gateway cannot be reached";
-    UpstreamBroken = "upstream_broken", BAD_GATEWAY, "bad_gateway", "the service behind the gateway did not answer properly";
-    UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
-    UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the service behind the gateway did not answer in time";
+    KeysUnavailable = "keys_unavailable", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the keys to verify the token are not available";
+    UpstreamConnect = "upstream_connect", BAD_GATEWAY, "bad_gateway", "the backend cannot be reached";
+    UpstreamBroken = "upstream_broken", BAD_GATEWAY, "bad_gateway", "the backend sent an invalid response";
+    UpstreamTimeout = "upstream_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the backend did not respond in time";
+    UpstreamConnectTimeout = "upstream_connect_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the backend did not respond in time";
     /// `timeouts.request`
-    RequestTimeout = "request_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the request took longer than it may";
-    /// A backend's login, and an answer that no tokens can be put into. It is not let through without them.
+    RequestTimeout = "request_timeout", GATEWAY_TIMEOUT, "gateway_timeout", "the request took too long";
+    /// A backend reported a login in a response that cannot carry the tokens. The response is not forwarded without
+    /// them.
     LoginCapture = "login_capture", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the login could not be completed";
-    /// `limits.concurrent_requests`: as many are under way as the gateway takes.
-    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the gateway has too much to do";
-    UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the service behind the gateway is busy";
-    Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "something is wrong inside the gateway";
+    /// `limits.concurrent_requests`
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the gateway is overloaded";
+    UpstreamBusy = "upstream_busy", SERVICE_UNAVAILABLE, "temporarily_unavailable", "the backend is overloaded";
+    Internal = "internal", INTERNAL_SERVER_ERROR, "internal", "internal error of the gateway";
 }
 
 impl Reason {
-    /// Its place in [`Reason::ALL`], for tables of counters.
+    /// The position in [`Reason::ALL`], for tables of counters.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Does it say that the client asks too often?
+    /// Returns true if the client sent too many requests.
     pub fn is_limit(self) -> bool {
         self.status() == StatusCode::TOO_MANY_REQUESTS
     }
 
-    /// Is it a request too many, or one that is too much?
-    pub fn is_too_much(self) -> bool {
+    /// Returns true if a limit was exceeded, by the number of requests or the size of one.
+    pub fn is_limit_exceeded(self) -> bool {
         self.is_limit() || self == Reason::BodyTooLarge
     }
 
-    /// Does RFC 6750 ask for `WWW-Authenticate` here?
-    pub fn challenges(self) -> bool {
+    /// Returns true if the response needs `WWW-Authenticate` (RFC 6750 section 3).
+    pub fn has_challenge(self) -> bool {
         matches!(self.status(), StatusCode::UNAUTHORIZED) || self == Reason::InsufficientScope
     }
 
-    /// Was the message so odd that nothing further on its connection can be trusted?
-    pub const fn ends_connection(self) -> bool {
+    /// Returns true if the connection must be closed, because the next request on it could be misread.
+    pub const fn must_close_connection(self) -> bool {
         matches!(
             self,
             Reason::BadHost
@@ -173,12 +176,12 @@ impl Reason {
         )
     }
 
-    /// Is it refused before its body is read to the end? Then its connection ends with the answer, and says so: what is
-    /// left of the body must not be taken for a request.
-    pub const fn leaves_body_unread(self) -> bool {
+    /// Returns true if the request may be rejected before its body was read completely. The response then closes the
+    /// connection, so that the rest of the body is not read as a request.
+    pub const fn has_unread_body(self) -> bool {
         use Reason::*;
-        let answered_by_upstream = matches!(self, UpstreamBroken | UpstreamTimeout | LoginCapture);
-        let answered_by_store = matches!(
+        let after_upstream = matches!(self, UpstreamBroken | UpstreamTimeout | LoginCapture);
+        let after_store = matches!(
             self,
             GrantMalformed
                 | GrantUnknown
@@ -192,17 +195,17 @@ impl Reason {
                 | FamilyLimited
                 | StoreUnavailable
         );
-        let read_before =
+        let after_body =
             matches!(self, BadBody | BadForm | UnsupportedGrantType | UnsupportedTokenType | ClientAuthentication);
-        !answered_by_upstream && !answered_by_store && !read_before
+        !after_upstream && !after_store && !after_body
     }
 
-    /// Is the token itself at fault, and not the moment? Then it would be refused again.
-    pub fn is_about_the_token(self) -> bool {
+    /// Returns true if the token is the cause, so that a repeated request would be rejected again.
+    pub fn is_invalid_token(self) -> bool {
         self.status() == StatusCode::UNAUTHORIZED || self == Reason::SeveralTokens
     }
 
-    /// What `Retry-After` says, for refusals that pass by themselves.
+    /// `Retry-After` for rejections that pass by themselves.
     pub const fn default_retry_after(self) -> Option<Duration> {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
@@ -213,14 +216,14 @@ impl Reason {
     }
 }
 
-/// A refusal: its reason, what only the log may see, and what the answer carries besides.
+/// A rejection: its reason, a detail for the log, and headers of the response.
 pub struct Reject {
     pub reason: Reason,
-    /// For the log only. Whoever writes one puts no token or secret in it.
+    /// For the log only. It must not contain a token or a secret.
     pub detail: Cow<'static, str>,
     /// `Allow` of a 405.
     pub allow: Option<HeaderValue>,
-    /// The scopes a 403 asks for, space separated.
+    /// The scopes that a 403 requires, separated by spaces.
     pub scope: Option<HeaderValue>,
     pub retry_after: Option<Duration>,
 }
@@ -241,7 +244,7 @@ impl Reject {
     }
 }
 
-/// An error and what led to it, for the log: libraries tell little in the first line.
+/// The text of an error and all its sources, for the log.
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -270,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_unique_and_in_place() {
+    fn codes_are_unique_and_indexes_correct() {
         let mut codes: Vec<_> = Reason::ALL.iter().map(|reason| reason.code()).collect();
         for (place, reason) in Reason::ALL.iter().enumerate() {
             assert_eq!(reason.index(), place);
@@ -280,9 +283,9 @@ mod tests {
         assert_eq!(codes.len(), Reason::ALL.len());
     }
 
-    /// A client that refreshes on any 401 would loop on a dead grant.
+    /// A client that refreshes on each 401 would otherwise loop with an invalid refresh token.
     #[test]
-    fn a_dead_grant_is_never_401() {
+    fn an_invalid_grant_is_never_401() {
         for reason in Reason::ALL {
             assert_eq!(reason.public_code() == "invalid_grant", reason.code().starts_with("grant_"));
             if reason.public_code() == "invalid_grant" {

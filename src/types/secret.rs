@@ -1,7 +1,6 @@
-//! Secrets and what is done with them: random numbers, keyed hashes, key derivation, sealing, private files.
+//! Secrets, random numbers, keyed hashes, key derivation, encryption, private files.
 //!
-//! [`Secret`] cannot be printed and is wiped when dropped. The functions are thin names over aws-lc-rs; no cryptography
-//! of our own.
+//! [`Secret`] cannot be printed and is wiped when it is dropped. The functions are thin wrappers of aws-lc-rs.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -13,7 +12,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{constant_time, digest, hkdf, hmac, rand};
 use zeroize::Zeroizing;
 
-/// Bytes that must not be seen: no `Display`, no `Clone`, `Debug` prints a placeholder, wiped when dropped.
+/// Secret bytes: no `Display`, no `Clone`, `Debug` prints a placeholder, wiped when dropped.
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
@@ -27,12 +26,12 @@ impl Secret {
         Secret::new(bytes)
     }
 
-    /// The bytes themselves. Named so that a reader stops at each use.
+    /// The bytes. The name makes each use easy to find.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// Equal to `other`? Takes the same time wherever they differ.
+    /// Returns true if the bytes are equal. Takes the same time wherever they differ.
     pub fn matches(&self, other: &[u8]) -> bool {
         constant_time::verify_slices_are_equal(&self.0, other).is_ok()
     }
@@ -44,7 +43,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// `N` random bytes from the operating system's generator.
+/// `N` random bytes from the operating system.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     fill(&mut bytes);
@@ -52,9 +51,9 @@ pub fn random<const N: usize>() -> [u8; N] {
 }
 
 fn fill(bytes: &mut [u8]) {
-    // aws-lc-rs fails only if the operating system has no random numbers at all. Nothing may go on without them.
+    // aws-lc-rs fails only if the operating system has no random numbers. The gateway must not run without them.
     if rand::fill(bytes).is_err() {
-        panic!("the operating system gives no random numbers");
+        panic!("the operating system provides no random numbers");
     }
 }
 
@@ -69,7 +68,7 @@ pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
     hash
 }
 
-/// SHA-1 over the parts: for the handshake of WebSockets, which proves nothing to anybody (RFC 6455 section 10.8).
+/// SHA-1 over the parts: for the WebSocket handshake, where it is not a security feature (RFC 6455 section 10.8).
 pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     for part in parts {
@@ -92,7 +91,7 @@ pub fn mac(key: &Secret, parts: &[&[u8]]) -> [u8; 32] {
     tag
 }
 
-/// HKDF-SHA-256 (RFC 5869): a 32-byte key from `root`, a salt, and what it is for.
+/// HKDF-SHA-256 (RFC 5869): a 32-byte key from `root`, a salt and a purpose.
 pub fn derive(root: &Secret, salt: &[u8], purpose: &'static str) -> Secret {
     let info = [purpose.as_bytes()];
     let mut key = vec![0; 32];
@@ -100,20 +99,20 @@ pub fn derive(root: &Secret, salt: &[u8], purpose: &'static str) -> Secret {
         .extract(root.expose())
         .expand(&info, hkdf::HKDF_SHA256)
         .and_then(|okm| okm.fill(&mut key));
-    // 32 bytes are far below HKDF's limit of 255 hash lengths, the only way for this to fail.
+    // HKDF fails only above 255 hash lengths; 32 bytes are one.
     if derived.is_err() {
-        panic!("HKDF-SHA-256 refused to derive 32 bytes");
+        panic!("HKDF-SHA-256 cannot derive 32 bytes");
     }
     Secret::new(key)
 }
 
-/// Same bytes? Takes the same time wherever they differ.
+/// Returns true if the bytes are equal. Takes the same time wherever they differ.
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(a, b).is_ok()
 }
 
-/// Encrypts and authenticates with AES-256-GCM. `name` binds the result to its place, so that one sealed value cannot
-/// stand in for another. The random nonce leads the result.
+/// Encrypts and authenticates with AES-256-GCM. `name` is authenticated too, so that one sealed value cannot replace
+/// another. The result begins with the random nonce.
 pub fn seal(key: &Secret, name: &str, plain: &[u8]) -> Option<Vec<u8>> {
     let key = RandomizedNonceKey::new(&AES_256_GCM, key.expose()).ok()?;
     let mut sealed = plain.to_vec();
@@ -121,7 +120,7 @@ pub fn seal(key: &Secret, name: &str, plain: &[u8]) -> Option<Vec<u8>> {
     Some([nonce.as_ref().as_slice(), &sealed].concat())
 }
 
-/// Undoes [`seal`]; `None` if the key, the name or any bit differs.
+/// Reverses [`seal`]. `None` if the key, the name or any bit differs.
 pub fn unseal(key: &Secret, name: &str, sealed: &[u8]) -> Option<Secret> {
     let (nonce, body) = sealed.split_at_checked(12)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
@@ -131,22 +130,22 @@ pub fn unseal(key: &Secret, name: &str, sealed: &[u8]) -> Option<Secret> {
     Some(Secret::new(plain[..len].to_vec()))
 }
 
-/// Writes a file that only its owner may read. The mode is set before anything is in it.
+/// Writes a file that only its owner can read. The mode is set before the content is written.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // `mode` is for new files only; an older one may be open to others.
+    // `mode` applies to new files only; an existing file may be readable by others.
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(content)?;
     file.sync_all()
 }
 
-/// Makes a file that only its owner may read; fails if there is one already. When this returns, the file survives the loss
+/// Creates a file that only its owner can read. Fails if the file exists. When this returns, the file survives a loss
 /// of power.
 pub fn create_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()?;
-    // Its name is the folder's to keep.
+    // The name of the file is part of the folder, which needs its own sync.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_opens_only_with_its_key_and_name() {
+    fn a_sealed_value_opens_only_with_its_key_and_name() {
         let key = Secret::random(32);
         let sealed = seal(&key, "key 1", b"private").expect("32 bytes are a key");
         assert!(unseal(&key, "key 1", &sealed).is_some_and(|plain| plain.matches(b"private")));

@@ -1,6 +1,7 @@
-//! How a decision came about, told step by step, for `bearward explain`. A server tells nobody; that costs it a comparison.
+//! The steps of a decision, for `bearward explain`. A running gateway uses [`Trace::OFF`], which costs one comparison a
+//! step.
 
-/// A step that was passed. Those that follow one that was not are never told.
+/// A passed check. After a failed check, no further steps are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Host,
@@ -38,7 +39,7 @@ impl Step {
     }
 }
 
-/// To whom it is told.
+/// The receiver of the steps.
 #[derive(Clone, Copy)]
 pub struct Trace<'a>(Option<&'a (dyn Fn(Step, String) + Sync)>);
 
@@ -49,7 +50,7 @@ impl<'a> Trace<'a> {
         Trace(Some(listener))
     }
 
-    /// What was found is put into words only if somebody listens. No token is part of it.
+    /// Reports a step. `found` is called only if there is a listener. The text must not contain a token.
     pub fn step(self, step: Step, found: impl FnOnce() -> String) {
         if let Some(listener) = self.0 {
             listener(step, found());

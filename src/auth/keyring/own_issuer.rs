@@ -74,9 +74,9 @@ impl OwnIssuer {
         let set = |keys: &[Arc<SigningKey>]| verifying_keys(keys.iter().map(|key| &**key)).map_err(OwnKeysError::key);
         Ok(OwnIssuer {
             published: json!({ "keys": verifying.iter().map(|key| key.public_jwk()).collect::<Vec<_>>() }),
-            at_refresh: Arc::new(set(&refreshing)?.refusing(revoked(Use::Nothing))),
+            at_refresh: Arc::new(set(&refreshing)?.with_revoked(revoked(Use::Nothing))),
             trusted: TrustedIssuer {
-                keys: Arc::new(set(&verifying)?.refusing(revoked(Use::RefreshOnly))),
+                keys: Arc::new(set(&verifying)?.with_revoked(revoked(Use::RefreshOnly))),
                 policy: Arc::new(policy),
             },
             signing,

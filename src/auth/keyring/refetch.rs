@@ -1,8 +1,9 @@
 //! The one fetch that tokens with an unknown `kid` can cause.
 //!
-//! After the issuer rotates its keys, the first token with the new `kid` arrives before the next refresh. That token, and those
-//! that arrive while the keys are fetched, wait for the fetch. But a `kid` is only text, and an attacker can send tokens with
-//! random ones: the issuer gets one request per cooldown, and a limited number of requests waits for a limited time.
+//! After the issuer rotates its keys, the first token with the new `kid` arrives before the next refresh. That token,
+//! and those that arrive while the keys are fetched, wait for the fetch. But a `kid` is only text, and an attacker can
+//! send tokens with random ones: the issuer gets one request per cooldown, and a limited number of requests waits for a
+//! limited time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,8 +28,8 @@ pub enum RefetchOutcome {
     TimedOut,
 }
 
-/// Fetches are numbered. A request waits for the first one that begins after it arrived. A fetch that runs already does not
-/// count: it may have read the key set before the new key was in it.
+/// Fetches are numbered. A request waits for the first one that begins after it arrived. A fetch that runs already does
+/// not count: it may have read the key set before the new key was in it.
 pub(super) struct Refetch {
     cooldown: Duration,
     max_wait: Duration,

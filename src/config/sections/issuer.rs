@@ -10,7 +10,7 @@ use crate::config::document::value::{Value, choose};
 use crate::config::sections::keys;
 use crate::config::sections::placed::Placed;
 use crate::config::settings::ForeignIssuer;
-use crate::tokens::jwt::key_set::is_hmac;
+use crate::tokens::jwt::is_hmac;
 use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Issuer};
 
 /// Clocks do not differ by more. A larger value would only make tokens live longer.

@@ -85,7 +85,7 @@ fn claim(table: &mut Table<'_>) -> Option<ClaimRule> {
 pub(super) fn pointer(text: &str) -> Result<Pointer, ConfigError> {
     Pointer::parse(text).map_err(|error| {
         let expected = "expected a JSON pointer (RFC 6901), for example \"/realm_access/roles\"";
-        let error = ConfigError::new(error, expected);
+        let error = ConfigError::new(error.to_string(), expected);
         if let Some(rest) = text.strip_prefix("#/") {
             error.help(format!("write \"/{rest}\""))
         } else if text.contains("://") {

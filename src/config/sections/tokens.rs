@@ -85,7 +85,7 @@ fn rotation(table: &mut Table<'_>) -> (Duration, Duration) {
 
 fn lifetimes(table: &mut Table<'_>) -> Lifetimes {
     let lifetimes = Lifetimes {
-        access: table.duration("access_lifetime", 15 * MINUTE, MINUTE..=Lifetimes::MOST_ACCESS),
+        access: table.duration("access_lifetime", 15 * MINUTE, MINUTE..=Lifetimes::MAX_ACCESS),
         idle: table.duration("refresh_idle", 7 * DAY, MINUTE..=TEN_YEARS),
         absolute: table.duration("refresh_absolute", 30 * DAY, MINUTE..=TEN_YEARS),
         grace: table.duration("refresh_grace", Duration::from_secs(10), Duration::ZERO..=MINUTE),

@@ -20,8 +20,8 @@ pub(super) struct JsonObject<'c> {
 }
 
 impl<'c> JsonObject<'c> {
-    /// Rejects an object with a member of `ours`: a client could not tell which value it reads. `"success": true` is allowed,
-    /// because many backends send it and both mean the same. The error repeats nothing of the content.
+    /// Rejects an object with a member of `ours`: a client could not tell which value it reads. `"success": true` is
+    /// allowed, because many backends send it and both mean the same. The error repeats nothing of the content.
     pub(super) fn read(content: &'c [u8], ours: &[&str]) -> Result<Self, String> {
         let text = str::from_utf8(content).map_err(|_| "the body is not UTF-8")?;
         let mut deserializer = serde_json::Deserializer::from_str(text);

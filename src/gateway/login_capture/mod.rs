@@ -1,8 +1,9 @@
 //! Captures the login and the logout of a backend that knows nothing of tokens.
 //!
-//! Login: a response that names a subject becomes a token pair. The family is durable before the response is sent, and the
-//! members of the pair are added to the backend's JSON. A response that cannot carry them becomes 503, because a client that
-//! reads "welcome" without a token would not be logged in. The same happens if a mass revocation overtakes the login.
+//! Login: a response that names a subject becomes a token pair. The family is durable before the response is sent, and
+//! the members of the pair are added to the backend's JSON. A response that cannot carry them becomes 503, because a
+//! client that reads "welcome" without a token would not be logged in. The same happens if a mass revocation overtakes
+//! the login.
 //!
 //! Logout: after a 2xx response, the caller's family is revoked, durably, before the response is sent.
 
@@ -27,7 +28,7 @@ use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
 use merge::JsonObject;
 
-/// A request whose response is captured.
+/// A request with a response that is captured.
 pub struct Captured {
     capture: Capture,
     caller: Option<Arc<VerifiedToken>>,
@@ -38,13 +39,13 @@ pub struct Captured {
 pub struct Limits {
     /// Maximum body of a login's response, in bytes.
     pub max_response: u64,
-    /// The newest revocation that was enforced when the response began. What the backend says holds as of then: it may end all
-    /// old sessions of a user before it begins a new one.
+    /// The newest revocation that was enforced when the response began. What the backend says holds as of then: it may
+    /// end all old sessions of a user before it begins a new one.
     pub revocation_sequence: u64,
 }
 
-/// Prepares a request whose response is captured: what comes back must be one whole response that can be read. Returns `None`
-/// for every other route.
+/// Prepares a request with a captured response: what comes back must be one whole response that can be read. Returns
+/// `None` for every other route.
 pub fn begin<B>(
     permit: &Permit,
     request: &mut Request<B>,
@@ -100,10 +101,10 @@ async fn login(
     let (head, body) = forwarded.response.into_parts();
     check_head(&head)?;
     let event = context.event();
-    let login = Login { address: event.client, ..values.login().map_err(rejected)? };
+    let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
     let content = body::read(body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
     let object = JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(rejected)?;
-    // The body is read to its end: the upstream connection need not wait for the store.
+    // The body is complete: the upstream connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
         lease.release();
     }

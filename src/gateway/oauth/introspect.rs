@@ -1,7 +1,7 @@
 //! Introspection (RFC 7662): returns whether a token is good here right now, and its claims.
 //!
-//! The caller needs a token with the scope `token:introspect`, because it may ask about every token. A token that is not good is
-//! `{"active":false}` and nothing else, for every reason (section 2.2).
+//! The caller needs a token with the scope `token:introspect`, because it may ask about every token. A token that is
+//! not good is `{"active":false}` and nothing else, for every reason (section 2.2).
 
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,8 @@ use crate::types::reject::{Reason, Reject};
 /// The scope that allows a caller to introspect every token.
 pub const INTROSPECT_SCOPE: &str = "token:introspect";
 
-/// The claims that are returned: those of RFC 7662 section 2.2, and `sid`. Other claims are only for the token's audience.
+/// The claims that are returned: those of RFC 7662 section 2.2, and `sid`. Other claims are only for the token's
+/// audience.
 const CLAIMS: &[&str] = &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "jti", "sid"];
 
 impl Call<'_, '_> {
@@ -48,14 +49,14 @@ impl Call<'_, '_> {
                 claims.insert("token_type".into(), json!("Bearer"));
                 Ok(Some(claims))
             }
-            Err(reject) if reject.reason.is_about_the_token() => Ok(None),
+            Err(reject) if reject.reason.is_invalid_token() => Ok(None),
             // The keys, or the time to check the token, may be missing. Then it is not known to be bad.
             Err(reject) => Err(reject),
         }
     }
 
-    /// Only the newest refresh token of a live family is active. An older one is spent, although a client that lost a response may
-    /// still use it.
+    /// Only the newest refresh token of a live family is active. An older one is spent, although a client that lost a
+    /// response may still use it.
     async fn refresh_token(&self, presented: &PresentedToken) -> Result<Option<Map<String, Value>>, Reject> {
         let family = self.broker.family_of(presented).await?;
         let Some(family) =

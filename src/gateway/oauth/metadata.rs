@@ -1,4 +1,5 @@
-//! `GET /.well-known/oauth-authorization-server` (RFC 8414): the metadata of this issuer. It names only what is switched on.
+//! `GET /.well-known/oauth-authorization-server` (RFC 8414): the metadata of this issuer. It names only what is
+//! switched on.
 
 use http::Uri;
 use serde_json::{Map, Value, json};
@@ -15,8 +16,8 @@ pub fn of(issuer: &str, offered: &Endpoints) -> Value {
     metadata.into()
 }
 
-/// The endpoints that RFC 8414 has names for. `POST /user/refresh` and `DELETE /token/{tokenId}` are not among them: their
-/// protocol is not that of RFC 6749 and RFC 7009.
+/// The endpoints that RFC 8414 has names for. `POST /user/refresh` and `DELETE /token/{tokenId}` are not among them:
+/// their protocol is not that of RFC 6749 and RFC 7009.
 fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
     let mut endpoints = Map::new();
     endpoints.insert("jwks_uri".into(), json!(format!("{base}{KEYS_PATH}")));

@@ -1,7 +1,7 @@
 //! Endpoints for OAuth clients: the token endpoint (RFC 6749), revocation (RFC 7009) and introspection (RFC 7662).
 //!
-//! They use the same rotation, revocation and verification as every other call. A rejection is an error as RFC 6749 section 5.2
-//! has it, with the members of every rejection beside it.
+//! They use the same rotation, revocation and verification as every other call. A rejection is an error as RFC 6749
+//! section 5.2 has it, with the members of every rejection beside it.
 
 mod call;
 mod form;
@@ -20,7 +20,7 @@ use form::Form;
 pub use call::Call;
 pub use introspect::INTROSPECT_SCOPE;
 
-/// Carries out a call whose body was read.
+/// Carries out a call. Its body was read before.
 pub async fn respond(mut call: Call<'_, '_>, endpoint: Endpoint, content: &[u8]) -> Result<Response<Body>, Reject> {
     let form = Form::read(call.headers, content)?;
     match endpoint {

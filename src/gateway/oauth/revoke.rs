@@ -1,7 +1,7 @@
 //! Revocation (RFC 7009): a client that has a token may end its session, and every token of it.
 //!
-//! Unlike `DELETE /token/{tokenId}`, this call carries the token itself. A token that is unknown, or not good, is no error
-//! (section 2.2): there is nothing left to revoke.
+//! Unlike `DELETE /token/{tokenId}`, this call carries the token itself. A token that is unknown, or not good, is no
+//! error (section 2.2): there is nothing left to revoke.
 
 use http::{Response, StatusCode};
 
@@ -30,7 +30,7 @@ impl Call<'_, '_> {
     async fn revoke_access_token(&mut self, token: &str) -> Result<(), Reject> {
         let caller = match self.authenticate(token).await {
             Ok(caller) => caller,
-            Err(reject) if reject.reason.is_about_the_token() => return Ok(()),
+            Err(reject) if reject.reason.is_invalid_token() => return Ok(()),
             Err(reject) => return Err(reject),
         };
         self.context.record.caller = Some(caller.token().clone());

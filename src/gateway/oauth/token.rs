@@ -1,7 +1,7 @@
 //! The token endpoint (RFC 6749 section 3.2) with the grant `refresh_token`.
 //!
-//! Unlike `POST /user/refresh`, it takes no Bearer: OAuth clients send none, and clients are public here. So the refresh token
-//! alone is enough. It is protected by rotation and by the detection of reuse (RFC 9700 section 4.14.2).
+//! Unlike `POST /user/refresh`, it takes no Bearer: OAuth clients send none, and clients are public here. So the
+//! refresh token alone is enough. It is protected by rotation and by the detection of reuse (RFC 9700 section 4.14.2).
 
 use http::{Response, StatusCode};
 use serde::Serialize;

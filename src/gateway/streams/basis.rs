@@ -8,7 +8,7 @@ use crate::auth::renewals::{FamilyWatch, Renewals};
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::CachedToken;
 use crate::tokens::jwt::Validity;
-use crate::tokens::jwt::verify::{still_holds, verify};
+use crate::tokens::jwt::verify::{is_still_valid, verify};
 use crate::types::clock::{Clock, UnixTime};
 use crate::types::reject::Reason;
 use crate::types::trace::Trace;
@@ -83,7 +83,7 @@ impl TokenBasis {
         // Expiry is checked by `check`.
         let validity = Validity::ExpiredUpTo(Duration::MAX);
         for token in self.carried_by.iter().chain([&self.opened_by]) {
-            if still_holds(&token.token, issuers) {
+            if is_still_valid(&token.token, issuers) {
                 continue;
             }
             match verify(&token.text, issuers, now, validity, Trace::OFF).map_err(|reject| reject.reason) {

@@ -6,7 +6,8 @@ pub enum DrainBehavior {
     AtOnce,
     /// May end by itself during `timeouts.drain`. Then it is ended.
     AtLast,
-    /// May end by itself during `timeouts.drain`. Then it is cut off, because its protocol has no way to announce an end.
+    /// May end by itself during `timeouts.drain`. Then it is cut off, because its protocol has no way to announce an
+    /// end.
     #[default]
     CutOff,
 }

@@ -1,7 +1,7 @@
 //! Finds the boundaries of gRPC messages, and writes the trailers of gRPC-Web.
 //!
-//! Each message has a prefix of five bytes: a flag and the length. gRPC-Web sends the trailers in the body, as one more message
-//! with the highest bit of the flag set.
+//! Each message has a prefix of five bytes: a flag and the length. gRPC-Web sends the trailers in the body, as one more
+//! message with the highest bit of the flag set.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;

@@ -1,10 +1,12 @@
 //! Streams end with their token: within a second of its expiry, of its revocation, or of the revocation of its key.
 //!
-//! A stream is a WebSocket, or a request that is still in flight after [`crate::protocols::http::body::LONG_RUNNING_AFTER`]: its response,
-//! its upload, or the wait for its response. Shorter requests are never registered here and pay nothing.
+//! A stream is a WebSocket, or a request that is still in flight after
+//! [`crate::protocols::http::body::LONG_RUNNING_AFTER`]: its response, its upload, or the wait for its response.
+//! Shorter requests are never registered here and pay nothing.
 //!
-//! [`Streams`] holds the open streams of one worker and ends them. How a stream ends in its own protocol is up to its owner:
-//! [`TokenBound`] for bodies, `protocols/websocket` for WebSockets. [`DrainBehavior`] says what a graceful shutdown does to it.
+//! [`Streams`] holds the open streams of one worker and ends them. How a stream ends in its own protocol is up to its
+//! owner: [`TokenBound`] for bodies, `protocols/websocket` for WebSockets. [`DrainBehavior`] says what a graceful
+//! shutdown does to it.
 
 mod basis;
 mod drain_behavior;

@@ -1,7 +1,8 @@
 //! The open streams of one worker, and the task that ends them.
 //!
-//! Four times a second, the task compares three numbers: the time with the earliest expiry, the epoch of revocations, and
-//! the generation of keys. It checks the streams themselves only if one of these has moved. Without streams, it sleeps.
+//! Four times a second, the task compares three numbers: the time with the earliest expiry, the epoch of revocations,
+//! and the generation of keys. It checks the streams themselves only if one of these has moved. Without streams, it
+//! sleeps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -94,12 +95,12 @@ impl Streams {
         stream
     }
 
-    /// Checks a token whose stream is not registered yet.
+    /// Checks a token before its stream is registered.
     pub(super) fn check(&self, token: &Arc<CachedToken>) -> Result<(), Reason> {
         TokenBasis::on(token, &self.checks).check(&self.checks, self.checks.clock.now())
     }
 
-    /// Ends the streams whose token has ended, for as long as it is polled.
+    /// Ends streams when their token ends, for as long as it is polled.
     pub async fn watch(self: Arc<Self>) {
         // Every stream is checked when it is registered, so nothing older needs to be noticed.
         let mut last = self.current();
@@ -234,7 +235,7 @@ impl OpenStream {
         ended.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Sets the behavior of a stream whose kind is known only now.
+    /// Sets the behavior of a stream, once its kind is known.
     pub(super) fn set_drain_behavior(&self, drain_behavior: DrainBehavior) {
         let mut open = self.streams.lock();
         if open.ends_now(drain_behavior) {

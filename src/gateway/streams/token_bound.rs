@@ -1,4 +1,5 @@
-//! A body, or a wait, that ends with a token. It is registered as a stream once it lasts, and ends as its protocol allows.
+//! A body, or a wait, that ends with a token. It is registered as a stream once it lasts, and ends as its protocol
+//! allows.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub enum Termination {
     /// The connection is reset, so that the client does not take a part for the whole.
     #[default]
     Abort,
-    /// The stream ends between two events. An EventSource uses GET and reconnects by itself. The stream of another method may have
-    /// an end that is worth waiting for, as the response of a language model.
+    /// The stream ends between two events. An EventSource uses GET and reconnects by itself. The stream of another
+    /// method may have an end that is worth waiting for, as the response of a language model.
     EventStream { is_get: bool },
     /// Trailers with a gRPC status, between two messages.
     Grpc(Box<MessageTracker>),
@@ -80,7 +81,8 @@ impl Termination {
         }
     }
 
-    /// `is_whole`: no message is in flight. Returns `None` if the protocol has no way to end here and the body may go on.
+    /// `is_whole`: no message is in flight. Returns `None` if the protocol has no way to end here and the body may go
+    /// on.
     fn ending(&self, ended: CloseReason, is_whole: bool) -> Option<BodyEnd> {
         match (self, ended) {
             (Termination::EventStream { .. }, _) => Some(BodyEnd::EndOfStream),
@@ -147,7 +149,7 @@ impl TokenBound {
         std::future::poll_fn(|context| match ready!(self.poll_ended(context)) {
             CloseReason::Token(reason) => Poll::Ready(reason),
             // There is no response yet that could end early.
-            CloseReason::Draining | CloseReason::OutOfTime => Poll::Pending,
+            CloseReason::Draining | CloseReason::RequestTimeout => Poll::Pending,
         })
         .await
     }

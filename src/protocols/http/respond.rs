@@ -108,7 +108,7 @@ fn render(
     if let Some(after) = reject.retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     }
-    if reason.ends_connection() {
+    if reason.must_close_connection() {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -150,7 +150,7 @@ pub fn wants_problem(headers: &HeaderMap) -> bool {
 /// `WWW-Authenticate` by RFC 6750 section 3. A request without a token gets the scheme and no error code.
 fn www_authenticate(reject: &Reject, challenge: &HeaderValue) -> Option<HeaderValue> {
     let reason = reject.reason;
-    if !reason.challenges() {
+    if !reason.has_challenge() {
         return None;
     }
     if matches!(reason, Reason::NoToken | Reason::AdminTokenWrong) {

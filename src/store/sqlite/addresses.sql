@@ -1,5 +1,5 @@
--- Where a login was used last, and how long an access token of ours can be good for a refresh.
+-- The address of the last use of a login, and how long an access token of the gateway is accepted at a refresh.
 
-alter table families add column address text; -- null: not known
+alter table families add column address text; -- null: unknown
 
-insert into meta (name, value) values ('longest_family', 0); -- milliseconds; the largest that was ever configured
+insert into meta (name, value) values ('longest_family', 0); -- milliseconds; the largest value that was ever configured

@@ -1,30 +1,30 @@
-//! The outbox of audit events: written in the transaction that they tell of, deleted once they are delivered.
+//! The outbox of audit events, written in the same transaction as the change and deleted after delivery.
 
 use rusqlite::params;
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{counter, read_counter};
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 
-/// Writes an event, if there is room for it. If not, it takes its place in the sequence all the same: the gap tells of it.
-pub(super) fn record(batch: &mut Batch<'_>, event: &Event, occasion: &EventContext) -> Result<(), StoreError> {
-    let most = batch.terms.audit;
-    if most == 0 {
+/// Writes an event. If the outbox is full, only its sequence number is used up: the gap shows the loss.
+pub(super) fn record(batch: &mut Batch<'_>, event: &Event, context: &EventContext) -> Result<(), StoreError> {
+    let max = batch.limits.audit;
+    if max == 0 {
         return Ok(());
     }
-    // Two subqueries, as SQLite finds a smallest or a largest key at once, but not both in one.
+    // Two subqueries: SQLite finds one minimum or maximum through the index, but not both in one query.
     let written = batch.execute(
         "insert into audit (event)
          select ?1 where coalesce((select max(sequence) from audit) - (select min(sequence) from audit) + 1, 0) < ?2",
-        params![event.written(occasion), i64::try_from(most).unwrap_or(i64::MAX)],
+        params![event.to_json(context), i64::try_from(max).unwrap_or(i64::MAX)],
     )?;
     match written {
         0 => {
             batch.execute("update sqlite_sequence set seq = seq + 1 where name = 'audit'", [])?;
-            batch.audited.lost += 1;
+            batch.events.lost += 1;
         }
-        _ => batch.audited.recorded += 1,
+        _ => batch.events.recorded += 1,
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
--- What is recorded and not yet delivered. With autoincrement the sequence goes on when the table is empty, and an undone
+-- Undelivered audit events. With autoincrement the sequence continues when the table is empty, and a rolled-back
 -- transaction leaves no gap.
 create table audit (
     sequence integer not null primary key autoincrement,

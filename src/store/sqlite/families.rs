@@ -1,12 +1,14 @@
-//! The operations on families. Each runs inside a batch, possibly more than once.
+//! The operations on families. Each runs inside a batch, and may run more than once.
 
 use rusqlite::params;
 
+use crate::store::api::{DecideRotation, RevokeOutcome, RevokedBy};
+use crate::store::error::StoreError;
+use crate::store::events;
 use crate::store::sqlite::audit::record;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
-use crate::store::watermark::{as_shown, first_moment_after};
-use crate::store::{DecideRotation, RevokeOutcome, RevokedBy, StoreError, events};
+use crate::store::watermark::{first_second_after, with_watermark};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
@@ -15,8 +17,8 @@ use crate::tokens::family::{Family, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// The most that a list of families holds.
-const MOST_LISTED: i64 = 1_000;
+/// Maximum length of a list of families.
+const MAX_LISTED: i64 = 1_000;
 
 pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
     where subject = ?1 and revoked_at is null and id <> ?2
@@ -26,53 +28,53 @@ pub(super) const LEAST_RECENTLY_USED: &str = "select * from families
 pub(super) fn issue(
     batch: &mut Batch<'_>,
     family: &Family,
-    most_live: usize,
-    occasion: &EventContext,
+    max_live: usize,
+    context: &EventContext,
 ) -> Result<Family, StoreError> {
     let now = family.created_at;
     let mark = batch.watermark(&family.subject)?;
-    let family = Family { created_at: mark.map_or(now, |mark| now.max(first_moment_after(mark))), ..family.clone() };
+    let family = Family { created_at: mark.map_or(now, |mark| now.max(first_second_after(mark))), ..family.clone() };
     rows::insert_family(batch.connection, &family)?;
-    record(batch, &events::issued(&family), occasion)?;
-    for surplus in least_recently_used(batch, &family, mark, now, most_live)? {
+    record(batch, &events::issued(&family), context)?;
+    for surplus in least_recently_used(batch, &family, mark, now, max_live)? {
         end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit })?;
-        record(batch, &events::ended(&surplus, RevokeReason::Limit), occasion)?;
+        record(batch, &events::ended(&surplus, RevokeReason::Limit), context)?;
     }
     Ok(family)
 }
 
-/// [`issue`], unless a watermark that concerns the family has come to the log after `known`.
-pub(super) fn issue_begun(
+/// [`issue`], unless the log has a watermark after `known` that voids the family.
+pub(super) fn issue_unless_revoked_since(
     batch: &mut Batch<'_>,
-    family: &Family,
-    most_live: usize,
     known: u64,
-    occasion: &EventContext,
+    family: &Family,
+    max_live: usize,
+    context: &EventContext,
 ) -> Result<Option<Family>, StoreError> {
-    let overtaken = batch.query(
+    let revocations = batch.query(
         "select sequence from revocations where sequence > ?1 and not_after >= ?2
             and (kind = 'everything' or issuer = ?3 and (kind = 'issuer' or kind = 'subject' and name = ?4)) limit 1",
-        params![counter(known)?, family.created_at, batch.terms.issuer, family.subject],
+        params![counter(known)?, family.created_at, batch.limits.issuer, family.subject],
         |_| Ok(()),
     )?;
-    match overtaken.is_empty() {
-        true => issue(batch, family, most_live, occasion).map(Some),
+    match revocations.is_empty() {
+        true => issue(batch, family, max_live, context).map(Some),
         false => Ok(None),
     }
 }
 
-/// The subject's live families beyond `most_live`. The new one counts, but is never among them: it is in use right now,
-/// whatever the clocks say.
+/// The live families of the subject beyond `max_live`. The new family counts, but is never returned: it is in use, even
+/// if the clock says otherwise.
 fn least_recently_used(
     batch: &Batch<'_>,
     new: &Family,
     mark: Option<UnixTime>,
     now: UnixTime,
-    most_live: usize,
+    max_live: usize,
 ) -> Result<Vec<Family>, StoreError> {
-    let kept_beside = i64::try_from(most_live.saturating_sub(1)).unwrap_or(i64::MAX);
+    let other_live = i64::try_from(max_live.saturating_sub(1)).unwrap_or(i64::MAX);
     let mark = mark.unwrap_or_default();
-    let params = params![new.subject, new.id, now, mark, i64::MAX, kept_beside];
+    let params = params![new.subject, new.id, now, mark, i64::MAX, other_live];
     batch.query(LEAST_RECENTLY_USED, params, rows::family)
 }
 
@@ -80,7 +82,7 @@ pub(super) fn rotate(
     batch: &mut Batch<'_>,
     presented: &PresentedToken,
     decide: &DecideRotation,
-    occasion: &EventContext,
+    context: &EventContext,
 ) -> Result<Rotation, StoreError> {
     let family = find(batch, presented.token_id)?;
     let mark = match &family {
@@ -91,12 +93,14 @@ pub(super) fn rotate(
     match &rotation {
         Rotation::Rotated(family) => rows::update_rotated(batch.connection, family)?,
         Rotation::Reused(family) => {
-            let revoked = family.revoked.ok_or_else(|| StoreError::new("a reuse was decided that revokes nothing"))?;
+            let revoked = family
+                .revoked
+                .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
             end(batch, family.id, revoked)?;
         }
-        Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Refused(_) => {}
+        Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Rejected(_) => {}
     }
-    record(batch, &events::rotation(&rotation, family.as_ref(), presented), occasion)?;
+    record(batch, &events::rotation(&rotation, family.as_ref(), presented), context)?;
     Ok(rotation)
 }
 
@@ -104,22 +108,22 @@ pub(super) fn revoke_family(
     batch: &mut Batch<'_>,
     id: TokenId,
     by: &RevokedBy,
-    occasion: &EventContext,
+    context: &EventContext,
 ) -> Result<RevokeOutcome, StoreError> {
-    let Some(family) = find(batch, id)?.filter(|family| by.may_revoke(family)) else {
+    let Some(family) = find(batch, id)?.filter(|family| by.can_revoke(family)) else {
         return Ok(RevokeOutcome::NotFound);
     };
-    // An access token that was given a moment before the family expired outlives it.
-    let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + batch.terms.longest_life;
-    if family.revoked.is_some() || last_token_ends <= occasion.at {
-        return Ok(RevokeOutcome::AlreadyDead);
+    // An access token that was issued just before the family expired is valid longer than the family.
+    let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + batch.limits.longest_life;
+    if family.revoked.is_some() || last_token_ends <= context.at {
+        return Ok(RevokeOutcome::AlreadyEnded);
     }
-    end(batch, id, RevokedAt { at: occasion.at, reason: by.reason() })?;
-    record(batch, &events::ended(&family, by.reason()), occasion)?;
+    end(batch, id, RevokedAt { at: context.at, reason: by.reason() })?;
+    record(batch, &events::ended(&family, by.reason()), context)?;
     Ok(RevokeOutcome::Revoked)
 }
 
-/// Ends a family: its row for refresh tokens, the log for access tokens.
+/// Ends a family: its row stops refreshes, the log of revocations stops its access tokens.
 pub(super) fn end(batch: &mut Batch<'_>, id: TokenId, revoked: RevokedAt) -> Result<(), StoreError> {
     rows::update_revoked(batch.connection, id, revoked)?;
     batch.revoke(Revoked::Family(id), revoked.at)?;
@@ -128,7 +132,7 @@ pub(super) fn end(batch: &mut Batch<'_>, id: TokenId, revoked: RevokedAt) -> Res
 
 pub(super) fn confirm(batch: &Batch<'_>, seen: &[(TokenId, u64)]) -> Result<(), StoreError> {
     for (id, generation) in seen {
-        // A generation that no counter can hold does not exist.
+        // SQLite cannot store so large a generation, so it does not exist.
         let Ok(generation) = counter(*generation) else { continue };
         batch.execute(
             "update families set confirmed = ?2 where id = ?1 and confirmed < ?2 and generation >= ?2",
@@ -141,13 +145,13 @@ pub(super) fn confirm(batch: &Batch<'_>, seen: &[(TokenId, u64)]) -> Result<(), 
 pub(super) fn of_subject(batch: &Batch<'_>, subject: &str) -> Result<Vec<Family>, StoreError> {
     let mark = batch.watermark(subject)?;
     let sql = "select * from families where subject = ?1 order by created_at desc limit ?2";
-    batch.query(sql, params![subject, MOST_LISTED], |row| Ok(as_shown(rows::family(row)?, mark)))
+    batch.query(sql, params![subject, MAX_LISTED], |row| Ok(with_watermark(rows::family(row)?, mark)))
 }
 
 pub(super) fn show(batch: &Batch<'_>, id: TokenId) -> Result<Option<Family>, StoreError> {
     let Some(family) = find(batch, id)? else { return Ok(None) };
     let mark = batch.watermark(&family.subject)?;
-    Ok(Some(as_shown(family, mark)))
+    Ok(Some(with_watermark(family, mark)))
 }
 
 fn find(batch: &Batch<'_>, id: TokenId) -> Result<Option<Family>, StoreError> {

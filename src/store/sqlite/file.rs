@@ -1,4 +1,4 @@
-//! Opening the file: one gateway at a time, readable by its owner only, and set up so that a commit is durable.
+//! Opens the database: for one gateway at a time, readable only by its owner, with durable commits.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,68 +11,69 @@ use std::{process, thread};
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::sqlite::schema;
 
-/// How long a batch waits for another program, say an `sqlite3` shell, to let go of the file. Everybody waits with it.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// More than there are statements in this store, so that each is compiled once.
-const STATEMENTS: usize = 64;
+/// How long a batch waits for the lock of another program, such as an `sqlite3` shell. All calls wait with it.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
+/// Size of the cache of prepared statements. Larger than the number of statements, so that each is compiled once.
+const STATEMENT_CACHE: usize = 64;
 
 /// The open database.
 pub(super) struct Opened {
     pub(super) connection: Connection,
-    /// Declared after the connection: released when that is closed.
+    /// Declared after the connection, so that it is released after the connection is closed.
     _lock: File,
 }
 
-/// Opens the database at `path`; creates it if there is none. Another gateway may take so long to let go of it.
-pub(super) fn open(path: &Path, patience: Duration) -> Result<Opened, StoreError> {
+/// Opens the database at `path`, or creates it. Waits at most `lock_timeout` for another gateway to close it.
+pub(super) fn open(path: &Path, lock_timeout: Duration) -> Result<Opened, StoreError> {
     let path = resolve(path)?;
-    let in_this_file = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
-    // The lock comes first: whoever does not get it must not so much as touch the file.
-    let lock = lock(&path, patience)?;
-    create(&path).map_err(in_this_file)?;
-    let connection = connect(&path).map_err(in_this_file)?;
+    let with_path = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
+    // The lock comes first: a gateway without the lock must not touch the file.
+    let lock = lock(&path, lock_timeout)?;
+    create(&path).map_err(with_path)?;
+    let connection = connect(&path).map_err(with_path)?;
     Ok(Opened { connection, _lock: lock })
 }
 
-/// The database at `path` beside whoever has it open; `None` if there is nothing in it yet.
-pub(super) fn open_to_read(path: &Path) -> Result<Option<Connection>, StoreError> {
+/// Opens the database at `path` read-only, also while a gateway has it open. `None` if it does not exist or is empty.
+pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>, StoreError> {
     if !path.exists() {
         return Ok(None);
     }
-    let in_this_file = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
+    let with_path = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(PATIENCE)?;
-        Ok(schema::identify(&connection)?.is_ours().then_some(connection))
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        Ok(schema::identify(&connection)?.is_initialized().then_some(connection))
     };
-    open().map_err(in_this_file)
+    open().map_err(with_path)
 }
 
-/// One name a file, whichever way it was written, so that two names cannot get two locks.
+/// The canonical path, so that two names of the same file cannot get two locks.
 fn resolve(path: &Path) -> Result<PathBuf, StoreError> {
     match fs::canonicalize(path) {
         Ok(known) => return Ok(known),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(StoreError::new(format!("{}: {error}", path.display()))),
     }
-    let name = path.file_name().ok_or_else(|| StoreError::new(format!("{} is not a file's name", path.display())))?;
+    let name =
+        path.file_name().ok_or_else(|| StoreError::new(format!("{} is not the name of a file", path.display())))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = fs::canonicalize(folder)
-        .map_err(|error| StoreError::new(format!("the folder of {} cannot be used: {error}", path.display())))?;
+        .map_err(|error| StoreError::new(format!("cannot open the folder of {}: {error}", path.display())))?;
     Ok(folder.join(name))
 }
 
-/// Takes the lock beside the database. It is not on the database itself, so that `sqlite3` can read that meanwhile.
-fn lock(path: &Path, patience: Duration) -> Result<File, StoreError> {
+/// Locks a separate file beside the database, so that `sqlite3` can still read the database.
+fn lock(path: &Path, timeout: Duration) -> Result<File, StoreError> {
     let mut name = OsString::from(path);
     name.push(".lock");
     let failed = |error: std::io::Error| {
         StoreError::new(format!(
-            "{}: its lock file {} cannot be used: {error}; the gateway's user needs to write to it and to its folder",
+            "{}: cannot use the lock file {}: {error}; make the file and its folder writable for the gateway's user",
             path.display(),
             Path::new(&name).display()
         ))
@@ -80,11 +81,11 @@ fn lock(path: &Path, patience: Duration) -> Result<File, StoreError> {
 
     let mut file =
         private().read(true).write(true).create(true).truncate(false).open(Path::new(&name)).map_err(failed)?;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
         match file.try_lock() {
             Ok(()) => break,
-            // Asked again and again: to wait for a lock has no end of its own.
+            // Polled, because a blocking lock has no timeout.
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
             Err(TryLockError::WouldBlock) => return Err(in_use(path, file)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -96,26 +97,26 @@ fn lock(path: &Path, patience: Duration) -> Result<File, StoreError> {
 
 fn in_use(path: &Path, mut lock: File) -> StoreError {
     let mut holder = String::new();
-    // The number only helps the operator; without it the message is as true.
+    // The process id only helps the operator; the message is correct without it.
     let _ = lock.read_to_string(&mut holder);
     let holder = holder.trim();
     let holder = if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
     StoreError::new(format!(
-        "{} is in use by a running gateway{holder}: a database file serves one at a time; several share PostgreSQL",
+        "{} is in use by a running gateway{holder}; stop that gateway, or give this one another file in store.sqlite",
         path.display()
     ))
 }
 
-/// Makes the file if there is none, so that it has its permissions before SQLite writes to it. SQLite gives the same
-/// ones to the files that it puts beside.
+/// Creates the file if it does not exist, so that it has mode 0600 before SQLite writes to it. SQLite gives the same
+/// mode to the files beside it.
 fn create(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
-        return Err(StoreError::new("this is a folder, not a file"));
+        return Err(StoreError::new("this is a folder; set store.sqlite to a file"));
     }
     match private().write(true).create_new(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(StoreError::new(format!("cannot be created: {error}"))),
+        Err(error) => Err(StoreError::new(format!("cannot create the database: {error}"))),
     }
 }
 
@@ -126,25 +127,25 @@ fn private() -> OpenOptions {
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    // Without SQLITE_OPEN_URI: a path is a path, also one that begins with "file:".
+    // Without SQLITE_OPEN_URI, so that a path that begins with "file:" is still a path.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Before the first write: a file of somebody else's stays as it is.
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    // Before the first write, so that the database of another program is not changed.
     let found = schema::identify(&connection)?;
 
-    // One flush a commit, and readers beside the writer.
+    // One flush for each commit, and readers do not block the writer.
     set(&connection, "journal_mode", "wal", "wal".to_string())?;
-    // Flushes at every commit. SQLite calls less than this safe in WAL mode, and loses acknowledged commits with it.
+    // Flushes at every commit. With less, SQLite can lose acknowledged commits in WAL mode.
     set(&connection, "synchronous", "full", 2)?;
-    // What SQLite notes for undoing a statement goes to memory: a full /tmp is none of our business.
+    // Temporary data stays in memory, so that a full /tmp has no effect.
     set(&connection, "temp_store", "memory", 2)?;
-    schema::bring_up_to_date(&mut connection, found)?;
+    schema::migrate(&mut connection, found)?;
     Ok(connection)
 }
 
-/// Sets a pragma and reads it back: SQLite does not fail on one that it does not heed.
+/// Sets a pragma and reads it back, because SQLite ignores a pragma that it cannot apply.
 fn set<T: FromSql + PartialEq>(
     connection: &Connection,
     name: &str,
@@ -155,7 +156,7 @@ fn set<T: FromSql + PartialEq>(
     let now: T = connection.pragma_query_value(None, name, |row| row.get(0))?;
     if now != expected {
         return Err(StoreError::new(format!(
-            "SQLite does not accept {name} = {value} here, without which a commit is not safe; is this a local disk?"
+            "SQLite cannot set {name} = {value} here, which safe commits need; put the database on a local disk"
         )));
     }
     Ok(())

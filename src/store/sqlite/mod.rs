@@ -1,23 +1,24 @@
-//! The embedded store: one SQLite file, for one gateway.
+//! The embedded store: one SQLite file for one gateway, on a local disk.
 //!
-//! Three files lie beside each other: `bearward.db`, `bearward.db-wal` (commits that were not moved into the first yet),
-//! and `bearward.db.lock`, which is held for as long as the store is open and names the process. All are made with mode
-//! 0600. Operators may read the database with `sqlite3` meanwhile; back it up with `VACUUM INTO` or `.backup`, as a copy
-//! of the file alone lacks what is in the `-wal`. The disk has to be a local one.
+//! There are three files: `bearward.db`, `bearward.db-wal` (commits that were not moved into the first file yet), and
+//! `bearward.db.lock`, which is locked while the store is open and contains the process id. All have mode 0600.
+//! Operators can read the database with `sqlite3` while the gateway runs. A backup needs `VACUUM INTO` or `.backup`,
+//! because a copy of the file alone lacks the commits in the `-wal`.
 //!
-//! `writer` has the one thread that touches the database, and group commit. `file` opens, `schema` knows whose file it
-//! is, `rows` maps; `families`, `revocations`, `signing_keys`, `audit` and `upkeep` are the operations, on a `batch`.
+//! `writer` owns the one thread that uses the database, and does group commit. `file` opens the database, `schema`
+//! identifies and migrates it, `rows` converts values. `families`, `revocations`, `signing_keys`, `audit` and
+//! `maintenance` are the operations, on a `batch`.
 
 mod audit;
 mod batch;
 mod error;
 mod families;
 mod file;
+mod maintenance;
 mod revocations;
 mod rows;
 mod schema;
 mod signing_keys;
-mod upkeep;
 mod writer;
 
 #[cfg(test)]
@@ -29,10 +30,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
-use crate::store::{
-    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreError,
-    StoreFuture,
+use crate::store::api::{
+    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
+use crate::store::error::StoreError;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -41,54 +42,54 @@ use crate::tokens::family::rotation::Rotation;
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
-use batch::TokenTerms;
+use batch::TokenLimits;
 use writer::Writer;
 
-/// What the store has to be told about tokens.
+/// The settings of the store.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The gateway's own issuer, `tokens.issuer`: revocations of its subjects end their families as well.
+    /// The gateway's own issuer, `tokens.issuer`. Revocations of its subjects also end their families.
     pub issuer: String,
-    /// The longest life of any access token that a revocation can concern, of whatever issuer, with the clock skew that its
-    /// expiry is granted. Revocations are remembered so long. The store keeps the largest that it was ever given:
-    /// tokens from before the setting was lowered live on, and have to stay revocable.
+    /// How long a revocation is kept: the longest lifetime of access tokens of any issuer, plus the clock skew. The
+    /// store remembers the largest value ever, because tokens that were issued before the operator lowered the setting
+    /// must stay revocable.
     pub longest_life: Duration,
-    /// The longest that a family can live, `tokens.refresh_absolute`: so long is one of our own access tokens good for a
-    /// refresh. The largest is kept as well.
+    /// How long a family can live, `tokens.refresh_absolute`. The gateway's own access tokens are accepted at refreshes
+    /// for as long. The store remembers the largest value ever.
     pub longest_family: Duration,
-    /// `audit.outbox`: the most events that may wait for their delivery; 0 if none are to be recorded.
+    /// `audit.outbox`: maximum number of undelivered audit events; 0: record none.
     pub audit: usize,
 }
 
-/// The embedded store. Dropping it finishes what is under way and closes the file, which can take as long as the disk
-/// does.
+/// The embedded store. Dropping it finishes the queued operations and closes the file, which can take as long as the
+/// disk needs.
 pub struct SqliteStore {
     writer: Writer,
     outbox: Arc<Outbox>,
 }
 
 impl SqliteStore {
-    /// Opens the database at `path`, which is created if it is not there; its folder must be.
+    /// Opens the database at `path`, or creates it in an existing folder.
     ///
-    /// `enforce` runs on the store's thread: it must be quick, and must not own this store or wait for it.
+    /// `enforce` runs on the thread of the store. It must be fast, and must not own the store or wait for it.
     ///
     /// # Errors
-    /// If another gateway has the file open, if the file is not a bearward database or one of a newer version, or if
-    /// the disk, the rights or the file system do not permit safe commits. The file is then as it was.
+    /// If another gateway has the file open, if the file belongs to another program or a newer version, or if the disk,
+    /// the permissions or the file system do not allow safe commits. The file is then unchanged.
     pub fn open(path: impl AsRef<Path>, settings: Settings, enforce: RevocationHook) -> Result<Self, StoreError> {
         Self::open_within(Duration::ZERO, path, settings, enforce)
     }
 
-    /// As [`SqliteStore::open`], but waits so long for another gateway that has the file open.
+    /// Like [`SqliteStore::open`], but waits at most `lock_timeout` for another gateway to close the file.
     pub fn open_within(
-        patience: Duration,
+        lock_timeout: Duration,
         path: impl AsRef<Path>,
         settings: Settings,
         enforce: RevocationHook,
     ) -> Result<Self, StoreError> {
-        let opened = file::open(path.as_ref(), patience)?;
+        let opened = file::open(path.as_ref(), lock_timeout)?;
         let longest_ever = |name, configured| longest_ever(&opened.connection, name, configured);
-        let terms = TokenTerms {
+        let limits = TokenLimits {
             issuer: settings.issuer,
             longest_life: longest_ever("longest_life", settings.longest_life)?,
             longest_family: longest_ever("longest_family", settings.longest_family)?,
@@ -96,32 +97,32 @@ impl SqliteStore {
         };
         let waiting: i64 = opened.connection.query_row("select count(*) from audit", [], |row| row.get(0))?;
         let outbox = Arc::new(Outbox { waiting: waiting.unsigned_abs().into(), ..Outbox::default() });
-        Ok(SqliteStore { writer: Writer::start(opened, terms, enforce, outbox.clone())?, outbox })
+        Ok(SqliteStore { writer: Writer::start(opened, limits, enforce, outbox.clone())?, outbox })
     }
 }
 
-/// The signing keys in the database at `path`, which a gateway may have open meanwhile; none if there is no such file yet.
-/// Changes nothing.
+/// Reads the signing keys of the database at `path`, also while a gateway has it open. Empty if there is no database.
 pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, StoreError> {
-    match file::open_to_read(path.as_ref())? {
+    match file::open_read_only(path.as_ref())? {
         Some(connection) => connection.prepare(signing_keys::ALL)?.query_and_then([], signing_keys::read)?.collect(),
         None => Ok(Vec::new()),
     }
 }
 
-/// As [`Store::revocations_since`], of the database at `path`, which a gateway may have open meanwhile. Changes nothing.
+/// Like [`Store::revocations_since`], for the database at `path`, also while a gateway has it open.
 pub fn stored_revocations(path: impl AsRef<Path>, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StoreError> {
-    let Some(connection) = file::open_to_read(path.as_ref())? else { return Ok(Vec::new()) };
+    let Some(connection) = file::open_read_only(path.as_ref())? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare(revocations::SINCE)?;
     statement.query_and_then(params![rows::counter(after)?, now], rows::revocation)?.collect()
 }
 
-/// Is there anything in the database at `path`, which a gateway may have open meanwhile? Fails if it is none. Changes nothing.
-pub fn is_begun(path: impl AsRef<Path>) -> Result<bool, StoreError> {
-    file::open_to_read(path.as_ref()).map(|begun| begun.is_some())
+/// Returns true if the database at `path` exists and is not empty, also while a gateway has it open. Fails if the file
+/// is not a database of bearward.
+pub fn is_initialized(path: impl AsRef<Path>) -> Result<bool, StoreError> {
+    file::open_read_only(path.as_ref()).map(|connection| connection.is_some())
 }
 
-/// Notes the configured life if it is a new maximum; answers the maximum.
+/// Stores the configured lifetime if it is a new maximum. Returns the maximum.
 fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Result<Duration, StoreError> {
     let sql = "update meta set value = ?2 where name = ?1 and value < ?2";
     connection.execute(sql, params![name, rows::millis(configured)])?;
@@ -130,35 +131,35 @@ fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Re
 }
 
 impl Store for SqliteStore {
-    fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Family> {
-        self.writer.submit(move |batch| families::issue(batch, &family, most_live, &occasion))
+    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Family> {
+        self.writer.submit(move |batch| families::issue(batch, &family, max_live, &context))
     }
 
-    fn issue_begun(
+    fn issue_unless_revoked_since(
         &self,
-        family: Family,
-        most_live: usize,
         known: u64,
-        occasion: EventContext,
+        family: Family,
+        max_live: usize,
+        context: EventContext,
     ) -> StoreFuture<Option<Family>> {
-        self.writer.submit(move |batch| families::issue_begun(batch, &family, most_live, known, &occasion))
+        self.writer.submit(move |batch| families::issue_unless_revoked_since(batch, known, &family, max_live, &context))
     }
 
     fn rotate(
         &self,
         presented: PresentedToken,
         decide: DecideRotation,
-        occasion: EventContext,
+        context: EventContext,
     ) -> StoreFuture<Rotation> {
-        self.writer.submit(move |batch| families::rotate(batch, &presented, &decide, &occasion))
+        self.writer.submit(move |batch| families::rotate(batch, &presented, &decide, &context))
     }
 
-    fn revoke_family(&self, id: TokenId, by: RevokedBy, occasion: EventContext) -> StoreFuture<RevokeOutcome> {
-        self.writer.submit(move |batch| families::revoke_family(batch, id, &by, &occasion))
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome> {
+        self.writer.submit(move |batch| families::revoke_family(batch, id, &by, &context))
     }
 
-    fn revoke(&self, what: Revoked, occasion: EventContext) -> StoreFuture<u64> {
-        self.writer.submit(move |batch| revocations::revoke(batch, &what, &occasion))
+    fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64> {
+        self.writer.submit(move |batch| revocations::revoke(batch, &what, &context))
     }
 
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
@@ -178,15 +179,15 @@ impl Store for SqliteStore {
     }
 
     fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
-        self.writer.submit(move |batch| upkeep::sweep(batch, now, limit))
+        self.writer.submit(move |batch| maintenance::sweep(batch, now, limit))
     }
 
-    fn change_signing_keys(&self, decide: DecideKeys, occasion: EventContext) -> StoreFuture<KeysChanged> {
-        self.writer.submit(move |batch| signing_keys::change(batch, &decide, &occasion))
+    fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {
+        self.writer.submit(move |batch| signing_keys::change(batch, &decide, &context))
     }
 
-    fn record(&self, event: Event, occasion: EventContext) -> StoreFuture<()> {
-        self.writer.submit(move |batch| audit::record(batch, &event, &occasion))
+    fn record(&self, event: Event, context: EventContext) -> StoreFuture<()> {
+        self.writer.submit(move |batch| audit::record(batch, &event, &context))
     }
 
     fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>> {
@@ -202,7 +203,7 @@ impl Store for SqliteStore {
     }
 
     fn check(&self) -> StoreFuture<()> {
-        self.writer.submit(|batch| upkeep::check(batch))
+        self.writer.submit(|batch| maintenance::check(batch))
     }
 
     fn close(&self) {

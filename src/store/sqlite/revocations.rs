@@ -1,74 +1,79 @@
-//! The operations on the log of revocations and on watermarks.
+//! The log of revocations, and watermarks.
 
 use rusqlite::params;
 
+use crate::store::error::StoreError;
+use crate::store::events;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
 use crate::store::sqlite::{audit, families};
-use crate::store::{StoreError, events};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::{RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 
-pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, occasion: &EventContext) -> Result<u64, StoreError> {
+pub(super) fn revoke(batch: &mut Batch<'_>, what: &Revoked, context: &EventContext) -> Result<u64, StoreError> {
     if let Revoked::Family(id) = what {
-        return Err(StoreError::new(format!("family {id} was to be revoked without asking who may")));
+        return Err(StoreError::new(format!("family {id} must be revoked by revoke_family, which checks the owner")));
     }
-    let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), occasion.at)?;
-    audit::record(batch, &events::revocation(what), occasion)?;
+    let Revocation { sequence, until, .. } = *batch.revoke(what.clone(), context.at)?;
+    audit::record(batch, &events::revocation(what), context)?;
     match what {
-        // Another issuer's subject has no family here. The name of our own issuer is configuration and may change; the
-        // families stay ours, so their watermarks are kept without it.
-        Revoked::Subject { issuer, subject, not_after } if *issuer == batch.terms.issuer => {
+        // Subjects of other issuers have no families. The watermark is stored without the issuer, because the operator
+        // may rename the gateway, and its families stay valid.
+        Revoked::Subject { issuer, subject, not_after } if *issuer == batch.limits.issuer => {
             raise_watermark(batch, subject, *not_after, until)?;
-            end_those_ahead(batch, Some(subject), *not_after, occasion)?;
+            end_later_families(batch, Some(subject), *not_after, context)?;
         }
-        // All families are of our own issuer.
-        Revoked::Issuer { issuer, not_after } if *issuer == batch.terms.issuer => {
-            over_all(batch, *not_after, occasion)?
+        // All families belong to the gateway's own issuer.
+        Revoked::Issuer { issuer, not_after } if *issuer == batch.limits.issuer => {
+            raise_global_watermark(batch, *not_after, context)?
         }
-        Revoked::Everything { not_after } => over_all(batch, *not_after, occasion)?,
+        Revoked::Everything { not_after } => raise_global_watermark(batch, *not_after, context)?,
         Revoked::Subject { .. } | Revoked::Issuer { .. } | Revoked::Token { .. } | Revoked::Family(_) => {}
     }
     Ok(sequence)
 }
 
-fn over_all(batch: &mut Batch<'_>, not_after: UnixTime, occasion: &EventContext) -> Result<(), StoreError> {
+fn raise_global_watermark(
+    batch: &mut Batch<'_>,
+    not_after: UnixTime,
+    context: &EventContext,
+) -> Result<(), StoreError> {
     batch.raise_watermark(not_after)?;
-    end_those_ahead(batch, None, not_after, occasion)
+    end_later_families(batch, None, not_after, context)
 }
 
-/// Ends the families that are dated past the watermark and are there all the same. A login right after a watermark is moved
-/// past it, by up to a second, and another watermark may come before that has passed; or the clock was set back.
-fn end_those_ahead(
+/// Ends the existing families that are dated after the watermark. A login right after a watermark is dated up to a
+/// second later, and another watermark may come within that second. The clock may also have been set back.
+fn end_later_families(
     batch: &mut Batch<'_>,
     subject: Option<&str>,
     not_after: UnixTime,
-    occasion: &EventContext,
+    context: &EventContext,
 ) -> Result<(), StoreError> {
-    // One in the past spares on purpose what came after it.
-    if not_after < occasion.at {
+    // A watermark in the past spares later families on purpose.
+    if not_after < context.at {
         return Ok(());
     }
-    let ahead = match subject {
-        Some(subject) => batch.query(AHEAD_OF_SUBJECT, params![subject, not_after], rows::family)?,
-        None => batch.query(AHEAD, [not_after], rows::family)?,
+    let later = match subject {
+        Some(subject) => batch.query(LATER_OF_SUBJECT, params![subject, not_after], rows::family)?,
+        None => batch.query(LATER, [not_after], rows::family)?,
     };
-    for family in ahead {
+    for family in later {
         let reason = RevokeReason::Admin;
-        families::end(batch, family.id, RevokedAt { at: occasion.at, reason })?;
-        audit::record(batch, &events::ended(&family, reason), occasion)?;
+        families::end(batch, family.id, RevokedAt { at: context.at, reason })?;
+        audit::record(batch, &events::ended(&family, reason), context)?;
     }
     Ok(())
 }
 
-const AHEAD_OF_SUBJECT: &str = "select * from families where subject = ?1 and created_at > ?2 and revoked_at is null";
-/// By an index that has all it asks about: it is read whole, once for each mass revocation.
-const AHEAD: &str = "select * from families indexed by families_unrevoked where created_at > ?1 and revoked_at is null";
+const LATER_OF_SUBJECT: &str = "select * from families where subject = ?1 and created_at > ?2 and revoked_at is null";
+/// Reads a whole index that has all needed columns, once for each mass revocation.
+const LATER: &str = "select * from families indexed by families_unrevoked where created_at > ?1 and revoked_at is null";
 
-/// Raises a subject's watermark. It is needed while it lies ahead of new families (`until` is later than that), and while
-/// there is an old one that it voids.
+/// Raises the watermark of a subject. It is kept while new families may be older than it (until before `until`), and
+/// while there is a family that it voids.
 fn raise_watermark(batch: &Batch<'_>, subject: &str, not_after: UnixTime, until: UnixTime) -> Result<(), StoreError> {
     let last_expiry: Option<UnixTime> = batch
         .connection

@@ -1,4 +1,4 @@
-//! Between rows and values.
+//! Conversion between rows and values.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::{Family, RevokeReason, RevokedAt};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
-/// Milliseconds. SQLite's integers end at 2^63 - 1, in the year 292 million: that one, and whatever is later, is kept as
-/// the largest integer and read back as [`UnixTime::MAX`], so that "never" stays "never".
+/// Milliseconds. A time that exceeds the largest integer of SQLite (year 292 million) is stored as that integer and
+/// read as [`UnixTime::MAX`], so that "never" stays "never".
 impl ToSql for UnixTime {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(i64::try_from(self.as_millis()).unwrap_or(i64::MAX).into())
@@ -53,19 +53,20 @@ impl FromSql for RevokeReason {
     }
 }
 
-/// A counter as SQLite can hold it. Unlike a time it must not be clamped: two generations would become one.
+/// A counter as an integer of SQLite. Unlike a time it must not be clamped: two generations would become equal.
 pub(super) fn counter(value: u64) -> Result<i64, StoreError> {
     i64::try_from(value).map_err(|_| StoreError::new(format!("the counter {value} is too large for SQLite")))
 }
 
-/// A span of time as SQLite holds it.
+/// A duration as an integer of SQLite.
 pub(super) fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 pub(super) fn read_counter(row: &Row<'_>, column: &str) -> Result<u64, StoreError> {
     let value: i64 = row.get(column)?;
-    u64::try_from(value).map_err(|_| StoreError::new(format!("the column {column} holds the negative number {value}")))
+    u64::try_from(value)
+        .map_err(|_| StoreError::new(format!("the column {column} has the negative value {value}; restore a backup")))
 }
 
 pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
@@ -99,19 +100,22 @@ pub(super) fn family(row: &Row<'_>) -> Result<Family, StoreError> {
 
 fn address(row: &Row<'_>, id: TokenId) -> Result<Option<IpAddr>, StoreError> {
     let text: Option<String> = row.get("address")?;
-    let parse =
-        |text: String| text.parse().map_err(|_| StoreError::new(format!("the address of family {id} is damaged")));
+    let parse = |text: String| {
+        text.parse()
+            .map_err(|_| StoreError::new(format!("the column address of family {id} is damaged; restore a backup")))
+    };
     text.map(parse).transpose()
 }
 
 fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, id: TokenId, column: &str) -> Result<T, StoreError> {
     let text: String = row.get(column)?;
-    serde_json::from_str(&text)
-        .map_err(|error| StoreError::new(format!("the column {column} of family {id} is damaged: {error}")))
+    serde_json::from_str(&text).map_err(|error| {
+        StoreError::new(format!("the column {column} of family {id} is damaged: {error}; restore a backup"))
+    })
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::new(format!("not expressible in JSON: {error}")))
+    serde_json::to_string(value).map_err(|error| StoreError::new(format!("cannot convert a value to JSON: {error}")))
 }
 
 pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<(), StoreError> {
@@ -146,9 +150,8 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
     Ok(())
 }
 
-/// Writes what a rotation changes; what the family was born with (subject, claims, salt, its own limits) stays. It names no
-/// column that an index knows, not even to leave it as it is: SQLite would write the index as well, and twice as much to
-/// the disk.
+/// Writes the columns that a rotation changes. The statement must not name an indexed column, even with its old value:
+/// SQLite would write the index too, and twice as much to the disk.
 pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result<(), StoreError> {
     let mut update = connection.prepare_cached(
         "update families set generation = ?2, root = ?3, rotated_at = ?4, confirmed = ?5, last_used_at = ?6,
@@ -178,7 +181,7 @@ pub(super) fn update_revoked(connection: &Connection, id: TokenId, revoked: Revo
 fn one_row(changed: usize, id: TokenId) -> Result<(), StoreError> {
     match changed {
         1 => Ok(()),
-        _ => Err(StoreError::new(format!("family {id} was to be written, but there is none"))),
+        _ => Err(StoreError::new(format!("cannot update family {id}: it is not in the store"))),
     }
 }
 
@@ -192,7 +195,11 @@ pub(super) fn revocation(row: &Row<'_>) -> Result<Revocation, StoreError> {
         }
         "issuer" => Revoked::Issuer { issuer: row.get("issuer")?, not_after: row.get("not_after")? },
         "everything" => Revoked::Everything { not_after: row.get("not_after")? },
-        _ => return Err(StoreError::new(format!("the log holds a revocation of the unknown kind {kind:?}"))),
+        _ => {
+            return Err(StoreError::new(format!(
+                "the log has a revocation of the unknown kind {kind:?}; start the newer version that wrote it"
+            )));
+        }
     };
     Ok(Revocation { sequence: read_counter(row, "sequence")?, what, at: row.get("at")?, until: row.get("until")? })
 }

@@ -1,50 +1,53 @@
-//! Whose file is it, and which schema does it have?
+//! Identifies the database of the gateway, and migrates an older schema.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
-/// "bwrd" in ASCII. It marks a database as one of ours.
+/// "bwrd" in ASCII. It marks a database of bearward.
 const APPLICATION_ID: i32 = 0x6277_7264;
 
-/// Step n leads from schema n to schema n + 1. A step that was released is never changed; new ones are added.
-const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("addresses.sql"), include_str!("audit.sql")];
-/// The schema that this program writes; SQLite's `user_version`.
-const SCHEMA: i32 = STEPS.len() as i32;
+/// Migration n leads from schema n to schema n + 1. A released migration is never changed.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("addresses.sql"), include_str!("audit.sql")];
+/// The schema of this version, stored as `user_version`.
+const SCHEMA: i32 = MIGRATIONS.len() as i32;
 
-/// The schema that a database has; 0 for one that is empty.
+/// The schema of a database; 0 for an empty one.
 #[derive(Debug)]
-pub(super) struct Found(usize);
+pub(super) struct SchemaVersion(usize);
 
-impl Found {
-    pub(super) fn is_ours(&self) -> bool {
+impl SchemaVersion {
+    /// Returns false for an empty database.
+    pub(super) fn is_initialized(&self) -> bool {
         self.0 > 0
     }
 }
 
-/// Refuses whatever this program should not write to. Only reads.
-pub(super) fn identify(connection: &Connection) -> Result<Found, StoreError> {
+/// Fails for a database that the gateway must not write to. Only reads.
+pub(super) fn identify(connection: &Connection) -> Result<SchemaVersion, StoreError> {
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let schema: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if application != APPLICATION_ID {
         let objects: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
         return match (application, schema, objects) {
-            (0, 0, 0) => Ok(Found(0)),
-            _ => Err(StoreError::new("this is a database of another program; it was not touched")),
+            (0, 0, 0) => Ok(SchemaVersion(0)),
+            _ => Err(StoreError::new(
+                "the database belongs to another program and was not changed; correct store.sqlite",
+            )),
         };
     }
     match usize::try_from(schema) {
-        Ok(schema) if schema <= STEPS.len() => Ok(Found(schema)),
+        Ok(schema) if schema <= MIGRATIONS.len() => Ok(SchemaVersion(schema)),
         _ => Err(StoreError::new(format!(
-            "the database has schema {schema}, and this bearward knows none above {SCHEMA}: it was written by a newer \
-             version; start that one, or restore a backup from before it"
+            "the database has schema {schema}, but this version supports at most {SCHEMA}: a newer version wrote it; \
+             start that version, or restore a backup from before the upgrade"
         ))),
     }
 }
 
-/// Takes all steps that are missing, in one transaction: a crash leaves the old schema or the new one.
-pub(super) fn bring_up_to_date(connection: &mut Connection, Found(schema): Found) -> Result<(), StoreError> {
-    let missing = STEPS.get(schema..).unwrap_or_default();
+/// Applies the missing migrations in one transaction, so that a crash leaves the old or the new schema.
+pub(super) fn migrate(connection: &mut Connection, SchemaVersion(schema): SchemaVersion) -> Result<(), StoreError> {
+    let missing = MIGRATIONS.get(schema..).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
--- Times are milliseconds since 1970 in UTC; the largest integer stands for "never". Token ids are written in base62, as
--- everywhere. Nothing here is a token, and nothing here can be turned into one without the root secret.
+-- Times are milliseconds since 1970 in UTC; the largest integer means "never". Token ids are in base62. The database
+-- has no tokens, and without the root secret no token can be derived from it.
 
--- One row a login, none a rotation. A rotation writes no indexed column, so it touches this table only.
+-- One row for each login. A rotation changes no indexed column, so that it writes only this table.
 create table families (
     id              text    not null primary key,
     subject         text    not null,
@@ -20,13 +20,13 @@ create table families (
     idle            integer,          -- milliseconds; null: as configured
     idle_expiry     integer not null,
     absolute_expiry integer not null,
-    revoked_at      integer,          -- null while it is not revoked
+    revoked_at      integer,          -- null: not revoked
     revoked_reason  text
 ) strict;
 
 create index families_of_subject on families (subject, created_at);
--- For the limit of live families: a subject may have a hundred of them and a million tombstones. created_at is in it
--- because SQLite would otherwise take the index above, for the watermark.
+-- For limits.sessions_per_subject: a subject may have a hundred live families and a million ended ones. It contains
+-- created_at because SQLite would otherwise choose the index above for the watermark.
 create index families_unrevoked on families (subject, created_at) where revoked_at is null;
 create index families_by_expiry on families (absolute_expiry);
 
@@ -43,7 +43,7 @@ create table revocations (
 
 create index revocations_by_until on revocations (until);
 
--- Watermarks of this gateway's own subjects: their families created at or before not_after are void.
+-- Watermarks of the gateway's own subjects: families that were created at or before not_after are void.
 create table subjects (
     subject      text    not null primary key,
     not_after    integer not null,
@@ -52,17 +52,17 @@ create table subjects (
 
 create index subjects_by_need on subjects (needed_until);
 
--- A key is pending, active, retired or revoked: the last of these times that is there says which.
+-- A key is pending, active, retired or revoked: the last of these times that is not null decides.
 create table signing_keys (
     kid          text    not null primary key,
     algorithm    text    not null,
     root         integer not null, -- the number of the root secret that seals it
-    sealed       blob    not null, -- the private key, encrypted; empty once it was revoked for good
+    sealed       blob    not null, -- the encrypted private key; empty if it was revoked for good
     created_at   integer not null,
     activated_at integer,
     retired_at   integer,
     revoked_at   integer,
-    token_life   integer not null  -- milliseconds; the most that an access token was given while it signed
+    token_life   integer not null  -- milliseconds; the longest lifetime of access tokens while it signed
 ) strict;
 
 create table meta (
@@ -71,7 +71,7 @@ create table meta (
 ) strict;
 
 insert into meta (name, value) values
-    ('revocation_sequence', 0), -- the newest in the log, also when that one was swept
-    ('watermark', 0),           -- over everything; 0 for none
-    ('longest_life', 0),        -- milliseconds; the largest that was ever configured
-    ('checks', 0);              -- raised by readiness probes, which have to write something
+    ('revocation_sequence', 0), -- of the newest revocation, also after that one was deleted
+    ('watermark', 0),           -- over everything; 0: none
+    ('longest_life', 0),        -- milliseconds; the largest value that was ever configured
+    ('checks', 0);              -- incremented by readiness probes, which must write

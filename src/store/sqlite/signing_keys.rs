@@ -1,36 +1,38 @@
-//! The signing keys: few rows, which are always read and decided about together.
+//! The signing keys: few rows, always read and changed together.
 
 use std::time::Duration;
 
 use rusqlite::{Row, params};
 
+use crate::store::api::{DecideKeys, KeysChanged};
+use crate::store::error::StoreError;
+use crate::store::events;
 use crate::store::sqlite::audit;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::millis;
-use crate::store::{DecideKeys, KeysChanged, StoreError, events};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::signing::StoredKey;
 
-/// The newest first, also of two that were made in one millisecond.
+/// Newest first, also for two keys of the same millisecond.
 pub(super) const ALL: &str = "select * from signing_keys order by created_at desc, rowid desc";
 
-/// Writes only what differs.
+/// Writes only the rows that differ.
 pub(super) fn change(
     batch: &mut Batch<'_>,
     decide: &DecideKeys,
-    occasion: &EventContext,
+    context: &EventContext,
 ) -> Result<KeysChanged, StoreError> {
     let before = batch.query(ALL, [], read)?;
     let after = decide(before.clone());
-    for gone in before.iter().filter(|key| !after.iter().any(|kept| kept.kid == key.kid)) {
-        batch.execute("delete from signing_keys where kid = ?1", [&gone.kid])?;
+    for deleted in before.iter().filter(|key| !after.iter().any(|kept| kept.kid == key.kid)) {
+        batch.execute("delete from signing_keys where kid = ?1", [&deleted.kid])?;
     }
     for key in after.iter().filter(|key| !before.contains(key)) {
         write(batch, key)?;
     }
     let changed = KeysChanged { before, after };
     for event in events::keys_changed(&changed) {
-        audit::record(batch, &event, occasion)?;
+        audit::record(batch, &event, context)?;
     }
     Ok(changed)
 }

@@ -1,6 +1,6 @@
-//! What can only be seen from inside: failures in the middle of a batch, at the commit, and of the disk.
+//! Failures in the middle of a batch, at the commit, and of the disk, which only a unit test can cause.
 //!
-//! What the store promises to its callers is tested in `tests/it/store.rs`.
+//! `tests/it/store.rs` tests the interface of the store.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,14 @@ use crate::tokens::family::RevokeReason;
 
 const NOW: UnixTime = UnixTime::from_secs(1_000_000);
 
-/// A store in a folder of its own, and what it enforced.
+/// A store in a temporary folder, and the revocations that it enforced.
 struct TestStore {
     store: SqliteStore,
     enforced: Arc<Mutex<Vec<Revocation>>>,
     _folder: TempDir,
 }
 
-fn home() -> TestStore {
+fn new_store() -> TestStore {
     let folder = TempDir::new().expect("a folder");
     let enforced = Arc::new(Mutex::new(Vec::new()));
     let seen = enforced.clone();
@@ -39,7 +39,7 @@ fn home() -> TestStore {
 }
 
 impl TestStore {
-    /// Keeps the store's thread busy until the sender is used or dropped, so that what is queued meanwhile is one batch.
+    /// Blocks the thread of the store until the sender is used or dropped, so that the calls meanwhile form one batch.
     async fn pause(&self) -> Sender<()> {
         let (resume, wait) = channel();
         let (reached, arrived) = tokio::sync::oneshot::channel();
@@ -89,60 +89,60 @@ fn family(subject: &str) -> Family {
 
 #[tokio::test]
 async fn a_family_comes_back_as_it_was_written() {
-    let home = home();
-    let written = home.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
-    assert_eq!(home.store.family(written.id).await.expect("reads"), Some(written));
+    let test = new_store();
+    let written = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
+    assert_eq!(test.store.family(written.id).await.expect("reads"), Some(written));
 }
 
 #[tokio::test]
-async fn a_generation_beyond_sqlite_is_an_error_and_not_another_generation() {
-    let home = home();
+async fn a_generation_too_large_for_sqlite_is_an_error() {
+    let test = new_store();
     let beyond = Family { generation: u64::MAX, ..family("alice") };
     let id = beyond.id;
-    assert!(home.store.issue(beyond, 100, NOW.into()).await.is_err());
-    home.store.confirm(vec![(id, u64::MAX)]).await.expect("does nothing");
+    assert!(test.store.issue(beyond, 100, NOW.into()).await.is_err());
+    test.store.confirm(vec![(id, u64::MAX)]).await.expect("does nothing");
 }
 
 #[tokio::test]
-async fn an_operation_that_fails_halfway_harms_no_other_in_its_batch() {
-    let home = home();
-    let resume = home.pause().await;
-    let before = home.store.revoke(token("before"), NOW.into());
-    let halfway = home.store.writer.submit(|batch| {
+async fn a_failed_operation_does_not_affect_the_others() {
+    let test = new_store();
+    let resume = test.pause().await;
+    let before = test.store.revoke(token("before"), NOW.into());
+    let halfway = test.store.writer.submit(|batch| {
         revocations::revoke(batch, &token("halfway"), &NOW.into())?;
         batch.execute("insert into meta (name, value) values ('checks', 1)", [])
     });
-    let panics = home.store.writer.submit(|batch| -> Result<(), StoreError> {
+    let panics = test.store.writer.submit(|batch| -> Result<(), StoreError> {
         batch.revoke(token("panics"), NOW)?;
         panic!("a fault in an operation");
     });
-    let no_such_table = home.store.writer.submit(|batch| batch.execute("delete from absent", []));
-    let after = home.store.revoke(token("after"), NOW.into());
+    let no_such_table = test.store.writer.submit(|batch| batch.execute("delete from absent", []));
+    let after = test.store.revoke(token("after"), NOW.into());
     drop(resume);
 
     assert_eq!(before.await.expect("succeeds"), 1);
     assert!(halfway.await.expect_err("fails").message.contains("UNIQUE"));
     assert!(panics.await.expect_err("fails").message.contains("panicked"));
     assert!(no_such_table.await.expect_err("fails").message.contains("no such table"));
-    assert_eq!(after.await.expect("succeeds"), 2, "what was undone left no gap");
-    assert_eq!(home.enforced(), [1, 2]);
-    let events = home.store.undelivered(10).await.expect("reads");
-    assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [1, 2], "nor among the events");
-    let log = home.store.revocations_since(0, NOW).await.expect("reads");
+    assert_eq!(after.await.expect("succeeds"), 2, "the rolled-back operations left no gap");
+    assert_eq!(test.enforced(), [1, 2]);
+    let events = test.store.undelivered(10).await.expect("reads");
+    assert_eq!(events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [1, 2], "the events have no gap either");
+    let log = test.store.revocations_since(0, NOW).await.expect("reads");
     assert_eq!(log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(), [token("before"), token("after")]);
 }
 
 #[tokio::test]
-async fn a_failure_that_wrote_nothing_leaves_the_batch_whole() {
-    let home = home();
-    let resume = home.pause().await;
+async fn a_failure_without_a_write_does_not_roll_back_the_batch() {
+    let test = new_store();
+    let resume = test.pause().await;
     let runs = Arc::new(Mutex::new(0));
     let counted = runs.clone();
-    let beside = home.store.writer.submit(move |_| {
+    let beside = test.store.writer.submit(move |_| {
         *counted.lock().expect("not poisoned") += 1;
         Ok(())
     });
-    let fails = home.store.revoke(Revoked::Family(TokenId::random()), NOW.into());
+    let fails = test.store.revoke(Revoked::Family(TokenId::random()), NOW.into());
     drop(resume);
     assert!(fails.await.is_err());
     beside.await.expect("succeeds");
@@ -150,12 +150,12 @@ async fn a_failure_that_wrote_nothing_leaves_the_batch_whole() {
 }
 
 #[tokio::test]
-async fn a_failed_commit_fails_everybody_and_enforces_nothing() {
-    let home = home();
-    let resume = home.pause().await;
-    let beside = home.store.revoke(token("beside"), NOW.into());
-    // A foreign key that is checked at the commit, and is broken.
-    let breaks_the_commit = home.store.writer.submit(|batch| {
+async fn a_failed_commit_fails_all_calls_and_enforces_nothing() {
+    let test = new_store();
+    let resume = test.pause().await;
+    let beside = test.store.revoke(token("beside"), NOW.into());
+    // A violated foreign key that SQLite checks at the commit.
+    let breaks_the_commit = test.store.writer.submit(|batch| {
         Ok(batch.connection.execute_batch(
             "create temp table parent (id integer primary key);
              create temp table child (parent integer references parent deferrable initially deferred);
@@ -166,79 +166,79 @@ async fn a_failed_commit_fails_everybody_and_enforces_nothing() {
     drop(resume);
     assert!(beside.await.expect_err("fails").message.contains("FOREIGN KEY"));
     assert!(breaks_the_commit.await.is_err());
-    assert!(home.enforced().is_empty());
+    assert!(test.enforced().is_empty());
 
-    assert_eq!(home.store.revoke(token("later"), NOW.into()).await.expect("the next batch works"), 1);
-    assert_eq!(home.enforced(), [1]);
+    assert_eq!(test.store.revoke(token("later"), NOW.into()).await.expect("the next batch works"), 1);
+    assert_eq!(test.enforced(), [1]);
 }
 
 #[tokio::test]
-async fn a_revocation_that_cannot_be_enforced_is_not_reported_as_done() {
-    let home = home();
-    assert!(home.store.revoke(token("unenforceable"), NOW.into()).await.is_err());
-    assert_eq!(home.store.revoke(token("next"), NOW.into()).await.expect("the thread lives on"), 2);
+async fn a_revocation_that_is_not_enforced_is_an_error() {
+    let test = new_store();
+    assert!(test.store.revoke(token("unenforceable"), NOW.into()).await.is_err());
+    assert_eq!(test.store.revoke(token("next"), NOW.into()).await.expect("the thread still runs"), 2);
 }
 
-/// SQLite answers the same for a database that may not grow as for a disk that is full.
+/// SQLite returns the same error for a database that may not grow as for a full disk.
 #[tokio::test]
-async fn a_full_disk_fails_what_needs_room_and_passes_without_a_restart() {
-    let home = home();
+async fn after_a_full_disk_the_store_works_without_a_restart() {
+    let test = new_store();
     let limit_pages = |pages: i64| {
-        home.store.writer.submit(move |batch| {
+        test.store.writer.submit(move |batch| {
             Ok(batch
                 .connection
                 .query_row(&format!("pragma max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))?)
         })
     };
-    let kept = home.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
+    let kept = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
     limit_pages(1).await.expect("the smallest limit is the present size");
 
     let large = || Family { label: "x".repeat(100_000), ..family("alice") };
-    let resume = home.pause().await;
-    let beside = home.store.revoke_family(kept.id, RevokedBy::Admin, NOW.into());
-    let refused = home.store.issue(large(), 100, NOW.into());
+    let resume = test.pause().await;
+    let beside = test.store.revoke_family(kept.id, RevokedBy::Admin, NOW.into());
+    let rejected = test.store.issue(large(), 100, NOW.into());
     drop(resume);
-    assert!(refused.await.expect_err("there is no room").message.contains("disk"));
+    assert!(rejected.await.expect_err("there is no room").message.contains("disk"));
     assert_eq!(beside.await.expect("needs no room"), RevokeOutcome::Revoked);
 
     limit_pages(1_000_000).await.expect("there is room again");
-    home.store.issue(large(), 100, NOW.into()).await.expect("issues");
-    let kept = home.store.family(kept.id).await.expect("reads").expect("is there");
+    test.store.issue(large(), 100, NOW.into()).await.expect("issues");
+    let kept = test.store.family(kept.id).await.expect("reads").expect("is there");
     assert_eq!(kept.revoked.map(|revoked| revoked.reason), Some(RevokeReason::Admin));
 }
 
 #[tokio::test]
-async fn a_damaged_row_is_an_error_of_its_readers_only() {
-    let home = home();
-    let damaged = home.store.issue(family("mallory"), 100, NOW.into()).await.expect("issues").id;
-    let sound = home.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").id;
+async fn a_damaged_row_is_an_error_only_for_its_readers() {
+    let test = new_store();
+    let damaged = test.store.issue(family("mallory"), 100, NOW.into()).await.expect("issues").id;
+    let intact = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").id;
     let damage = move |batch: &mut batch::Batch<'_>| {
         batch.execute("update families set claims = '[' where id = ?1", params![damaged])
     };
-    home.store.writer.submit(damage).await.expect("writes");
-    let error = home.store.family(damaged).await.expect_err("is damaged");
+    test.store.writer.submit(damage).await.expect("writes");
+    let error = test.store.family(damaged).await.expect_err("is damaged");
     assert!(error.message.contains(&damaged.to_string()) && error.message.contains("claims"), "{error}");
-    assert!(home.store.family(sound).await.expect("reads").is_some());
+    assert!(test.store.family(intact).await.expect("reads").is_some());
 }
 
 #[tokio::test]
-async fn more_waiting_operations_than_the_disk_can_do_are_refused_at_once() {
-    let home = home();
-    let resume = home.pause().await;
-    let answers: Vec<_> = (0..8_193).map(|_| home.store.check()).collect();
+async fn operations_beyond_the_queue_limit_fail_immediately() {
+    let test = new_store();
+    let resume = test.pause().await;
+    let results: Vec<_> = (0..8_193).map(|_| test.store.check()).collect();
     drop(resume);
-    let mut refused = 0;
-    for answer in answers {
-        refused += usize::from(answer.await.is_err());
+    let mut rejected = 0;
+    for result in results {
+        rejected += usize::from(result.await.is_err());
     }
-    assert_eq!(refused, 1);
+    assert_eq!(rejected, 1);
 }
 
-/// Else each login of a subject would cost as much as it ever had logins.
+/// Otherwise each login of a subject would cost as much as all its earlier logins.
 #[tokio::test]
-async fn the_limit_of_live_families_does_not_read_tombstones() {
-    let home = home();
-    let plan = home.store.writer.submit(|batch| {
+async fn the_limit_of_live_families_skips_ended_families() {
+    let test = new_store();
+    let plan = test.store.writer.submit(|batch| {
         let sql = format!("explain query plan {}", families::LEAST_RECENTLY_USED);
         batch.query(&sql, params!["", "", 0, 0, 0, 0], |row| Ok(row.get::<_, String>("detail")?))
     });

@@ -1,13 +1,13 @@
 //! The thread that owns the connection, and group commit.
 //!
-//! A commit costs a flush of the disk, some milliseconds, whether it holds one operation or five hundred. So the thread
-//! takes whatever is waiting, does it in one transaction, commits once, enforces the revocations that were written, and
-//! only then answers all callers. While the disk is busy the next batch gathers by itself; nobody waits for company.
+//! A commit flushes the disk, which takes some milliseconds for one operation as for five hundred. The thread therefore
+//! runs all queued operations in one transaction, commits once, enforces the written revocations, and then completes
+//! all calls. The next batch forms while the disk is busy; a call never waits for others to join it.
 //!
-//! An operation that fails must not harm the others in its batch. One that failed before it wrote anything (a damaged
-//! row, a family that is not there) leaves nothing to undo: its caller gets the error and the batch goes on. After any
-//! other failure the transaction is rolled back and each operation is done again in a transaction of its own. That is
-//! slow and rare, which is better than a savepoint around each operation, which is cheap and always.
+//! A failed operation must not affect the others in its batch. If it failed before it wrote anything (a damaged row, a
+//! missing family), its caller gets the error and the batch continues. After any other failure the transaction is
+//! rolled back, and each operation runs again in its own transaction. That is slow but rare; a savepoint around each
+//! operation would be a cost for every call.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,70 +20,71 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenTerms};
+use crate::store::api::{Outbox, RevocationHook, StoreFuture};
+use crate::store::error::StoreError;
+use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
-use crate::store::{Outbox, RevocationHook, StoreError, StoreFuture};
 use crate::tokens::family::revocation::Revocation;
 
-/// Bounds how long the first caller of a batch waits for the last.
-const MOST_IN_A_BATCH: usize = 512;
-/// Beyond so many waiting operations the disk is not keeping up: a quick error serves a caller better than more waiting.
-const MOST_WAITING: usize = 8_192;
+/// Maximum size of a batch. It bounds how long the first call of a batch waits for the last.
+const MAX_BATCH: usize = 512;
+/// Maximum number of queued operations. With more, the disk is too slow, and an immediate error is better than waiting.
+const MAX_QUEUED: usize = 8_192;
 
-/// Whoever closes the store waits so long for the disk. What it has not done by then, nobody was told of.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long closing the store waits for the disk. Operations that are not finished by then were not acknowledged.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The way to the thread. Dropping it closes it.
+/// The handle of the thread. Dropping it closes the store.
 pub(super) struct Writer {
-    /// `None`: closed.
+    /// `None` after the store was closed.
     queue: Mutex<Option<SyncSender<Box<dyn Operation>>>>,
-    /// Its other end is dropped when the file is closed.
+    /// Disconnected when the file is closed.
     closed: Mutex<Receiver<Infallible>>,
 }
 
 impl Writer {
     pub(super) fn start(
         opened: Opened,
-        terms: TokenTerms,
+        limits: TokenLimits,
         enforce: RevocationHook,
         outbox: Arc<Outbox>,
     ) -> Result<Self, StoreError> {
-        let (queue, waiting) = sync_channel(MOST_WAITING);
-        let worker = Worker { opened, terms, enforce, outbox };
+        let (queue, queued) = sync_channel(MAX_QUEUED);
+        let worker = Worker { opened, limits, enforce, outbox };
         let (closing, closed) = sync_channel(0);
         let run = move || {
-            worker.run(&waiting);
+            worker.run(&queued);
             drop::<SyncSender<Infallible>>(closing);
         };
         thread::Builder::new()
             .name("store".into())
             .spawn(run)
-            .map_err(|error| StoreError::new(format!("cannot start the store's thread: {error}")))?;
+            .map_err(|error| StoreError::new(format!("cannot start the thread of the store: {error}")))?;
         Ok(Writer { queue: Mutex::new(Some(queue)), closed: Mutex::new(closed) })
     }
 
-    /// Queues an operation. `run` may be called more than once, each time after everything it did was undone.
+    /// Queues an operation. `run` may be called more than once; its earlier changes are then rolled back.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         run: impl Fn(&mut Batch<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<T> {
-        let (caller, answer) = oneshot::channel();
-        let refused = self.enqueue(Box::new(Pending { run, found: None, caller })).err();
+        let (caller, result) = oneshot::channel();
+        let rejected = self.enqueue(Box::new(Pending { run, result: None, caller })).err();
         Box::pin(async move {
-            match refused {
+            match rejected {
                 Some(error) => Err(error),
-                None => answer.await.unwrap_or_else(|_| Err(stopped())),
+                None => result.await.unwrap_or_else(|_| Err(stopped())),
             }
         })
     }
 
-    /// Lets the thread finish what is queued, and waits until the file is closed, unless the disk is stuck.
+    /// Finishes the queued operations and waits at most [`CLOSE_TIMEOUT`] until the file is closed.
     pub(super) fn close(&self) {
         *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that panicked has closed it, too.
-        if matches!(closed.recv_timeout(FAREWELL), Err(RecvTimeoutError::Timeout)) {
-            tracing::error!("the database was not closed within {FAREWELL:?}: is its disk stuck?");
+        // If the thread panicked, the file is closed too.
+        if matches!(closed.recv_timeout(CLOSE_TIMEOUT), Err(RecvTimeoutError::Timeout)) {
+            tracing::error!("the database was not closed within {CLOSE_TIMEOUT:?}; check its disk");
         }
     }
 
@@ -91,7 +92,7 @@ impl Writer {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.as_ref().ok_or_else(stopped)?.try_send(operation).map_err(|error| match error {
             TrySendError::Full(_) => StoreError::new(format!(
-                "{MOST_WAITING} operations are waiting already: the disk of the database is too slow or stuck"
+                "{MAX_QUEUED} operations are queued: the disk of the database is too slow or does not respond"
             )),
             TrySendError::Disconnected(_) => stopped(),
         })
@@ -108,19 +109,19 @@ fn stopped() -> StoreError {
     StoreError::new("the store has been closed")
 }
 
-/// What a caller wants done, without its type.
+/// A queued operation with any result type.
 trait Operation: Send {
-    /// Does it, and keeps what came out. Never panics.
+    /// Runs the operation and keeps its result. Never panics.
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), StoreError>;
-    /// Tells the caller what came out.
-    fn answer(self: Box<Self>);
-    /// Tells the caller that it failed, whatever came out.
+    /// Sends the result to the caller.
+    fn complete(self: Box<Self>);
+    /// Sends this error to the caller instead of the result.
     fn fail(self: Box<Self>, error: StoreError);
 }
 
 struct Pending<T, F> {
     run: F,
-    found: Option<Result<T, StoreError>>,
+    result: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
 
@@ -130,17 +131,17 @@ where
     F: Fn(&mut Batch<'_>) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        // Unwind safe: after a panic the batch only serves to undo what was written.
-        let found = catch_unwind(AssertUnwindSafe(|| (self.run)(batch)))
-            .unwrap_or_else(|_| Err(StoreError::new("a store operation panicked; what it had done was undone")));
-        let outcome = found.as_ref().map(|_| ()).map_err(StoreError::clone);
-        self.found = Some(found);
+        // Unwind safe: after a panic the transaction is only rolled back.
+        let result = catch_unwind(AssertUnwindSafe(|| (self.run)(batch)))
+            .unwrap_or_else(|_| Err(StoreError::new("a store operation panicked and was rolled back")));
+        let outcome = result.as_ref().map(|_| ()).map_err(StoreError::clone);
+        self.result = Some(result);
         outcome
     }
 
-    fn answer(self: Box<Self>) {
-        // A caller that has gone is no reason to stop.
-        let _ = self.caller.send(self.found.unwrap_or_else(|| Err(stopped())));
+    fn complete(self: Box<Self>) {
+        // The caller may have stopped waiting.
+        let _ = self.caller.send(self.result.unwrap_or_else(|| Err(stopped())));
     }
 
     fn fail(self: Box<Self>, error: StoreError) {
@@ -148,92 +149,95 @@ where
     }
 }
 
-/// Why nothing of a batch was kept.
+/// Why a batch was rolled back.
 enum BatchError {
-    /// One operation failed halfway, with this error; the others may do without it.
-    ByOne(StoreError),
+    /// One operation failed after it wrote something. The others can run without it.
+    Operation(StoreError),
     /// The transaction could not begin or commit.
-    Wholly(StoreError),
+    Transaction(StoreError),
 }
 
 struct Worker {
     opened: Opened,
-    terms: TokenTerms,
+    limits: TokenLimits,
     enforce: RevocationHook,
     outbox: Arc<Outbox>,
 }
 
 impl Worker {
-    fn run(self, waiting: &Receiver<Box<dyn Operation>>) {
-        while let Ok(first) = waiting.recv() {
+    fn run(self, queued: &Receiver<Box<dyn Operation>>) {
+        while let Ok(first) = queued.recv() {
             let mut operations = vec![first];
-            operations.extend(waiting.try_iter().take(MOST_IN_A_BATCH - 1));
-            self.work_off(operations);
+            operations.extend(queued.try_iter().take(MAX_BATCH - 1));
+            self.process(operations);
         }
     }
 
-    /// Leaves every one of the operations answered.
-    fn work_off(&self, mut operations: Vec<Box<dyn Operation>>) {
+    /// Runs these operations and completes every one of them.
+    fn process(&self, mut operations: Vec<Box<dyn Operation>>) {
         let outcome = match self.commit(&mut operations) {
             Ok(revocations) => self.enforce_all(&revocations),
-            Err(BatchError::ByOne(_)) if operations.len() > 1 => {
-                return operations.into_iter().for_each(|operation| self.work_off(vec![operation]));
+            Err(BatchError::Operation(_)) if operations.len() > 1 => {
+                return operations.into_iter().for_each(|operation| self.process(vec![operation]));
             }
-            Err(BatchError::ByOne(error) | BatchError::Wholly(error)) => Err(error),
+            Err(BatchError::Operation(error) | BatchError::Transaction(error)) => Err(error),
         };
         for operation in operations {
             match &outcome {
-                Ok(()) => operation.answer(),
+                Ok(()) => operation.complete(),
                 Err(error) => operation.fail(error.clone()),
             }
         }
     }
 
-    /// Does all operations in one transaction and makes it durable.
+    /// Runs all operations in one transaction and commits it durably.
     fn commit(&self, operations: &mut [Box<dyn Operation>]) -> Result<Vec<Revocation>, BatchError> {
         let connection = &self.opened.connection;
-        begin(connection).map_err(BatchError::Wholly)?;
-        let mut batch = Batch::new(connection, &self.terms);
+        begin(connection).map_err(BatchError::Transaction)?;
+        let mut batch = Batch::new(connection, &self.limits);
         for operation in operations {
-            let written = connection.total_changes();
+            let changes_before = connection.total_changes();
             let outcome = operation.run(&mut batch);
             // SQLite itself ends the transaction after some errors, such as a full disk.
-            let lost = connection.is_autocommit();
-            let failed_halfway = outcome.is_err() && connection.total_changes() != written;
-            if lost || failed_halfway {
+            let is_lost = connection.is_autocommit();
+            let has_written = connection.total_changes() != changes_before;
+            if is_lost || outcome.is_err() && has_written {
                 roll_back(connection);
-                return Err(BatchError::ByOne(
-                    outcome.err().unwrap_or_else(|| StoreError::new("the transaction was lost")),
+                return Err(BatchError::Operation(
+                    outcome.err().unwrap_or_else(|| StoreError::new("SQLite ended the transaction")),
                 ));
             }
         }
-        end(connection).map_err(BatchError::Wholly)?;
-        self.tell_of_events(batch.audited);
+        end(connection).map_err(BatchError::Transaction)?;
+        self.report_events(batch.events);
         Ok(batch.into_revocations())
     }
 
-    fn tell_of_events(&self, audited: RecordedEvents) {
-        if audited.lost > 0 {
-            let before = self.outbox.lost.fetch_add(audited.lost, Ordering::Relaxed);
-            let lost = before + audited.lost;
-            // At 1, 2, 4, 8, …: a flood of events must not become one of messages.
+    fn report_events(&self, events: RecordedEvents) {
+        if events.lost > 0 {
+            let before = self.outbox.lost.fetch_add(events.lost, Ordering::Relaxed);
+            let lost = before + events.lost;
+            // Logged at 1, 2, 4, 8, …, so that a flood of events does not flood the log.
             if before.leading_zeros() != lost.leading_zeros() {
-                tracing::error!(lost, "audit events are not recorded: too many wait for their delivery");
+                tracing::error!(
+                    lost,
+                    "audit events are lost: the outbox is full; check their delivery, or raise audit.outbox"
+                );
             }
         }
-        if audited.recorded > 0 {
-            self.outbox.waiting.fetch_add(audited.recorded, Ordering::Relaxed);
+        if events.recorded > 0 {
+            self.outbox.waiting.fetch_add(events.recorded, Ordering::Relaxed);
             self.outbox.written.notify_one();
         }
     }
 
     fn enforce_all(&self, revocations: &[Revocation]) -> Result<(), StoreError> {
         let enforced = catch_unwind(AssertUnwindSafe(|| revocations.iter().for_each(|each| (self.enforce)(each))));
-        enforced.map_err(|_| StoreError::new("revocations were written, but enforcing them panicked"))
+        enforced.map_err(|_| StoreError::new("the revocations were written, but enforcing them panicked"))
     }
 }
 
-/// `immediate`, so that a lock held by another program is met here and not in the middle of an operation.
+/// `immediate`, so that the lock of another program is an error here and not in the middle of an operation.
 fn begin(connection: &Connection) -> Result<(), StoreError> {
     roll_back(connection);
     connection.prepare_cached("begin immediate")?.execute([])?;
@@ -248,7 +252,7 @@ fn end(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Undoes the open transaction, if there is one. Should even that fail, the next [`begin`] tries again.
+/// Rolls back the open transaction, if there is one. If that fails, the next [`begin`] tries again.
 fn roll_back(connection: &Connection) {
     if !connection.is_autocommit() {
         let _ = connection.execute_batch("rollback");

@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::tokens::audit_event::{BEGINNING, Recorded};
+use crate::tokens::audit_event::{LINE_PREFIX, Recorded};
 
 /// How many bytes at the end are read. More than the longest line: the names in an event have some kilobytes at most.
 const TAIL: u64 = 64 * 1024;
@@ -53,7 +53,7 @@ fn read_tail(file: &mut File, length: u64) -> io::Result<Vec<u8>> {
 
 /// Returns true if the text is the beginning of an event. Anything else is from another program and is not cut off.
 fn is_start_of_event(torn: &[u8]) -> bool {
-    torn.iter().zip(BEGINNING.as_bytes()).all(|(found, expected)| found == expected)
+    torn.iter().zip(LINE_PREFIX.as_bytes()).all(|(found, expected)| found == expected)
 }
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
     fn leaves_foreign_text_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit.jsonl");
-        for foreign in ["my notes", "{\"seq", &format!("{BEGINNING}{}", "x".repeat(TAIL as usize))] {
+        for foreign in ["my notes", "{\"seq", &format!("{LINE_PREFIX}{}", "x".repeat(TAIL as usize))] {
             fs::write(&path, foreign).expect("written");
             let appended = append(&path, &events(1..=1));
             let ours = foreign == "{\"seq";

@@ -120,7 +120,7 @@ impl WorkerMetrics {
     pub fn stream_ended(&self, reason: CloseReason) {
         match reason {
             CloseReason::Token(reason) => self.streams_ended[reason.index()].inc(),
-            CloseReason::OutOfTime => self.streams_ended[Reason::RequestTimeout.index()].inc(),
+            CloseReason::RequestTimeout => self.streams_ended[Reason::RequestTimeout.index()].inc(),
             CloseReason::Draining => self.streams_drained.inc(),
         }
     }

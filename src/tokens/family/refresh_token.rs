@@ -1,4 +1,4 @@
-//! The refresh token: opaque to clients, self-locating for us, and never stored.
+//! The refresh token: opaque to clients, and never stored. It names its family, so that the gateway finds the row.
 //!
 //! ```text
 //! bwr1_ 4fQx…22…9aZ _ base62(root:1 ‖ generation:8 ‖ MAC:32)…56… CRC-32…6…
@@ -6,29 +6,29 @@
 //! ```
 //!
 //! MAC = HMAC-SHA-256(K, "bwr1" ‖ root ‖ tokenId ‖ generation) with K = HKDF-SHA-256(root secret, salt of the family).
-//! The store alone cannot forge a token, as the root secret is outside it; the root secret alone cannot, as the salt is
-//! in the store. Any generation can be derived again, so a client that lost a response gets the identical token without
-//! a copy of it being kept anywhere.
+//! To forge a token, an attacker needs both the root secret, which is outside the store, and the salt, which is in it.
+//! The token of a generation can be derived again, so that a client that lost a response gets the same token, and no
+//! copy of it is kept.
 //!
-//! The checksum is for secret scanners and for refusing noise before the store is touched. Security rests on the MAC.
-//! Scanners may look for [`SCANNER_PATTERN`].
+//! The checksum lets secret scanners recognize a token ([`SCANNER_PATTERN`]), and lets the gateway reject random text
+//! without a query. Only the MAC is security.
 
 use std::fmt;
 
-use crate::tokens::family::Family;
+use super::record::Family;
 use crate::types::ids::{TokenId, from_base62, to_base62};
 use crate::types::secret::{self, Secret};
 
 const PREFIX: &str = "bwr1_";
 const BODY_LEN: usize = 56;
 const CHECKSUM_LEN: usize = 6;
-/// Characters of a refresh token: always 90.
+/// Length of a refresh token: 90 characters.
 pub const LEN: usize = PREFIX.len() + TokenId::LEN + 1 + BODY_LEN + CHECKSUM_LEN;
 
 /// The regular expression that finds a refresh token in text.
 pub const SCANNER_PATTERN: &str = "bwr1_[0-9A-Za-z]{22}_[0-9A-Za-z]{62}";
 
-/// A refresh token that is well formed. Whether it is genuine only its family can tell: [`PresentedToken::is_genuine`].
+/// A well-formed refresh token. [`PresentedToken::is_genuine`] checks it against its family.
 pub struct PresentedToken {
     pub token_id: TokenId,
     pub root: u8,
@@ -37,13 +37,13 @@ pub struct PresentedToken {
 }
 
 impl PresentedToken {
-    /// Checks prefix, length, alphabet and checksum, without any key and without the store.
+    /// Checks prefix, length, alphabet and checksum. Needs no key and no store.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != LEN || !text.is_ascii() {
             return None;
         }
-        let (checked, checksum) = text.split_at(LEN - CHECKSUM_LEN);
-        if checksum != checksum_of(checked) {
+        let (checked, found) = text.split_at(LEN - CHECKSUM_LEN);
+        if found != checksum(checked) {
             return None;
         }
         let (token_id, body) = checked.strip_prefix(PREFIX)?.split_at(TokenId::LEN);
@@ -59,7 +59,7 @@ impl PresentedToken {
         })
     }
 
-    /// Was this minted by us for this family?
+    /// Returns true if the gateway created this token for this family.
     pub fn is_genuine(&self, family: &Family, roots: &Roots) -> bool {
         let Some(root) = roots.find(self.root) else { return false };
         family.id == self.token_id
@@ -67,14 +67,14 @@ impl PresentedToken {
     }
 }
 
-/// No `Display`, and `Debug` without the MAC: it must not reach a log.
+/// Without the MAC, and there is no `Display`: the token must not reach a log.
 impl fmt::Debug for PresentedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PresentedToken({}, generation {})", self.token_id, self.generation)
     }
 }
 
-/// The root secrets, each with its number. New tokens use the newest; older ones still verify.
+/// The root secrets with their numbers. New tokens use the newest; older secrets still verify.
 pub struct Roots(Vec<(u8, Secret)>);
 
 impl Roots {
@@ -85,30 +85,29 @@ impl Roots {
         Roots(secrets)
     }
 
-    /// The number of the root secret that mints.
+    /// The number of the newest root secret.
     pub fn newest(&self) -> u8 {
         self.0.last().map_or(0, |(number, _)| *number)
     }
 
-    /// The root secret that mints, for deriving other keys from it.
+    /// The newest root secret, to derive other keys from it.
     pub fn newest_secret(&self) -> Option<&Secret> {
         self.0.last().map(|(_, secret)| secret)
     }
 
-    /// The one with this number, if it is kept.
+    /// The root secret with this number.
     pub fn find(&self, number: u8) -> Option<&Secret> {
         self.0.iter().find(|(known, _)| *known == number).map(|(_, secret)| secret)
     }
 }
 
-/// The refresh token of the family's present generation; the same bytes each time. `None` only if the root secret that
-/// minted it is gone.
+/// The refresh token of the newest generation, the same bytes each time. `None` if its root secret is missing.
 pub fn current(family: &Family, roots: &Roots) -> Option<String> {
     let root = roots.find(family.root)?;
     let mac = mac(root, family.root, family.id, &family.salt, family.generation);
     let body = [[family.root].as_slice(), &family.generation.to_be_bytes(), &mac].concat();
     let mut token = format!("{PREFIX}{}_{}", family.id, to_base62(&body, BODY_LEN));
-    token.push_str(&checksum_of(&token));
+    token.push_str(&checksum(&token));
     Some(token)
 }
 
@@ -117,6 +116,6 @@ fn mac(root: &Secret, number: u8, id: TokenId, salt: &[u8; 32], generation: u64)
     secret::mac(&key, &[b"bwr1", &[number], &id.to_bytes(), &generation.to_be_bytes()])
 }
 
-fn checksum_of(text: &str) -> String {
+fn checksum(text: &str) -> String {
     to_base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LEN)
 }

@@ -1,41 +1,45 @@
-//! What a presented refresh token leads to: the rotation table, as one pure function.
+//! The outcome of a presented refresh token, as one function without I/O.
 //!
-//! c is the family's generation, p the presented one, R the time at which c was made:
+//! c is the generation of the family, p the presented generation, R the time at which c was created:
 //!
 //! | case | outcome |
 //! |---|---|
-//! | no such family, wrong MAC, revoked, past an expiry, not newer than the subject's watermark | refused, nothing changes |
-//! | p = c | rotated: c + 1, unconfirmed |
-//! | p = c - 1 within the grace of R, or later while the child is unconfirmed | the same child again, nothing changes |
-//! | p = c - 1 later, child confirmed | reuse: the family is revoked |
-//! | p < c - 1 within the grace of R | conflict (409), nothing changes |
+//! | no such family, wrong MAC, revoked, expired, not newer than the subject's watermark | rejected, nothing changes |
+//! | p = c | rotated: c + 1, not confirmed yet |
+//! | p = c - 1 within `refresh_grace` of R, or later while c is not confirmed | the token of c again, nothing changes |
+//! | p = c - 1 later, c confirmed | reuse: the family is revoked |
+//! | p < c - 1 within `refresh_grace` of R | conflict (409), nothing changes |
 //! | p < c - 1 later | reuse: the family is revoked |
-//! | p > c with a good MAC | refused with an alarm: the store went backwards |
+//! | p > c with a correct MAC | rejected with an alarm: the store lost data |
 //!
-//! The grace counts from R, which only a rotation moves: a retry cannot stretch it. The unconfirmed child is how a lost
-//! response is told from a theft: nobody has used its access token, so nobody else got it.
+//! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. A generation is
+//! confirmed when one of its access tokens is used. While it is not confirmed, the client has probably lost the
+//! response, and no thief has used the token.
 
-use crate::tokens::family::refresh_token::{PresentedToken, Roots};
-use crate::tokens::family::{Family, Lifetimes, RevokeReason, RevokedAt};
+use super::lifetimes::Lifetimes;
+use super::record::{Family, RevokeReason, RevokedAt};
+use super::refresh_token::{PresentedToken, Roots};
 use crate::types::clock::UnixTime;
 use crate::types::reject::Reason;
 
-/// What the store does with the family and what the broker answers. Computed inside one store transaction.
+/// What the store writes and what the gateway responds. Computed inside one transaction of the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rotation {
-    /// A new generation. The store writes this family; the answer is its current token.
+    /// A new generation. The store writes this family; the response is its current token.
     Rotated(Family),
-    /// The client asked again within the grace. Nothing is written; the answer is the current token.
+    /// The client repeated the request within `refresh_grace`. Nothing is written; the response is the current token.
     Replayed(Family),
-    /// The client lost the response and asked again after the grace. Nothing is written.
+    /// The client lost the response and repeated the request after `refresh_grace`. Nothing is written; the response is
+    /// the current token.
     Recovered(Family),
-    /// A spent token came back. The store writes this family, now revoked, and commits before the refusal is sent.
+    /// A spent token was used again. The store writes this family, now revoked, and commits before the response is
+    /// sent.
     Reused(Family),
     /// Nothing is written.
-    Refused(Reason),
+    Rejected(Reason),
 }
 
-/// Decides. `watermark`: tokens of this subject issued at or before this time are void.
+/// Decides the outcome. Tokens of this subject that were issued at or before `watermark` are void.
 pub fn rotate(
     family: Option<&Family>,
     watermark: Option<UnixTime>,
@@ -44,26 +48,27 @@ pub fn rotate(
     lifetimes: &Lifetimes,
     now: UnixTime,
 ) -> Rotation {
-    let Some(family) = family else { return Rotation::Refused(Reason::GrantUnknown) };
-    // The MAC comes first: a forged token must not be able to end a family, nor learn anything about it.
+    let Some(family) = family else { return Rotation::Rejected(Reason::GrantUnknown) };
+    // The MAC comes first: a forged token must not end a family, and its sender must learn nothing about it.
     if !presented.is_genuine(family, roots) {
-        return Rotation::Refused(Reason::GrantForged);
+        return Rotation::Rejected(Reason::GrantForged);
     }
-    // Death comes before every lenient row: a retry must not revive a family that was revoked in between.
+    // Revocation and expiry come before the tolerant cases: a retry must not revive a family that was revoked
+    // meanwhile.
     if family.revoked.is_some() || watermark.is_some_and(|mark| family.created_at <= mark) {
-        return Rotation::Refused(Reason::GrantRevoked);
+        return Rotation::Rejected(Reason::GrantRevoked);
     }
     if now >= family.idle_expiry || now >= family.absolute_expiry {
-        return Rotation::Refused(Reason::GrantExpired);
+        return Rotation::Rejected(Reason::GrantExpired);
     }
 
     let in_grace = now.since(family.rotated_at) <= lifetimes.grace;
     match family.generation.checked_sub(presented.generation) {
-        None => Rotation::Refused(Reason::GrantAhead),
+        None => Rotation::Rejected(Reason::GrantAhead),
         Some(0) => Rotation::Rotated(next_generation(family, roots, lifetimes, now)),
         Some(1) if in_grace => Rotation::Replayed(family.clone()),
         Some(1) if family.confirmed < family.generation => Rotation::Recovered(family.clone()),
-        Some(behind) if behind > 1 && in_grace => Rotation::Refused(Reason::RefreshConflict),
+        Some(behind) if behind > 1 && in_grace => Rotation::Rejected(Reason::RefreshConflict),
         Some(_) => Rotation::Reused(revoked(family, now)),
     }
 }
@@ -130,7 +135,7 @@ mod tests {
 
     fn presented(generation: u64) -> PresentedToken {
         let token = current(&family(generation, 0), &roots()).expect("root 1 is known");
-        PresentedToken::parse(&token).expect("what we mint is well formed")
+        PresentedToken::parse(&token).expect("a derived token is well formed")
     }
 
     fn rotate_at(family: &Family, generation: u64, after: Duration) -> Rotation {
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_expiry_never_passes_the_absolute_one() {
+    fn idle_expiry_is_never_later_than_absolute_expiry() {
         let late = LIFETIMES.absolute - Duration::from_secs(1);
         let kept = Family { idle_expiry: LOGIN + LIFETIMES.absolute, ..family(1, 1) };
         let Rotation::Rotated(next) = rotate_at(&kept, 1, late) else { panic!() };
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_familys_own_idle_limit_only_shortens() {
+    fn the_idle_limit_of_a_login_can_only_shorten() {
         for (own, effective) in [(HOUR, HOUR), (LIFETIMES.idle + HOUR, LIFETIMES.idle)] {
             let Rotation::Rotated(next) = rotate_at(&Family { idle: Some(own), ..family(1, 1) }, 1, HOUR) else {
                 panic!()
@@ -169,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parent_gets_its_child_again_within_the_grace_whether_confirmed_or_not() {
+    fn within_the_grace_the_parent_gets_its_child_again() {
         for confirmed in [4, 5] {
             let kept = family(5, confirmed);
             assert_eq!(rotate_at(&kept, 4, INSIDE), Rotation::Replayed(kept.clone()));
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_grace_the_parent_works_only_while_the_child_is_unconfirmed() {
+    fn after_the_grace_only_an_unconfirmed_child_is_returned() {
         let kept = family(5, 4);
         assert_eq!(rotate_at(&kept, 4, OUTSIDE), Rotation::Recovered(kept.clone()));
         let Rotation::Reused(ended) = rotate_at(&family(5, 5), 4, OUTSIDE) else { panic!() };
@@ -185,31 +190,31 @@ mod tests {
     }
 
     #[test]
-    fn older_generations_conflict_within_the_grace_and_are_reuse_after_it() {
+    fn older_generations_conflict_in_the_grace_then_are_reuse() {
         for confirmed in [4, 5] {
-            assert_eq!(rotate_at(&family(5, confirmed), 3, INSIDE), Rotation::Refused(Reason::RefreshConflict));
+            assert_eq!(rotate_at(&family(5, confirmed), 3, INSIDE), Rotation::Rejected(Reason::RefreshConflict));
             assert!(matches!(rotate_at(&family(5, confirmed), 3, OUTSIDE), Rotation::Reused(_)));
         }
     }
 
     #[test]
-    fn a_token_newer_than_the_store_is_refused() {
-        assert_eq!(rotate_at(&family(5, 5), 6, INSIDE), Rotation::Refused(Reason::GrantAhead));
+    fn a_token_newer_than_the_store_is_rejected() {
+        assert_eq!(rotate_at(&family(5, 5), 6, INSIDE), Rotation::Rejected(Reason::GrantAhead));
     }
 
     #[test]
-    fn both_expiries_bite_at_their_instant() {
+    fn both_expiries_apply_at_their_exact_time() {
         let just_before = LIFETIMES.idle - Duration::from_millis(1);
         assert!(matches!(rotate_at(&family(1, 1), 1, just_before), Rotation::Rotated(_)));
-        assert_eq!(rotate_at(&family(1, 1), 1, LIFETIMES.idle), Rotation::Refused(Reason::GrantExpired));
+        assert_eq!(rotate_at(&family(1, 1), 1, LIFETIMES.idle), Rotation::Rejected(Reason::GrantExpired));
         let idle_for_ever = Family { idle_expiry: UnixTime::MAX, ..family(1, 1) };
         let just_before = LIFETIMES.absolute - Duration::from_millis(1);
         assert!(matches!(rotate_at(&idle_for_ever, 1, just_before), Rotation::Rotated(_)));
-        assert_eq!(rotate_at(&idle_for_ever, 1, LIFETIMES.absolute), Rotation::Refused(Reason::GrantExpired));
+        assert_eq!(rotate_at(&idle_for_ever, 1, LIFETIMES.absolute), Rotation::Rejected(Reason::GrantExpired));
     }
 
     #[test]
-    fn a_family_is_shown_as_live_to_the_same_instants() {
+    fn a_family_is_live_until_the_same_times() {
         let absolute_first = Family { idle_expiry: UnixTime::MAX, ..family(1, 1) };
         for (family, end) in [(family(1, 1), LIFETIMES.idle), (absolute_first, LIFETIMES.absolute)] {
             assert!(family.is_live(LOGIN + end - Duration::from_millis(1)));
@@ -218,37 +223,37 @@ mod tests {
     }
 
     #[test]
-    fn death_comes_before_every_lenient_row() {
-        let dead = Family { revoked: Some(RevokedAt { at: LOGIN, reason: RevokeReason::Logout }), ..family(5, 4) };
+    fn revocation_comes_before_every_tolerant_case() {
+        let ended = Family { revoked: Some(RevokedAt { at: LOGIN, reason: RevokeReason::Logout }), ..family(5, 4) };
         for generation in [3, 4, 5, 6] {
-            assert_eq!(rotate_at(&dead, generation, INSIDE), Rotation::Refused(Reason::GrantRevoked));
+            assert_eq!(rotate_at(&ended, generation, INSIDE), Rotation::Rejected(Reason::GrantRevoked));
         }
     }
 
     #[test]
     fn a_watermark_voids_families_as_old_as_itself() {
-        for (mark, refused) in [(LOGIN - Duration::from_millis(1), false), (LOGIN, true)] {
+        for (mark, is_rejected) in [(LOGIN - Duration::from_millis(1), false), (LOGIN, true)] {
             let family = family(5, 5);
             let outcome = rotate(Some(&family), Some(mark), &presented(5), &roots(), &LIFETIMES, LOGIN);
-            assert_eq!(outcome == Rotation::Refused(Reason::GrantRevoked), refused);
+            assert_eq!(outcome == Rotation::Rejected(Reason::GrantRevoked), is_rejected);
         }
     }
 
     #[test]
     fn a_forged_token_changes_nothing() {
         let other_salt = Family { salt: [3; 32], ..family(5, 5) };
-        assert_eq!(rotate_at(&other_salt, 3, OUTSIDE), Rotation::Refused(Reason::GrantForged));
+        assert_eq!(rotate_at(&other_salt, 3, OUTSIDE), Rotation::Rejected(Reason::GrantForged));
         let unknown_root = Roots::new((2, Secret::new(vec![7; 32])), vec![]);
         let outcome = rotate(Some(&family(5, 5)), None, &presented(5), &unknown_root, &LIFETIMES, LOGIN);
-        assert_eq!(outcome, Rotation::Refused(Reason::GrantForged));
+        assert_eq!(outcome, Rotation::Rejected(Reason::GrantForged));
         assert_eq!(
             rotate(None, None, &presented(5), &roots(), &LIFETIMES, LOGIN),
-            Rotation::Refused(Reason::GrantUnknown)
+            Rotation::Rejected(Reason::GrantUnknown)
         );
     }
 
     #[test]
-    fn a_refresh_token_is_90_characters_and_any_change_makes_it_malformed() {
+    fn a_refresh_token_has_90_characters_and_a_checksum() {
         let token = current(&family(5, 5), &roots()).expect("root 1 is known");
         assert_eq!(token.len(), 90);
         for place in 0..token.len() {

@@ -1,7 +1,7 @@
-//! JSON as a token may carry it: one object, no member twice at any level, nothing nested deeply.
+//! The JSON of tokens, read strictly: one object, no duplicate member at any level, limited nesting.
 //!
-//! serde_json's own `Value` keeps the last of two equal members; other readers keep the first. A token that two readers
-//! understand differently is refused (HAProxy 2.6 and several libraries take it).
+//! serde_json's own `Value` keeps the last of two members with the same name; other readers keep the first. A token
+//! that two readers understand differently is rejected (HAProxy 2.6 and several libraries accept it).
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Seq
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-/// Deeper nesting than this has no use in a token and only costs.
+/// Maximum nesting. No real token needs more, and each level costs time and stack.
 const MAX_DEPTH: usize = 16;
 
-/// Reads one JSON object strictly. The error names what is wrong, never the text itself.
+/// Reads one JSON object strictly. The error never quotes the input, which may be a secret.
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = StrictJson { depth: 0 }.deserialize(&mut deserializer)?;
@@ -89,11 +89,43 @@ impl<'de> Visitor<'de> for StrictJson {
         let mut object = Map::new();
         while let Some(Name(name)) = members.next_key()? {
             let Entry::Vacant(member) = object.entry(name) else {
-                return Err(de::Error::custom("a member stands twice"));
+                return Err(de::Error::custom("duplicate member"));
             };
             member.insert(members.next_value_seed(inner)?);
         }
         Ok(Value::Object(object))
+    }
+}
+
+/// The member as a string, if it is there.
+pub(super) fn optional_str<'m>(
+    object: &'m Map<String, Value>,
+    name: &'static str,
+) -> Result<Option<&'m str>, NotAString> {
+    match object.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(NotAString(name)),
+    }
+}
+
+/// A member that must be a string has another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAString(&'static str);
+
+impl fmt::Display for NotAString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not a string", self.0)
+    }
+}
+
+impl std::error::Error for NotAString {}
+
+/// Text from a client, for the log: quoted, escaped, and cut after 64 characters.
+pub(super) fn quoted(text: Option<&str>) -> String {
+    match text {
+        None => "(none)".into(),
+        Some(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
     }
 }
 
@@ -110,11 +142,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_object_and_nothing_twice() {
+    fn an_object_has_no_duplicate_members_and_limited_nesting() {
         assert!(object(br#"{"a":[1,-2,0.5,"x",null,true],"b":{"c":{}}}"#).is_ok());
         let nested = |depth| format!("{}{}{}", r#"{"a":"#.repeat(depth), "1", "}".repeat(depth));
         assert!(object(nested(16).as_bytes()).is_ok());
-        for refused in [
+        for rejected in [
             r#"{"a":1,"a":1}"#,
             r#"{"b":{"a":1,"\u0061":2}}"#,
             r#"{"a":1}x"#,
@@ -124,7 +156,7 @@ mod tests {
             "",
             &nested(17),
         ] {
-            assert!(object(refused.as_bytes()).is_err(), "{refused}");
+            assert!(object(rejected.as_bytes()).is_err(), "{rejected}");
         }
     }
 }

@@ -1,29 +1,32 @@
-//! The envelope of a token: a compact JWS (RFC 7515), whatever is in it. What it says is not believed before its signature
-//! holds, and who may have signed it is for others to say.
+//! The envelope of a token: a compact JWS (RFC 7515), with any payload. The caller decides which keys may have signed
+//! it.
 
 use serde_json::{Map, Value};
 
-use super::key_set::{Key, KeySet, Signer};
-use super::{Algorithm, algorithm_name, algorithm_named, decode_segment, json};
+use super::algorithm::{Algorithm, algorithm_name, algorithm_named};
+use super::base64url::decode_segment;
+use super::json::{self, optional_str, quoted};
+use super::key::{Key, Signer};
+use super::key_set::KeySet;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::{Step, Trace};
 
-/// Header parameters that change what a token means or where its key comes from. None of them is needed, and each has
-/// been an attack: a key out of the token (`jwk`, `jku`, `x5u`), another payload encoding (`b64`, `zip`), extensions that
-/// must be understood (`crit`).
+/// Header parameters that change the meaning of a token or the source of its key. No access token needs them, and each
+/// was used in an attack: a key from the token (`jwk`, `jku`, `x5u`), another payload encoding (`b64`, `zip`),
+/// extensions that must be understood (`crit`).
 const FORBIDDEN: &[&str] = &["crit", "b64", "zip", "jku", "jwk", "x5u"];
 
-/// Members that nothing here reads. They are text all the same: what another reader stumbles over is no good header.
-const TEXT: &[&str] = &["cty", "x5t", "x5t#S256"];
+/// Header parameters that the gateway ignores. They must be strings all the same, because the backend may read them.
+const IGNORED_STRINGS: &[&str] = &["cty", "x5t", "x5t#S256"];
 
-/// Checks the signature alone, by the key among `keys` that the header means, and answers the payload.
+/// Verifies only the signature, with the key of `keys` that the header names, and returns the payload.
 pub fn verify_signature(token: &str, keys: &KeySet, trace: Trace<'_>) -> Result<Vec<u8>, Reject> {
-    let jws = Jws::read(token)?;
+    let jws = Jws::parse(token)?;
     let algorithm = jws.algorithm(|_| true)?;
-    trace.step(Step::Header, || jws.header_in_words(algorithm));
+    trace.step(Step::Header, || jws.describe_header(algorithm));
     let payload =
         decode_segment(jws.payload).ok_or_else(|| malformed("the payload", "not base64url without padding"))?;
-    jws.check(keys, algorithm, trace)?;
+    jws.verify(keys, algorithm, trace)?;
     Ok(payload)
 }
 
@@ -31,84 +34,89 @@ pub(super) struct Jws<'t> {
     pub(super) header: Map<String, Value>,
     payload: &'t str,
     signature: &'t str,
-    /// What is signed: header, dot, payload.
+    /// The signed bytes: header, dot, payload.
     message: &'t str,
 }
 
 impl<'t> Jws<'t> {
-    /// Takes the three segments apart and reads the header. Cheap, and nothing more is looked at in a token that asks for
-    /// what no token needs.
-    pub(super) fn read(token: &'t str) -> Result<Self, Reject> {
-        let three = || Reject::new(Reason::MalformedToken, "not three segments with dots between them");
-        let (message, signature) = token.rsplit_once('.').ok_or_else(three)?;
-        let (header, payload) = message.split_once('.').ok_or_else(three)?;
+    /// Splits the three segments and reads the header. This is cheap, and rejects a token with a forbidden header
+    /// before anything else is read.
+    pub(super) fn parse(token: &'t str) -> Result<Self, Reject> {
+        let not_three = || Reject::new(Reason::MalformedToken, "not three segments separated by dots");
+        let (message, signature) = token.rsplit_once('.').ok_or_else(not_three)?;
+        let (header, payload) = message.split_once('.').ok_or_else(not_three)?;
         if payload.contains('.') || header.is_empty() {
-            return Err(three());
+            return Err(not_three());
         }
         if signature.is_empty() {
-            return Err(Reject::new(Reason::BadSignature, "there is no signature"));
+            return Err(Reject::new(Reason::BadSignature, "the signature is missing"));
         }
         let header = object(header, "the header")?;
         if let Some(name) = FORBIDDEN.iter().find(|name| header.contains_key(**name)) {
             return Err(Reject::new(Reason::ForbiddenHeader, format!("the header has {name}")));
         }
-        if let Some(name) = TEXT.iter().find(|name| header.get(**name).is_some_and(|value| !value.is_string())) {
+        if let Some(name) =
+            IGNORED_STRINGS.iter().find(|name| header.get(**name).is_some_and(|value| !value.is_string()))
+        {
             return Err(malformed("the header", &format!("{name} is not a string")));
         }
         Ok(Jws { header, payload, signature, message })
     }
 
-    /// The payload, if it is a set of claims (RFC 7519).
+    /// The payload as a set of claims (RFC 7519).
     pub(super) fn claims(&self) -> Result<Map<String, Value>, Reject> {
         object(self.payload, "the claims")
     }
 
-    /// The algorithm that the header names, if it is one of ours and allowed.
+    /// The algorithm of the header, if it is supported and allowed.
     pub(super) fn algorithm(&self, is_allowed: impl Fn(Algorithm) -> bool) -> Result<Algorithm, Reject> {
         let Some(Value::String(name)) = self.header.get("alg") else {
             return Err(Reject::new(Reason::AlgorithmNotAllowed, "alg is missing or not a string"));
         };
         algorithm_named(name)
             .filter(|algorithm| is_allowed(*algorithm))
-            .ok_or_else(|| Reject::new(Reason::AlgorithmNotAllowed, format!("alg is {}", show(Some(name)))))
+            .ok_or_else(|| Reject::new(Reason::AlgorithmNotAllowed, format!("alg is {}", quoted(Some(name)))))
     }
 
     pub(super) fn kid(&self) -> Result<Option<&str>, Reject> {
-        optional_str(&self.header, "kid").map_err(|fault| Reject::new(Reason::MalformedToken, fault))
+        optional_str(&self.header, "kid").map_err(|error| Reject::new(Reason::MalformedToken, error.to_string()))
     }
 
-    /// Looks the key up and checks the signature: what costs fifty times all the rest.
-    pub(super) fn check(&self, keys: &KeySet, algorithm: Algorithm, trace: Trace<'_>) -> Result<Signer, Reject> {
+    /// Finds the key and verifies the signature, the most expensive check.
+    pub(super) fn verify(&self, keys: &KeySet, algorithm: Algorithm, trace: Trace<'_>) -> Result<Signer, Reject> {
         let kid = self.kid()?;
         let key = find_key(keys, kid, algorithm)?;
-        trace.step(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), show(key.kid.as_deref())));
+        trace.step(Step::Key, || format!("{} {}", algorithm_name(key.algorithm), quoted(key.kid.as_deref())));
         match jsonwebtoken::crypto::verify(self.signature, self.message.as_bytes(), &key.decoding, key.algorithm) {
             Ok(true) => {
-                trace.step(Step::Signature, || "holds".into());
+                trace.step(Step::Signature, || "valid".into());
                 Ok(key.signer(kid.is_some()))
             }
             Ok(false) => Err(Reason::BadSignature.into()),
-            Err(error) => Err(Reject::new(Reason::BadSignature, format!("the signature cannot be read: {error}"))),
+            Err(error) => Err(Reject::new(Reason::BadSignature, format!("cannot read the signature: {error}"))),
         }
     }
 
-    pub(super) fn header_in_words(&self, algorithm: Algorithm) -> String {
-        let text = |name| show(self.header.get(name).and_then(Value::as_str));
+    pub(super) fn describe_header(&self, algorithm: Algorithm) -> String {
+        let text = |name| quoted(self.header.get(name).and_then(Value::as_str));
         format!("alg {}, typ {}, kid {}", algorithm_name(algorithm), text("typ"), text("kid"))
     }
 }
 
 fn find_key<'k>(keys: &'k KeySet, kid: Option<&str>, algorithm: Algorithm) -> Result<&'k Key, Reject> {
     if keys.is_empty() {
-        return Err(Reject::new(Reason::KeysUnavailable, "this issuer's keys are not there yet, or too old"));
+        return Err(Reject::new(
+            Reason::KeysUnavailable,
+            "the keys of this issuer were not fetched yet, or are too old",
+        ));
     }
     keys.find(kid, algorithm).ok_or_else(|| match kid {
         Some(kid) if keys.is_revoked(kid) => {
-            Reject::new(Reason::KeyRevoked, format!("the key {} was revoked", show(Some(kid))))
+            Reject::new(Reason::KeyRevoked, format!("the key {} was revoked", quoted(Some(kid))))
         }
         _ => {
             let name = algorithm_name(algorithm);
-            Reject::new(Reason::UnknownKey, format!("no {name} key {} of this issuer", show(kid)))
+            Reject::new(Reason::UnknownKey, format!("this issuer has no {name} key {}", quoted(kid)))
         }
     })
 }
@@ -118,22 +126,6 @@ fn object(segment: &str, what: &str) -> Result<Map<String, Value>, Reject> {
     json::object(&bytes).map_err(|error| malformed(what, &error.to_string()))
 }
 
-fn malformed(what: &str, fault: &str) -> Reject {
-    Reject::new(Reason::MalformedToken, format!("{what}: {fault}"))
-}
-
-pub(super) fn optional_str<'m>(map: &'m Map<String, Value>, name: &str) -> Result<Option<&'m str>, String> {
-    match map.get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("{name} is not a string")),
-    }
-}
-
-/// Something a client chose, for the log: quoted, escaped, and not long.
-pub(super) fn show(text: Option<&str>) -> String {
-    match text {
-        None => "(none)".into(),
-        Some(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
-    }
+fn malformed(what: &str, error: &str) -> Reject {
+    Reject::new(Reason::MalformedToken, format!("{what}: {error}"))
 }

@@ -1,64 +1,71 @@
-//! One public key from PEM: `PUBLIC KEY`, `RSA PUBLIC KEY`, or the key of a certificate.
+//! PEM (RFC 7468): a public key, or the public key of a certificate.
 
-use jsonwebtoken::DecodingKey;
+use rustls_pki_types::pem::{PemObject, SectionKind};
+use rustls_pki_types::{CertificateDer, alg_id};
 
-use super::admission::Material;
+use super::der;
+use super::key_error::KeyError;
+use super::key_material::KeyMaterial;
 
-/// Of a certificate only the key counts: who signed it and until when are not asked, as nobody presents it here. Of
-/// several, it is the first, the leaf of a chain.
-pub(super) fn read(pem: &[u8]) -> Result<Material, String> {
-    let labels = labels(pem);
-    if labels.iter().any(|label| label.ends_with("PRIVATE KEY")) {
-        return Err("this is a private key, which has no business here; expected its public key".into());
-    }
-    if labels.len() > 1 && !labels.iter().all(|label| label == "CERTIFICATE") {
-        return Err("there are several keys in one PEM file; a JWKS can hold several, each with its kid".into());
-    }
-    if let Some(key) = key_bytes(DecodingKey::from_ed_pem(pem)) {
-        return Ok(Material::Ed25519(key));
-    }
-    if let Some(point) = key_bytes(DecodingKey::from_ec_pem(pem)) {
-        // An uncompressed point: 04 and two coordinates.
-        return match point.len() {
-            65 => Ok(Material::P256(point)),
-            97 => Ok(Material::P384(point)),
-            _ => Err("the curve is neither P-256 nor P-384".into()),
-        };
-    }
-    let rsa = key_bytes(DecodingKey::from_rsa_pem(pem)).ok_or("this is not a PEM public key (BEGIN PUBLIC KEY)")?;
-    let (modulus, exponent) = rsa_numbers(&rsa).ok_or("the RSA key in this PEM cannot be read")?;
-    Ok(Material::rsa(modulus, exponent))
-}
+type Section = (SectionKind, Vec<u8>);
 
-fn key_bytes(key: jsonwebtoken::errors::Result<DecodingKey>) -> Option<Vec<u8>> {
-    Some(key.ok()?.try_get_as_bytes().ok()?.to_vec())
-}
-
-/// What stands between `-----BEGIN ` and `-----`.
-fn labels(pem: &[u8]) -> Vec<String> {
+/// The key of `BEGIN PUBLIC KEY`, `BEGIN RSA PUBLIC KEY` or the first `BEGIN CERTIFICATE`, the leaf of a chain.
+///
+/// Only the key of a certificate is used. Its signature and its dates are not checked, because no client presents it.
+pub(super) fn read(pem: &[u8]) -> Result<KeyMaterial, KeyError> {
     let text = String::from_utf8_lossy(pem);
-    let begun = text.split("-----BEGIN ").skip(1);
-    begun.filter_map(|rest| Some(rest.split_once("-----")?.0.to_owned())).collect()
+    // Also an encrypted private key, which the parser would skip.
+    if text.contains("PRIVATE KEY-----") {
+        return Err(KeyError::PrivateKey);
+    }
+    // The parser does not know the label of PKCS#1. `public_key` tells the two formats apart by their content.
+    let text = text.replace("RSA PUBLIC KEY-----", "PUBLIC KEY-----");
+    let sections = Section::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let sections = sections.map_err(|_| KeyError::NotPem)?;
+    if sections.len() > 1 && sections.iter().any(|(kind, _)| *kind != SectionKind::Certificate) {
+        return Err(KeyError::SeveralPemKeys);
+    }
+    match sections.into_iter().next() {
+        Some((SectionKind::PublicKey, der)) => public_key(&der),
+        Some((SectionKind::Certificate, der)) => certificate_key(&CertificateDer::from(der)),
+        _ => Err(KeyError::NotPem),
+    }
 }
 
-/// Modulus and exponent of a PKCS#1 `RSAPublicKey`: a SEQUENCE of two INTEGERs.
-fn rsa_numbers(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (sequence, _) = der_element(der, 0x30)?;
-    let (modulus, rest) = der_element(sequence, 0x02)?;
-    let (exponent, _) = der_element(rest, 0x02)?;
-    Some((modulus, exponent))
+fn certificate_key(certificate: &CertificateDer<'_>) -> Result<KeyMaterial, KeyError> {
+    let anchor = webpki::anchor_from_trusted_cert(certificate).map_err(|_| KeyError::NotPem)?;
+    public_key_info(&anchor.subject_public_key_info)
 }
 
-/// The content of the DER element that `der` begins with, if it has this tag, and what comes after it.
-fn der_element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&[found, len], rest) = der.split_first_chunk::<2>()?;
-    if found != tag {
-        return None;
+fn public_key(der: &[u8]) -> Result<KeyMaterial, KeyError> {
+    if der::rsa_public_key(der).is_some() {
+        return rsa(der);
     }
-    if len < 0x80 {
-        return rest.split_at_checked(usize::from(len));
+    let (info, _) = der::element(der, der::SEQUENCE).ok_or(KeyError::NotPem)?;
+    public_key_info(info)
+}
+
+fn public_key_info(content: &[u8]) -> Result<KeyMaterial, KeyError> {
+    const P256_POINT: usize = 65;
+    const P384_POINT: usize = 97;
+    let (algorithm, key) = der::public_key_info(content).ok_or(KeyError::NotPem)?;
+    if algorithm == &*alg_id::RSA_ENCRYPTION {
+        return rsa(key);
     }
-    let (len_bytes, rest) = rest.split_at_checked(usize::from(len & 0x7f))?;
-    let len = len_bytes.iter().try_fold(0usize, |len, byte| len.checked_mul(256)?.checked_add(usize::from(*byte)))?;
-    rest.split_at_checked(len)
+    if algorithm == &*alg_id::ED25519 {
+        return Ok(KeyMaterial::Ed25519(key.to_vec()));
+    }
+    // Only uncompressed points: the same key in two forms would have two fingerprints.
+    if algorithm == &*alg_id::ECDSA_P256 && key.len() == P256_POINT {
+        return Ok(KeyMaterial::P256(key.to_vec()));
+    }
+    if algorithm == &*alg_id::ECDSA_P384 && key.len() == P384_POINT {
+        return Ok(KeyMaterial::P384(key.to_vec()));
+    }
+    Err(KeyError::UnsupportedPemKey)
+}
+
+fn rsa(der: &[u8]) -> Result<KeyMaterial, KeyError> {
+    let (modulus, exponent) = der::rsa_public_key(der).ok_or(KeyError::NotPem)?;
+    Ok(KeyMaterial::rsa(modulus, exponent))
 }

@@ -1,5 +1,5 @@
-//! JSON Pointer (RFC 6901): where in a token's claims something stands. Taken apart when the configuration is read, so that
-//! following it costs one look-up a segment and no allocation.
+//! JSON Pointer (RFC 6901): the path of a value in the claims of a token. It is parsed when the configuration is read,
+//! so that a request costs one look-up for each segment and no allocation.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
     text: String,
-    /// Without their escapes; never empty.
+    /// Unescaped; never empty.
     segments: Vec<String>,
 }
 
 impl Pointer {
-    /// As it is written: `/realm_access/roles`. The empty pointer, which is all of the claims, is refused.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let Some(path) = text.strip_prefix('/') else { return Err("a pointer begins with `/`") };
+    /// Parses text like `/realm_access/roles`. The empty pointer, which stands for all claims, is an error.
+    pub fn parse(text: &str) -> Result<Self, PointerError> {
+        let path = text.strip_prefix('/').ok_or(PointerError::NoSlash)?;
         let segments = path.split('/').map(unescape).collect::<Option<_>>();
-        let segments = segments.ok_or("`~` stands for itself as `~0`, and `/` as `~1`")?;
+        let segments = segments.ok_or(PointerError::BadEscape)?;
         Ok(Pointer { text: text.to_owned(), segments })
     }
 
-    /// What stands there.
+    /// The value at this path.
     pub fn find<'c>(&self, claims: &'c Map<String, Value>) -> Option<&'c Value> {
         let (claim, path) = self.segments.split_first()?;
         path.iter().try_fold(claims.get(claim)?, |value, segment| match value {
@@ -31,6 +31,24 @@ impl Pointer {
         })
     }
 }
+
+/// Why text is not a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointerError {
+    NoSlash,
+    BadEscape,
+}
+
+impl fmt::Display for PointerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PointerError::NoSlash => "a pointer begins with `/`",
+            PointerError::BadEscape => "`~` is written `~0`, and `/` inside a name `~1`",
+        })
+    }
+}
+
+impl std::error::Error for PointerError {}
 
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +72,7 @@ fn unescape(segment: &str) -> Option<String> {
     Some(plain)
 }
 
-/// Digits without a leading zero: each element has one name only.
+/// Digits without a leading zero, so that each element has exactly one name.
 fn index(segment: &str) -> Option<usize> {
     let canonical = segment == "0" || !segment.starts_with('0');
     let digits = segment.bytes().all(|byte| byte.is_ascii_digit());
@@ -65,9 +83,9 @@ fn index(segment: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The document and most rows of RFC 6901 section 5.
+    /// The document and most examples of RFC 6901 section 5.
     #[test]
-    fn pointers_are_followed_as_the_rfc_has_it() {
+    fn pointers_follow_rfc_6901() {
         let claims = serde_json::json!({
             "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "k\"l": 6, " ": 7, "m~n": 8,
             "realm": { "roles": ["a", "b"], "0": "zero" }

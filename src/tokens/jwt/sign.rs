@@ -1,99 +1,152 @@
-//! The gateway's own signing keys, and signing with them.
+//! The gateway's signing keys: created, read from PEM, and used to sign access tokens.
+
+use std::fmt;
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING};
-use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair};
+use aws_lc_rs::signature::{EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair};
 use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse, ThumbprintHash};
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use jsonwebtoken::{EncodingKey, Header};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject;
 use serde_json::{Map, Value};
 
-use super::key_set::{Key, KeySet};
+use super::algorithm::{Algorithm, algorithm_name};
+use super::der;
+use super::jwk::{self, ParsedJwk};
+use super::key::Key;
+use super::key_error::{KeyError, KeySetError};
+use super::key_set::KeySet;
 use crate::types::secret::Secret;
 
-/// The algorithms that `tokens.algorithm` may name.
+/// The algorithms that `tokens.algorithm` accepts.
 pub const SIGNING: &[Algorithm] = &[Algorithm::ES256, Algorithm::ES384, Algorithm::EdDSA, Algorithm::RS256];
 
 /// A key pair that signs access tokens.
 pub struct SigningKey {
-    /// RFC 7638 thumbprint: the same key has the same name everywhere.
+    /// The RFC 7638 thumbprint, so that a key has the same kid everywhere.
     pub kid: String,
     pub algorithm: Algorithm,
     encoding: EncodingKey,
     public: Jwk,
 }
 
+/// Why a key cannot sign.
+#[derive(Debug)]
+pub enum SigningError {
+    /// The PEM is not a PKCS#8 private key for this algorithm.
+    WrongKey(Algorithm),
+    /// The key is not safe to verify with, so it must not sign.
+    UnsafeKey(KeySetError),
+    UnsupportedAlgorithm(Algorithm),
+    KeyGeneration(Algorithm),
+    Signing(jsonwebtoken::errors::Error),
+}
+
+impl fmt::Display for SigningError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SigningError::WrongKey(algorithm) => {
+                let name = algorithm_name(*algorithm);
+                write!(f, "this is not a PKCS#8 private key for {name}; expected PEM with BEGIN PRIVATE KEY")
+            }
+            SigningError::UnsafeKey(error) => error.fmt(f),
+            SigningError::UnsupportedAlgorithm(algorithm) => {
+                write!(f, "the gateway cannot sign tokens with {}", algorithm_name(*algorithm))
+            }
+            SigningError::KeyGeneration(algorithm) => {
+                write!(f, "cannot create a signing key for {}", algorithm_name(*algorithm))
+            }
+            SigningError::Signing(error) => write!(f, "cannot sign the token: {error}"),
+        }
+    }
+}
+
+/// The text of each error already contains its cause, so there is no further source to print.
+impl std::error::Error for SigningError {}
+
 impl SigningKey {
-    /// From a private key in PKCS#8 PEM.
-    pub fn from_pem(pem: &[u8], algorithm: Algorithm) -> Result<Self, String> {
+    /// Reads a private key in PKCS#8 PEM.
+    pub fn from_pem(pem: &[u8], algorithm: Algorithm) -> Result<Self, SigningError> {
+        let wrong_key = || SigningError::WrongKey(algorithm);
+        let pkcs8 = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(|_| wrong_key())?;
+        let pkcs8 = pkcs8.secret_pkcs8_der();
         let encoding = match algorithm {
-            Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_pem(pem),
-            Algorithm::EdDSA => EncodingKey::from_ed_pem(pem),
-            _ => EncodingKey::from_rsa_pem(pem),
+            Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_der(pkcs8),
+            Algorithm::EdDSA => EncodingKey::from_ed_der(pkcs8),
+            _ => EncodingKey::from_rsa_der(der::pkcs8_key(pkcs8).ok_or_else(wrong_key)?),
         };
-        let name = super::algorithm_name(algorithm);
-        let unfit = |_| format!("this is not a PKCS#8 private key for {name}");
-        let encoding = encoding.map_err(unfit)?;
-        let mut public = Jwk::from_encoding_key(&encoding, algorithm).map_err(unfit)?;
-        let kid = public.thumbprint(ThumbprintHash::SHA256).map_err(unfit)?;
+        let mut public = Jwk::from_encoding_key(&encoding, algorithm).map_err(|_| wrong_key())?;
+        let kid = public.thumbprint(ThumbprintHash::SHA256).map_err(|_| wrong_key())?;
         public.common.key_id = Some(kid.clone());
         public.common.public_key_use = Some(PublicKeyUse::Signature);
         let key = SigningKey { kid, algorithm, encoding, public };
-        // A key that is too weak to verify with must not sign; a curve of the wrong size shows here too.
-        verifying_keys([&key])?;
+        // A key that is too weak to verify with must not sign.
+        verifying_keys([&key]).map_err(SigningError::UnsafeKey)?;
         key.sign(&Map::new())?;
         Ok(key)
     }
 
-    /// For `/.well-known/jwks.json`: `kid`, `alg`, `use`, and the public parameters.
+    /// The key in `/.well-known/jwks.json`: `kid`, `alg`, `use`, and the public parameters.
     pub fn public_jwk(&self) -> Value {
         serde_json::to_value(&self.public).unwrap_or_default()
     }
 
     /// A compact JWS over the claims with `typ: at+jwt` (RFC 9068 section 2.1).
-    pub fn sign(&self, claims: &Map<String, Value>) -> Result<String, String> {
+    pub fn sign(&self, claims: &Map<String, Value>) -> Result<String, SigningError> {
         let mut header = Header::new(self.algorithm);
         header.typ = Some("at+jwt".into());
         header.kid = Some(self.kid.clone());
-        jsonwebtoken::encode(&header, claims, &self.encoding).map_err(|error| format!("signing failed: {error}"))
+        jsonwebtoken::encode(&header, claims, &self.encoding).map_err(SigningError::Signing)
+    }
+
+    fn verifying_key(&self) -> Result<Key, KeyError> {
+        match jwk::parse(&self.public_jwk(), &[self.algorithm])? {
+            ParsedJwk::Key(key) => Ok(key),
+            ParsedJwk::Skipped(why) => Err(KeyError::Unsuitable(why)),
+        }
     }
 }
 
-/// The keys that verify what any of these signs.
-pub fn verifying_keys<'k>(keys: impl IntoIterator<Item = &'k SigningKey>) -> Result<KeySet, String> {
-    let keys = keys.into_iter().map(|key| Key::from_jwk(&key.public_jwk(), &[key.algorithm]));
+/// The keys that verify the signatures of these keys.
+pub fn verifying_keys<'k>(keys: impl IntoIterator<Item = &'k SigningKey>) -> Result<KeySet, KeySetError> {
+    let keys = keys.into_iter().map(SigningKey::verifying_key);
     KeySet::from_keys(keys.collect::<Result<_, _>>()?)
 }
 
 /// A new private key in PKCS#8 PEM.
-pub fn generate_pem(algorithm: Algorithm) -> Result<Secret, String> {
-    let failed = |_| "the key could not be made".to_string();
+pub fn generate_pem(algorithm: Algorithm) -> Result<Secret, SigningError> {
     let der = match algorithm {
-        Algorithm::ES256 => ecdsa_der(&ECDSA_P256_SHA256_FIXED_SIGNING)?,
-        Algorithm::ES384 => ecdsa_der(&ECDSA_P384_SHA384_FIXED_SIGNING)?,
-        Algorithm::EdDSA => {
-            let pair = Ed25519KeyPair::generate().map_err(failed)?;
-            Secret::new(pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec())
-        }
-        Algorithm::RS256 => {
-            let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(failed)?;
-            Secret::new(pair.as_der().map_err(failed)?.as_ref().to_vec())
-        }
-        _ => return Err(format!("tokens cannot be signed with {}", super::algorithm_name(algorithm))),
+        Algorithm::ES256 => ecdsa_der(&ECDSA_P256_SHA256_FIXED_SIGNING),
+        Algorithm::ES384 => ecdsa_der(&ECDSA_P384_SHA384_FIXED_SIGNING),
+        Algorithm::EdDSA => ed25519_der(),
+        Algorithm::RS256 => rsa_der(),
+        _ => return Err(SigningError::UnsupportedAlgorithm(algorithm)),
     };
-    Ok(private_key_pem(&der))
+    der.map(|der| private_key_pem(&der)).ok_or(SigningError::KeyGeneration(algorithm))
 }
 
-fn ecdsa_der(algorithm: &'static aws_lc_rs::signature::EcdsaSigningAlgorithm) -> Result<Secret, String> {
-    let failed = |_| "the key could not be made".to_string();
-    let pair = EcdsaKeyPair::generate(algorithm).map_err(failed)?;
-    Ok(Secret::new(pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec()))
+fn ecdsa_der(algorithm: &'static EcdsaSigningAlgorithm) -> Option<Secret> {
+    let pair = EcdsaKeyPair::generate(algorithm).ok()?;
+    Some(Secret::new(pair.to_pkcs8v1().ok()?.as_ref().to_vec()))
 }
 
+fn ed25519_der() -> Option<Secret> {
+    let pair = Ed25519KeyPair::generate().ok()?;
+    Some(Secret::new(pair.to_pkcs8v1().ok()?.as_ref().to_vec()))
+}
+
+fn rsa_der() -> Option<Secret> {
+    let pair = RsaKeyPair::generate(KeySize::Rsa2048).ok()?;
+    Some(Secret::new(pair.as_der().ok()?.as_ref().to_vec()))
+}
+
+/// PEM with lines of 64 characters (RFC 7468).
 fn private_key_pem(der: &Secret) -> Secret {
-    let mut body = base64::engine::general_purpose::STANDARD.encode(der.expose());
-    // RFC 7468: lines of 64 characters.
+    let mut body = STANDARD.encode(der.expose());
     let lines = body.len().div_ceil(64);
     for line in (1..lines).rev() {
         body.insert(line * 64, '\n');
@@ -106,17 +159,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_algorithm_makes_a_key_that_signs_and_verifies() {
+    fn a_generated_key_of_each_algorithm_signs_and_verifies() {
         for algorithm in SIGNING {
-            let pem = generate_pem(*algorithm).expect("every listed algorithm can make a key");
-            let key = SigningKey::from_pem(pem.expose(), *algorithm).expect("it reads its own key");
-            let jwt = key.sign(&Map::new()).expect("it signs");
+            let pem = generate_pem(*algorithm).expect("every listed algorithm can create a key");
+            let key = SigningKey::from_pem(pem.expose(), *algorithm).expect("reads its own key");
+            let jwt = key.sign(&Map::new()).expect("signs");
             let (message, signature) = jwt.rsplit_once('.').expect("three segments");
-            let set = verifying_keys([&key]).expect("it is strong enough");
-            let found = set.find(Some(&key.kid), *algorithm).expect("by its kid");
-            let good = jsonwebtoken::crypto::verify(signature, message.as_bytes(), &found.decoding, *algorithm);
-            assert!(good.is_ok_and(|good| good), "{algorithm:?}");
-            assert!(key.public_jwk().get("d").is_none(), "the private part stays here");
+            let set = verifying_keys([&key]).expect("the key is strong enough");
+            let found = set.find(Some(&key.kid), *algorithm).expect("found by its kid");
+            let valid = jsonwebtoken::crypto::verify(signature, message.as_bytes(), &found.decoding, *algorithm);
+            assert!(valid.is_ok_and(|valid| valid), "{algorithm:?}");
+            assert!(key.public_jwk().get("d").is_none(), "the private part is not published");
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_algorithm_is_rejected() {
+        for made in SIGNING {
+            let pem = generate_pem(*made).expect("creates a key");
+            for algorithm in SIGNING.iter().filter(|algorithm| *algorithm != made) {
+                let result = SigningKey::from_pem(pem.expose(), *algorithm);
+                assert!(matches!(result, Err(SigningError::WrongKey(_))), "{made:?} as {algorithm:?}");
+            }
         }
     }
 }

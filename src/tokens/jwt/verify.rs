@@ -1,30 +1,34 @@
-//! From the bytes of a token to a [`VerifiedToken`], by an issuer's terms and its own keys.
+//! From the bytes of a token to a [`VerifiedToken`], with the settings and keys of its issuer.
 //!
-//! The order is by cost, cheapest first: size and shape, header, claims, and the signature last, as it costs fifty times
-//! all the rest. Nothing is believed before the signature holds; a token that would be refused anyway is refused early.
-//! The key is looked up last but one: only a token that is good otherwise may cause keys to be fetched.
+//! The cheapest checks come first: shape, header, claims. The signature comes last, because it costs fifty times as
+//! much as the rest. Until then nothing in the token is trusted; the early checks only reject tokens that would be
+//! rejected anyway. The key is looked up just before the signature, so that only an otherwise valid token can cause a
+//! fetch of keys.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::jws::{Jws, optional_str, show};
+use super::issuer::{Audience, Issuer};
+use super::json::{optional_str, quoted};
+use super::jws::Jws;
 use super::key_set::KeySet;
-use super::{Audience, Issuer, Validity, VerifiedToken};
+use super::verified_token::{Validity, VerifiedToken};
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 use crate::types::trace::{Step, Trace};
 
-/// An issuer and the keys it has at the moment.
+/// An issuer and its current keys.
 #[derive(Clone, Debug)]
 pub struct TrustedIssuer {
     pub policy: Arc<Issuer>,
     pub keys: Arc<KeySet>,
 }
 
-/// Checks a compact JWS. `issuers` are those whose tokens may be used here; a `kid` is looked up in the token's own
-/// issuer only, so that no issuer can speak for another.
+/// Verifies a token of one of these issuers. A `kid` is looked up only among the keys of the token's own issuer, so
+/// that no issuer can sign for another.
 pub fn verify(
     token: &str,
     issuers: &[TrustedIssuer],
@@ -32,7 +36,7 @@ pub fn verify(
     validity: Validity,
     trace: Trace<'_>,
 ) -> Result<VerifiedToken, Reject> {
-    let jws = Jws::read(token)?;
+    let jws = Jws::parse(token)?;
     let claims = jws.claims()?;
     let issuer = find_issuer(&claims, issuers)?;
     let policy = &issuer.policy;
@@ -41,7 +45,7 @@ pub fn verify(
     check_type(&jws.header, policy)?;
     let algorithm = jws.algorithm(|algorithm| policy.algorithms.contains(&algorithm))?;
     jws.kid()?;
-    trace.step(Step::Header, || jws.header_in_words(algorithm));
+    trace.step(Step::Header, || jws.describe_header(algorithm));
     check_audience(&claims, &policy.audience)?;
     let verified = read_claims(claims, policy, now)?;
     trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
@@ -50,22 +54,22 @@ pub fn verify(
         format!("from {} to {}, clock skew included; it is {now}", verified.not_before, verified.expires)
     });
 
-    let signer = jws.check(&issuer.keys, algorithm, trace)?;
+    let signer = jws.verify(&issuer.keys, algorithm, trace)?;
     Ok(VerifiedToken { signer: Some(signer), ..verified })
 }
 
-/// Would [`verify`] find this one good again, by the same key and on the same terms, its time aside? Other keys come and go, and
-/// its signature need not be checked for that.
-pub fn still_holds(token: &VerifiedToken, issuers: &[TrustedIssuer]) -> bool {
+/// Returns true if [`verify`] would accept this token again with the same key and issuer settings. The time is not
+/// checked. A change of other keys does not require a new check of the signature.
+pub fn is_still_valid(token: &VerifiedToken, issuers: &[TrustedIssuer]) -> bool {
     let issuer = issuers.iter().find(|issuer| issuer.policy.issuer == token.issuer);
     issuer.is_some_and(|issuer| {
-        issuer.policy == token.policy && token.signer.as_ref().is_some_and(|signer| issuer.keys.still_finds(signer))
+        issuer.policy == token.policy && token.signer.as_ref().is_some_and(|signer| issuer.keys.has_signer(signer))
     })
 }
 
-/// Whose token this says it is. Nothing of it is believed: it says whose keys to fetch, among issuers that are known.
-pub fn named_issuer(token: &str) -> Option<String> {
-    let claims = Jws::read(token).ok()?.claims().ok()?;
+/// The `iss` of a token that was not verified. Use it only to choose which known issuer to fetch keys from.
+pub fn unverified_issuer(token: &str) -> Option<String> {
+    let claims = Jws::parse(token).ok()?.claims().ok()?;
     claims.get("iss").and_then(Value::as_str).map(str::to_owned)
 }
 
@@ -76,13 +80,14 @@ fn find_issuer<'i>(claims: &Map<String, Value>, issuers: &'i [TrustedIssuer]) ->
     issuers
         .iter()
         .find(|issuer| *issuer.policy.issuer == **name)
-        .ok_or_else(|| Reject::new(Reason::UnknownIssuer, format!("iss is {}", show(Some(name)))))
+        .ok_or_else(|| Reject::new(Reason::UnknownIssuer, format!("iss is {}", quoted(Some(name)))))
 }
 
-/// `typ` says what the token is for. An ID token of the same issuer with the same audience is no access token; `at+jwt`
-/// tells them apart (RFC 9068 section 4). A missing `typ` is read as `JWT`, as RFC 7519 makes it optional.
+/// `typ` tells an access token (`at+jwt`) from an ID token of the same issuer and audience (RFC 9068 section 4). A
+/// missing `typ` counts as `JWT`, because RFC 7519 makes it optional.
 fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject> {
-    let typ = optional_str(header, "typ").map_err(|fault| Reject::new(Reason::WrongType, fault))?.unwrap_or("JWT");
+    let typ = optional_str(header, "typ").map_err(|error| Reject::new(Reason::WrongType, error.to_string()))?;
+    let typ = typ.unwrap_or("JWT");
     let short = match typ.split_at_checked("application/".len()) {
         Some((media, rest)) if media.eq_ignore_ascii_case("application/") => rest,
         _ => typ,
@@ -90,43 +95,45 @@ fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject
     if policy.types.iter().any(|accepted| accepted.eq_ignore_ascii_case(short)) {
         return Ok(());
     }
-    Err(Reject::new(Reason::WrongType, format!("typ is {}, accepted: {}", show(Some(typ)), policy.types.join(", "))))
+    Err(Reject::new(Reason::WrongType, format!("typ is {}, accepted: {}", quoted(Some(typ)), policy.types.join(", "))))
 }
 
 fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<(), Reject> {
     let Audience::OneOf(audience) = audience else { return Ok(()) };
     let accepted = |value: &Value| value.as_str().is_some_and(|aud| audience.iter().any(|ours| ours == aud));
-    let good = match claims.get("aud") {
+    let is_accepted = match claims.get("aud") {
         Some(Value::Array(several)) => several.iter().all(Value::is_string) && several.iter().any(accepted),
         Some(one) => accepted(one),
         None => false,
     };
-    if good { Ok(()) } else { Err(Reject::new(Reason::WrongAudience, "aud is missing or names none of ours")) }
+    match is_accepted {
+        true => Ok(()),
+        false => Err(Reject::new(Reason::WrongAudience, "aud is missing or has none of the accepted values")),
+    }
 }
 
 fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) -> Result<VerifiedToken, Reject> {
-    let bad = |fault: String| Reject::new(Reason::BadClaims, fault);
-    let subject = optional_str(&claims, "sub").map_err(bad)?.unwrap_or_default().to_owned();
+    let subject = string(&claims, "sub")?.unwrap_or_default().to_owned();
     if subject.is_empty() && policy.require_subject {
-        return Err(bad("sub is missing or empty".into()));
+        return Err(bad("sub is missing or empty"));
     }
-    let exp = date(&claims, "exp").map_err(bad)?.ok_or_else(|| bad("exp is missing".into()))?;
-    let iat = date(&claims, "iat").map_err(bad)?;
-    let nbf = date(&claims, "nbf").map_err(bad)?;
+    let exp = date(&claims, "exp")?.ok_or_else(|| bad("exp is missing"))?;
+    let iat = date(&claims, "iat")?;
+    let nbf = date(&claims, "nbf")?;
 
-    // Without an iat the lifetime counts from now: a token for ever is refused either way.
+    // Without iat the lifetime counts from now, so that a token without an end is rejected in both cases.
     let lifetime = exp.since(iat.unwrap_or(now));
     if lifetime > policy.max_lifetime {
-        let detail = format!("lives {}s, at most {}s are taken", lifetime.as_secs(), policy.max_lifetime.as_secs());
+        let detail = format!("the lifetime is {}s, the maximum {}s", lifetime.as_secs(), policy.max_lifetime.as_secs());
         return Err(Reject::new(Reason::LifetimeTooLong, detail));
     }
-    let (family, generation) = if policy.own { read_family(&claims).map_err(bad)? } else { (None, None) };
+    let (family, generation) = if policy.own { read_family(&claims)? } else { (None, None) };
     Ok(VerifiedToken {
         issuer: policy.issuer.clone(),
         own: policy.own,
         subject,
-        scope: scopes(&claims).map_err(bad)?,
-        jti: optional_str(&claims, "jti").map_err(bad)?.map(str::to_owned),
+        scope: scopes(&claims)?,
+        jti: string(&claims, "jti")?.map(str::to_owned),
         issued_at: iat.unwrap_or_default(),
         not_before: iat.unwrap_or_default().max(nbf.unwrap_or_default()) - policy.clock_skew,
         expires: exp + policy.clock_skew,
@@ -138,35 +145,42 @@ fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) 
     })
 }
 
-/// Our own tokens always name their family: a token that cannot be revoked by it is not ours.
-fn read_family(claims: &Map<String, Value>) -> Result<(Option<TokenId>, Option<u64>), String> {
-    let family = claims.get("sid").and_then(Value::as_str).and_then(TokenId::parse).ok_or("sid is not a token id")?;
-    let generation = claims.get("rgn").and_then(Value::as_u64).ok_or("rgn is not a generation")?;
+fn bad(detail: impl Into<Cow<'static, str>>) -> Reject {
+    Reject::new(Reason::BadClaims, detail)
+}
+
+fn string<'c>(claims: &'c Map<String, Value>, name: &'static str) -> Result<Option<&'c str>, Reject> {
+    optional_str(claims, name).map_err(|error| bad(error.to_string()))
+}
+
+/// Tokens of this gateway always name their family. Without it, a revocation of the family would not end the token.
+fn read_family(claims: &Map<String, Value>) -> Result<(Option<TokenId>, Option<u64>), Reject> {
+    let family = claims.get("sid").and_then(Value::as_str).and_then(TokenId::parse);
+    let family = family.ok_or_else(|| bad("sid is not a token id"))?;
+    let generation = claims.get("rgn").and_then(Value::as_u64).ok_or_else(|| bad("rgn is not a generation"))?;
     Ok((Some(family), Some(generation)))
 }
 
-/// `scope` (RFC 8693) or `scp`, each a string with spaces or an array.
-fn scopes(claims: &Map<String, Value>) -> Result<Vec<String>, String> {
+/// `scope` (RFC 8693) or `scp`: a space-separated string or an array of strings.
+fn scopes(claims: &Map<String, Value>) -> Result<Vec<String>, Reject> {
     let Some(value) = claims.get("scope").or_else(|| claims.get("scp")) else { return Ok(Vec::new()) };
     match value {
         Value::String(text) => Ok(text.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect()),
         Value::Array(several) => several
             .iter()
-            .map(|scope| {
-                scope.as_str().map(str::to_owned).ok_or_else(|| "scope holds something else than strings".into())
-            })
+            .map(|scope| scope.as_str().map(str::to_owned).ok_or_else(|| bad("an element of scope is not a string")))
             .collect(),
-        _ => Err("scope is neither a string nor an array".into()),
+        _ => Err(bad("scope is neither a string nor an array")),
     }
 }
 
-/// A NumericDate (RFC 7519 section 2): seconds, perhaps with a fraction. Strings, negatives and dates past the year 9999
-/// are refused: an `exp` that some reader takes for absent is how CVE-2026-25537 worked.
-fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<UnixTime>, String> {
+/// A NumericDate (RFC 7519 section 2): seconds, possibly with a fraction. Strings, negative numbers and dates after the
+/// year 9999 are rejected. In CVE-2026-25537 a reader treated such an `exp` as missing.
+fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<UnixTime>, Reject> {
     const YEAR_10000: f64 = 253_402_300_800.0;
     let Some(value) = claims.get(name) else { return Ok(None) };
     match value.as_f64() {
         Some(secs) if (0.0..YEAR_10000).contains(&secs) => Ok(Some(UnixTime::from_millis((secs * 1000.0) as u64))),
-        _ => Err(format!("{name} is not a NumericDate")),
+        _ => Err(bad(format!("{name} is not a NumericDate"))),
     }
 }

@@ -1,63 +1,120 @@
-//! Private keys in the store: encrypted and authenticated under a key that is derived from a root secret, and bound to
-//! their `kid`, so that none can stand in for another.
+//! Private keys in the store, encrypted and authenticated with a key that is derived from a root secret. The `kid` is
+//! part of the encryption, so that one sealed key cannot replace another.
 //!
-//! In front of the ciphertext stands a mark of the root secret. It tells a wrong root secret from a row that somebody has
-//! changed: two faults with two cures. It is derived one way, and says nothing about the secret.
+//! The ciphertext begins with a mark of the root secret. It tells a wrong root secret from a changed row, which need
+//! different actions of the operator. The mark is derived one way and reveals nothing about the secret.
 
-use super::StoredKey;
+use std::fmt;
+
+use super::stored_key::StoredKey;
 use crate::tokens::family::refresh_token::Roots;
-use crate::tokens::jwt::sign::SigningKey;
-use crate::tokens::jwt::{Algorithm, algorithm_named};
+use crate::tokens::jwt::algorithm_named;
+use crate::tokens::jwt::sign::{SigningError, SigningKey};
 use crate::types::secret::{self, Secret};
 
 const MARK_LEN: usize = 8;
 
-/// The private key of `kid`, sealed under the newest root secret; and the number of that one.
-pub fn seal(kid: &str, pem: &Secret, roots: &Roots) -> Result<(u8, Vec<u8>), String> {
-    let root = roots.newest_secret().ok_or("there is no root secret")?;
-    let sealed = secret::seal(&sealing_key(root), kid, pem.expose()).ok_or("sealing failed")?;
+/// Why a signing key of the store cannot be sealed or opened.
+#[derive(Debug)]
+pub enum SealError {
+    NoRootSecret,
+    SealingFailed {
+        kid: String,
+    },
+    UnknownRootSecret {
+        kid: String,
+        number: u8,
+    },
+    /// The root secret with this number is not the one that sealed the key.
+    OtherRootSecret {
+        kid: String,
+        number: u8,
+    },
+    Changed {
+        kid: String,
+    },
+    UnknownAlgorithm {
+        kid: String,
+    },
+    /// The sealed private key belongs to another kid.
+    OtherKey {
+        kid: String,
+        found: String,
+    },
+    Unusable {
+        kid: String,
+        error: SigningError,
+    },
+}
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SealError::NoRootSecret => f.write_str("there is no root secret"),
+            SealError::SealingFailed { kid } => write!(f, "cannot seal the signing key {kid}"),
+            SealError::UnknownRootSecret { kid, number } => write!(
+                f,
+                "the signing key {kid} is sealed under root secret {number}, which is missing: put its line back into \
+                 store.secret_file"
+            ),
+            SealError::OtherRootSecret { kid, number } => write!(
+                f,
+                "the signing key {kid} is sealed under another root secret {number}: store.secret_file does not belong \
+                 to this database; restore the secret file that was backed up with it (a start without a secret file \
+                 creates a new one)"
+            ),
+            SealError::Changed { kid } => write!(
+                f,
+                "the signing key {kid} was changed in the store after it was sealed, and is not used: restore a backup, \
+                 or delete its row from the table signing_keys, which voids the access tokens that it signed"
+            ),
+            SealError::UnknownAlgorithm { kid } => write!(
+                f,
+                "the signing key {kid} in the store has an unknown algorithm: restore a backup, or start the newer \
+                 version of bearward that created the key"
+            ),
+            SealError::OtherKey { kid, found } => {
+                write!(f, "the signing key {kid} in the store contains another key, {found}: restore a backup")
+            }
+            SealError::Unusable { kid, error } => write!(f, "the signing key {kid} in the store: {error}"),
+        }
+    }
+}
+
+/// The text of each error already contains its cause, so there is no further source to print.
+impl std::error::Error for SealError {}
+
+/// Seals a private key under the newest root secret. Returns the number of that secret and the sealed key.
+pub fn seal(kid: &str, pem: &Secret, roots: &Roots) -> Result<(u8, Vec<u8>), SealError> {
+    let root = roots.newest_secret().ok_or(SealError::NoRootSecret)?;
+    let sealed = secret::seal(&sealing_key(root), kid, pem.expose());
+    let sealed = sealed.ok_or_else(|| SealError::SealingFailed { kid: kid.to_owned() })?;
     Ok((roots.newest(), [mark(root).as_slice(), &sealed].concat()))
 }
 
-/// Undoes [`seal`], by whichever root secret it was.
-pub fn unseal(key: &StoredKey, roots: &Roots) -> Result<Secret, String> {
-    let (kid, number) = (&key.kid, key.root);
-    let root = roots.find(number).ok_or_else(|| {
-        format!(
-            "the signing key {kid} is sealed under root secret {number}, which is not among the root secrets: put its \
-             line back into store.secret_file"
-        )
-    })?;
-    let damaged = || {
-        format!(
-            "the signing key {kid} was changed in the store after it was sealed, and is not used: restore a backup, or \
-             delete its row from the table signing_keys, which voids the access tokens that it signed"
-        )
-    };
-    let (marked, sealed) = key.sealed.split_at_checked(MARK_LEN).ok_or_else(damaged)?;
-    if !secret::equal(marked, &mark(root)) {
-        return Err(format!(
-            "the signing key {kid} was sealed under another root secret {number} than the one that is here: is \
-             store.secret_file the file that belongs to this store? Put it back from its backup; a start that found none \
-             has made a new one in its place"
-        ));
+/// Reverses [`seal`], with the root secret that the key was sealed under.
+pub fn unseal(key: &StoredKey, roots: &Roots) -> Result<Secret, SealError> {
+    let (number, kid) = (key.root, || key.kid.clone());
+    let root = roots.find(number).ok_or_else(|| SealError::UnknownRootSecret { kid: kid(), number })?;
+    let changed = || SealError::Changed { kid: kid() };
+    let (found_mark, sealed) = key.sealed.split_at_checked(MARK_LEN).ok_or_else(changed)?;
+    if !secret::equal(found_mark, &mark(root)) {
+        return Err(SealError::OtherRootSecret { kid: kid(), number });
     }
-    secret::unseal(&sealing_key(root), kid, sealed).ok_or_else(damaged)
+    secret::unseal(&sealing_key(root), &key.kid, sealed).ok_or_else(changed)
 }
 
-/// The key itself, ready for use.
-pub fn open(key: &StoredKey, roots: &Roots) -> Result<SigningKey, String> {
-    let opened = SigningKey::from_pem(unseal(key, roots)?.expose(), algorithm_of(key)?)?;
-    // A thumbprint says which key it is; whatever else the row says may have been written by anybody.
+/// The private key, ready for use.
+pub fn open(key: &StoredKey, roots: &Roots) -> Result<SigningKey, SealError> {
+    let kid = || key.kid.clone();
+    let algorithm = algorithm_named(&key.algorithm).ok_or_else(|| SealError::UnknownAlgorithm { kid: kid() })?;
+    let opened = SigningKey::from_pem(unseal(key, roots)?.expose(), algorithm)
+        .map_err(|error| SealError::Unusable { kid: kid(), error })?;
+    // The kid is the thumbprint of the key. The other columns of the row are not authenticated.
     match opened.kid == key.kid {
         true => Ok(opened),
-        false => Err(format!("the store's signing key {} is another one: {}", key.kid, opened.kid)),
+        false => Err(SealError::OtherKey { kid: kid(), found: opened.kid }),
     }
-}
-
-fn algorithm_of(key: &StoredKey) -> Result<Algorithm, String> {
-    algorithm_named(&key.algorithm)
-        .ok_or_else(|| format!("the store's signing key {} is of an unknown algorithm", key.kid))
 }
 
 fn sealing_key(root: &Secret) -> Secret {
@@ -75,6 +132,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::tokens::jwt::Algorithm;
     use crate::tokens::jwt::sign::generate_pem;
     use crate::types::clock::UnixTime;
 
@@ -102,25 +160,25 @@ mod tests {
     }
 
     #[test]
-    fn a_key_opens_under_its_root_secret_and_each_fault_has_its_own_words() {
+    fn a_key_opens_only_unchanged_and_under_its_root_secret() {
         let key = sealed_under(&roots(&[(1, 7)]));
         assert_eq!(open(&key, &roots(&[(1, 7)])).expect("opens").kid, key.kid);
-        assert_eq!(open(&key, &roots(&[(1, 7), (2, 8)])).expect("an older root opens it").kid, key.kid);
+        assert_eq!(open(&key, &roots(&[(1, 7), (2, 8)])).expect("an older root secret opens it").kid, key.kid);
 
-        let fault = |key: &StoredKey, secrets: &[(u8, u8)]| open(key, &roots(secrets)).err().expect("refused");
-        assert!(fault(&key, &[(1, 8)]).contains("another root secret 1 than the one that is here"));
-        assert!(fault(&key, &[(2, 7)]).contains("root secret 1, which is not among"));
+        let error = |key: &StoredKey, secrets: &[(u8, u8)]| open(key, &roots(secrets)).err().expect("rejected");
+        assert!(matches!(error(&key, &[(1, 8)]), SealError::OtherRootSecret { number: 1, .. }));
+        assert!(matches!(error(&key, &[(2, 7)]), SealError::UnknownRootSecret { number: 1, .. }));
         for place in [MARK_LEN, MARK_LEN + 12, key.sealed.len() - 1] {
             let mut changed = key.clone();
             changed.sealed[place] ^= 1;
-            assert!(fault(&changed, &[(1, 7)]).contains("was changed in the store"), "byte {place}");
+            assert!(matches!(error(&changed, &[(1, 7)]), SealError::Changed { .. }), "byte {place}");
         }
         let other = sealed_under(&roots(&[(1, 7)]));
         let swapped = StoredKey { sealed: other.sealed, ..key.clone() };
-        assert!(fault(&swapped, &[(1, 7)]).contains("was changed in the store"), "a key has its place");
+        assert!(matches!(error(&swapped, &[(1, 7)]), SealError::Changed { .. }), "sealed for another kid");
         let short = StoredKey { sealed: vec![1, 2], ..key.clone() };
-        assert!(fault(&short, &[(1, 7)]).contains("was changed in the store"));
+        assert!(matches!(error(&short, &[(1, 7)]), SealError::Changed { .. }));
         let unknown = StoredKey { algorithm: "ES999".into(), ..key };
-        assert!(fault(&unknown, &[(1, 7)]).contains("unknown algorithm"));
+        assert!(matches!(error(&unknown, &[(1, 7)]), SealError::UnknownAlgorithm { .. }));
     }
 }

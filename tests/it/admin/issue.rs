@@ -1,4 +1,4 @@
-//! `POST /admin/v1/tokens`: what a first pair is made of, and what is refused.
+//! `POST /admin/v1/tokens`: the first token pair of a login, and which requests are rejected.
 
 use bearward::tokens::login::RESERVED_CLAIMS;
 use bytes::Bytes;
@@ -6,25 +6,25 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::tokens::claims_of;
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 #[tokio::test]
 async fn a_trusted_backend_gets_a_pair_for_its_user() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let wanted = json!({
+    let request = json!({
         "sub": "ålice/1 ", "scope": "orders:read orders:write", "aud": ["https://other.example", "https://api.example"],
         "clientId": "shop", "claims": { "tier": "gold", "roles": ["a", { "b": null }] }, "label": "Ida's 📱",
         "idle": 3_600, "absolute": 7_200,
     });
-    let answer = gateway.ask_for_tokens(&wanted).await;
+    let answer = gateway.request_tokens(&request).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     let body = answer.json();
     let mut members: Vec<_> = body.as_object().expect("an object").keys().collect();
     members.sort();
     assert_eq!(members, ["accessToken", "expiresAt", "refreshToken", "success", "tokenId"]);
-    let pair = Pair::of(&body);
+    let pair = TokenPair::from_json(&body);
     assert_eq!((&body["success"], &body["tokenId"]), (&json!(true), &json!(pair.token_id)));
 
     let mut claims = claims_of(&pair.access);
@@ -39,18 +39,18 @@ async fn a_trusted_backend_gets_a_pair_for_its_user() {
     });
     assert_eq!(claims, expected);
     assert_eq!(gateway.status_of(&pair.access).await, 200);
-    let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
-    assert_eq!(claims_of(&next.access)["roles"], expected["roles"], "a refresh keeps them");
+    let next = TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+    assert_eq!(claims_of(&next.access)["roles"], expected["roles"], "a refresh keeps the claims");
 
-    let least = gateway.ask_for_tokens(&json!({ "sub": "bob", "aud": "https://api.example" })).await;
-    let claims = claims_of(&Pair::of(&least.json()).access);
+    let minimal = gateway.request_tokens(&json!({ "sub": "bob", "aud": "https://api.example" })).await;
+    let claims = claims_of(&TokenPair::from_json(&minimal.json()).access);
     assert_eq!(claims["aud"], "https://api.example");
     assert!(claims.get("scope").is_none() && claims.get("client_id").is_none(), "{claims}");
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
-async fn what_makes_no_good_token_is_refused_and_the_caller_is_told_why() {
+async fn invalid_token_requests_are_rejected_with_the_fault() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let mut rows: Vec<(Value, &str)> = vec![
@@ -84,25 +84,25 @@ async fn what_makes_no_good_token_is_refused_and_the_caller_is_told_why() {
     for claim in RESERVED_CLAIMS {
         rows.push((json!({ "sub": "alice", "claims": { *claim: "mine" } }), claim));
     }
-    for (wanted, says) in rows {
-        let answer = gateway.ask_for_tokens(&wanted).await;
-        eprintln!("{wanted}: {answer:?}");
-        answer.refused(400, "invalid_request");
+    for (request, expected) in rows {
+        let answer = gateway.request_tokens(&request).await;
+        eprintln!("{request}: {answer:?}");
+        answer.assert_rejected(400, "invalid_request");
         let description = answer.json()["error_description"].as_str().expect("text").to_owned();
-        assert!(description.contains(says), "{says:?} is not said: {description}");
+        assert!(description.contains(expected), "{expected:?} is missing: {description}");
     }
     for body in ["", "{", r#"{"sub":"alice","sub":"bob"}"#, r#"{"sub":"alice","claims":{"a":1,"a":2}}"#] {
         let admin = gateway.admin_client();
-        admin.send(Method::POST, "/admin/v1/tokens", Bytes::from(body)).await.refused(400, "invalid_request");
+        admin.send(Method::POST, "/admin/v1/tokens", Bytes::from(body)).await.assert_rejected(400, "invalid_request");
     }
     let large = json!({ "sub": "alice", "label": "x".repeat(8 * 1024) });
-    gateway.ask_for_tokens(&large).await.refused(413, "invalid_request");
+    gateway.request_tokens(&large).await.assert_rejected(413, "invalid_request");
     let listed = gateway.admin_client().get("/admin/v1/subjects/alice/tokens").await.json();
-    assert_eq!(listed["tokens"], json!([]), "nothing was made");
+    assert_eq!(listed["tokens"], json!([]), "no login was created");
 }
 
 #[tokio::test]
-async fn lifetimes_may_be_shorter_and_never_longer_than_the_configured_ones() {
+async fn lifetimes_can_be_shorter_than_configured_but_not_longer() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let (day, now) = (86_400, gateway.now_secs());
@@ -118,7 +118,7 @@ async fn lifetimes_may_be_shorter_and_never_longer_than_the_configured_ones() {
     .enumerate()
     {
         let subject = format!("row{row}");
-        let pair = gateway.ask_for_tokens(&json!({ "sub": subject, "idle": idle, "absolute": absolute })).await;
+        let pair = gateway.request_tokens(&json!({ "sub": subject, "idle": idle, "absolute": absolute })).await;
         assert_eq!(pair.status, 201, "{pair:?}");
         let listed = gateway.admin_client().get(&format!("/admin/v1/subjects/{subject}/tokens")).await.json();
         let at = |after: u64| bearward::types::clock::UnixTime::from_secs(now + after).to_string();
@@ -128,9 +128,9 @@ async fn lifetimes_may_be_shorter_and_never_longer_than_the_configured_ones() {
 }
 
 #[tokio::test]
-async fn over_the_limit_of_logins_the_least_recently_used_gives_way() {
+async fn beyond_the_limit_the_least_recently_used_login_is_revoked() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, "[limits]\nsessions_per_subject = 3");
+    let gateway = Gateway::with_config(&upstream, "[limits]\nsessions_per_subject = 3");
     let second = std::time::Duration::from_secs(1);
     let mut pairs = Vec::new();
     for _ in 0..3 {
@@ -138,15 +138,15 @@ async fn over_the_limit_of_logins_the_least_recently_used_gives_way() {
         gateway.advance(second);
     }
     let bob = gateway.issue("bob", "").await;
-    pairs[0] = Pair::of(&gateway.refresh(&pairs[0].access, &pairs[0].refresh).await.json());
+    pairs[0] = TokenPair::from_json(&gateway.refresh(&pairs[0].access, &pairs[0].refresh).await.json());
     gateway.advance(second);
     let fourth = gateway.issue("alice", "").await;
     for (pair, status) in [(&pairs[0], 200), (&pairs[1], 401), (&pairs[2], 200), (&fourth, 200), (&bob, 200)] {
         assert_eq!(gateway.status_of(&pair.access).await, status);
     }
-    gateway.refresh(&pairs[1].access, &pairs[1].refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&pairs[1].access, &pairs[1].refresh).await.assert_rejected(400, "invalid_grant");
     let listed = gateway.admin_client().get("/admin/v1/subjects/alice/tokens").await.json();
-    let gone = listed["tokens"].as_array().expect("a list").iter().find(|token| token["state"] != "live");
-    let gone = gone.expect("it is listed");
-    assert_eq!((&gone["tokenId"], &gone["reason"]), (&json!(pairs[1].token_id), &json!("limit")));
+    let revoked = listed["tokens"].as_array().expect("a list").iter().find(|token| token["state"] != "live");
+    let revoked = revoked.expect("it is listed");
+    assert_eq!((&revoked["tokenId"], &revoked["reason"]), (&json!(pairs[1].token_id), &json!("limit")));
 }

@@ -1,4 +1,4 @@
-//! Who may ask what, and where.
+//! The admin listener: paths, methods and the admin token.
 
 use bytes::Bytes;
 use http::Method;
@@ -25,14 +25,14 @@ async fn probes_and_scrapers_need_no_token() {
 }
 
 #[tokio::test]
-async fn everything_else_needs_the_admin_token_and_no_other_will_do() {
+async fn all_other_paths_require_the_admin_token() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let user = gateway.issue("alice", "token:revoke admin").await;
     let client = || Client::http1(gateway.admin_address());
     let token = gateway.file("admin.token").trim().to_owned();
     let header = |value: &str| client().header("authorization", value);
-    for refused in [
+    for client_without_token in [
         client(),
         client().bearer(""),
         client().bearer("wrong"),
@@ -53,18 +53,18 @@ async fn everything_else_needs_the_admin_token_and_no_other_will_do() {
             (Method::GET, "/admin/v1/nothing".into()),
             (Method::GET, "/".into()),
         ] {
-            let answer = refused.send(method, &path, Bytes::from_static(br#"{"sub":"alice"}"#)).await;
-            answer.refused(401, "unauthorized");
+            let answer = client_without_token.send(method, &path, Bytes::from_static(br#"{"sub":"alice"}"#)).await;
+            answer.assert_rejected(401, "unauthorized");
             assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
         }
     }
-    assert_eq!(gateway.status_of(&user.access).await, 200, "nothing happened");
+    assert_eq!(gateway.status_of(&user.access).await, 200, "nothing was revoked");
     let any_case = header(&format!("bearer {token}")).get("/admin/v1/subjects/alice/tokens").await;
-    assert_eq!(any_case.json()["tokens"].as_array().map(Vec::len), Some(1), "RFC 9110: a scheme has no case");
+    assert_eq!(any_case.json()["tokens"].as_array().map(Vec::len), Some(1), "schemes are case-insensitive (RFC 9110)");
 }
 
 #[tokio::test]
-async fn each_path_has_its_methods_and_there_are_no_others() {
+async fn other_methods_and_paths_are_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let admin = gateway.admin_client();
@@ -85,20 +85,20 @@ async fn each_path_has_its_methods_and_there_are_no_others() {
         let answer = admin.get(path).await;
         assert!([404, 405].contains(&answer.status.as_u16()), "{path}: {answer:?}");
     }
-    assert!(upstream.seen().is_empty(), "nothing goes from here to an upstream");
+    assert!(upstream.seen().is_empty(), "the admin listener forwards nothing to an upstream");
 }
 
 #[tokio::test]
-async fn nothing_of_it_is_reachable_through_the_public_listener() {
+async fn the_public_listener_does_not_serve_admin_paths() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
     let admin_token = gateway.file("admin.token").trim().to_owned();
     for path in OPEN.into_iter().chain(["/admin/v1/subjects/alice/tokens"]) {
-        gateway.client().get(path).await.refused(401, "unauthorized");
-        gateway.client().bearer(&admin_token).get(path).await.refused(401, "invalid_token");
+        gateway.client().get(path).await.assert_rejected(401, "unauthorized");
+        gateway.client().bearer(&admin_token).get(path).await.assert_rejected(401, "invalid_token");
         let answer = gateway.client().bearer(&pair.access).get(path).await;
-        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"), "it is the upstream's own path");
+        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"), "the upstream serves the path");
     }
     assert_eq!(upstream.seen().len(), 4);
 }

@@ -14,7 +14,7 @@ async fn listed(gateway: &Gateway, subject: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_logins_of_a_subject_are_listed_newest_first_with_what_became_of_them() {
+async fn logins_are_listed_newest_first_with_their_state() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let begun = gateway.now_secs();
@@ -23,7 +23,7 @@ async fn the_logins_of_a_subject_are_listed_newest_first_with_what_became_of_the
         "sub": "alice", "label": "kiosk", "scope": "a b", "idle": 60, "address": "::ffff:198.51.100.7",
         "clientId": "shop",
     });
-    assert_eq!(gateway.ask_for_tokens(&kiosk).await.status, 201);
+    assert_eq!(gateway.request_tokens(&kiosk).await.status, 201);
     gateway.advance(Duration::from_secs(60));
     let phone = gateway.issue("alice", "").await;
     gateway.advance(Duration::from_secs(60));
@@ -44,13 +44,13 @@ async fn the_logins_of_a_subject_are_listed_newest_first_with_what_became_of_the
     });
     assert_eq!(tokens[0], expected);
     assert_eq!((&tokens[1]["reason"], &tokens[1]["revokedAt"]), (&json!("logout"), &at(120)));
-    assert_eq!(tokens[1].get("address"), None, "whoever issued it did not say, and it was never refreshed");
+    assert_eq!(tokens[1].get("address"), None, "the request named no address, and the login was never refreshed");
     assert_eq!((&tokens[2]["label"], &tokens[2]["scope"]), (&json!("kiosk"), &json!("a b")));
     assert_eq!((&tokens[2]["address"], &tokens[2]["clientId"]), (&json!("198.51.100.7"), &json!("shop")));
 }
 
 #[tokio::test]
-async fn a_subject_is_named_in_the_path_whatever_it_is_called() {
+async fn any_subject_can_be_encoded_in_the_path() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for (subject, segment) in [("a/b?c é%", "a%2Fb%3Fc%20%C3%A9%25"), ("..", ".."), ("x", "%78"), ("\n\0", "%0A%00")] {
@@ -59,12 +59,12 @@ async fn a_subject_is_named_in_the_path_whatever_it_is_called() {
         assert_eq!((tokens.len(), &tokens[0]["tokenId"]), (1, &json!(pair.token_id)), "{subject:?}");
         assert_eq!(gateway.status_of(&pair.access).await, 200);
     }
-    assert!(listed(&gateway, "nobody").await.is_empty());
-    gateway.admin_client().get("/admin/v1/subjects/%ff/tokens").await.refused(400, "invalid_request");
+    assert!(listed(&gateway, "unknown").await.is_empty());
+    gateway.admin_client().get("/admin/v1/subjects/%ff/tokens").await.assert_rejected(400, "invalid_request");
 }
 
 #[tokio::test]
-async fn an_operator_ends_any_login_by_its_name_or_by_a_refresh_token() {
+async fn an_operator_revokes_a_login_by_its_id_or_refresh_token() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
@@ -78,6 +78,6 @@ async fn an_operator_ends_any_login_by_its_name_or_by_a_refresh_token() {
     }
     assert_eq!(listed(&gateway, "bob").await[0]["reason"], "admin");
     for named in [&TokenId::random().to_string(), "x", &bob.access] {
-        end(named).await.refused(404, "token_not_found");
+        end(named).await.assert_rejected(404, "token_not_found");
     }
 }

@@ -1,17 +1,17 @@
-//! `/metrics`: that Prometheus can read it, and that it counts.
+//! `/metrics`: the format, the counters and the documentation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
 
 use crate::deploy::pages::pages;
 use crate::house::source;
 use crate::support::tokens::Mint;
-use crate::support::{Answer, Client, Gateway, Upstream};
+use crate::support::wait::eventually_ok;
+use crate::support::{Client, Gateway, TestResponse, Upstream};
 
-/// Every sample by its name and labels, as written. Panics at the first line that is not OpenMetrics.
-fn samples(answer: &Answer) -> HashMap<String, f64> {
+/// Returns every sample by its name and labels, as written. Panics at the first line that is not OpenMetrics.
+fn samples(answer: &TestResponse) -> HashMap<String, f64> {
     let kind = answer.header("content-type").expect("a media type");
     assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{kind}");
     let page = answer.text();
@@ -21,8 +21,8 @@ fn samples(answer: &Answer) -> HashMap<String, f64> {
     let mut samples = HashMap::new();
     for line in lines.lines() {
         if let Some(comment) = line.strip_prefix("# ") {
-            let [word, name, rest] = comment.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
-            match word {
+            let [keyword, name, rest] = comment.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
+            match keyword {
                 "HELP" => assert!(rest.len() > 5, "{line:?}"),
                 "TYPE" => drop(kinds.insert(name.to_owned(), rest.to_owned())),
                 _ => panic!("{line:?}"),
@@ -39,12 +39,12 @@ fn samples(answer: &Answer) -> HashMap<String, f64> {
         assert_eq!(kind == "counter", name.ends_with("_total"), "{line:?}");
         let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line:?}"));
         assert!(value.is_finite() && value >= 0.0, "{line:?}");
-        assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line:?}");
+        assert!(samples.insert(sample.to_owned(), value).is_none(), "duplicate: {line:?}");
     }
     samples
 }
 
-/// What stands in the braces, without the last quote.
+/// Returns true if `labels`, the text in braces without the last quote, is a list of labels.
 fn are_labels(labels: &str) -> bool {
     let is_one = |(name, value): (&str, &str)| {
         name.bytes().all(|b| b.is_ascii_lowercase()) && value.bytes().all(|b| b.is_ascii_graphic() && b != b'"')
@@ -56,21 +56,18 @@ async fn scrape(gateway: &Gateway) -> HashMap<String, f64> {
     samples(&Client::http1(gateway.admin_address()).get("/metrics").await)
 }
 
-/// Waits for counters: a request is counted when its last byte is out, which its client may see first.
+/// Waits for counters. The gateway counts a request after its last byte is sent, so the client may see the end first.
 async fn until_counted(gateway: &Gateway, wanted: &[(&str, f64)]) {
-    let mut seen = HashMap::new();
-    for _ in 0..500 {
-        seen = scrape(gateway).await;
-        if wanted.iter().all(|(name, value)| seen[&format!("bearward_{name}")] == *value) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{wanted:?} was not reached: {seen:#?}");
+    eventually_ok("the counters have their values", async || {
+        let seen = scrape(gateway).await;
+        let are_reached = wanted.iter().all(|(name, value)| seen[&format!("bearward_{name}")] == *value);
+        are_reached.then_some(()).ok_or_else(|| format!("expected {wanted:?}, found {seen:#?}"))
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn every_request_and_every_refusal_is_counted() {
+async fn every_request_and_rejection_is_counted() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     until_counted(
@@ -87,8 +84,8 @@ async fn every_request_and_every_refusal_is_counted() {
         assert_eq!(gateway.status_of(&pair.access).await, 200);
     }
     assert_eq!(gateway.client().bearer(&pair.access).get("/status/503").await.status, 503);
-    gateway.client().get("/").await.refused(401, "unauthorized");
-    gateway.refresh(&pair.access, "x").await.refused(400, "invalid_grant");
+    gateway.client().get("/").await.assert_rejected(401, "unauthorized");
+    gateway.refresh(&pair.access, "x").await.assert_rejected(400, "invalid_grant");
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     assert_eq!(gateway.status_of(&pair.access).await, 401);
     until_counted(
@@ -115,11 +112,11 @@ async fn every_request_and_every_refusal_is_counted() {
 }
 
 #[tokio::test]
-async fn the_histogram_is_cumulative_and_ends_with_everything() {
+async fn the_histogram_is_cumulative_up_to_infinity() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for _ in 0..20 {
-        gateway.client().get("/").await.refused(401, "unauthorized");
+        gateway.client().get("/").await.assert_rejected(401, "unauthorized");
     }
     until_counted(&gateway, &[("request_duration_seconds_count", 20.0)]).await;
     let samples = scrape(&gateway).await;
@@ -137,19 +134,19 @@ async fn the_histogram_is_cumulative_and_ends_with_everything() {
     assert!(samples["bearward_request_duration_seconds_sum"] > 0.0);
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn code(text: &str) -> impl Iterator<Item = String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned)
 }
 
-/// Every metric with its labels, of a gateway that has one of everything.
+/// Returns every metric with its labels, from a gateway that exports all of them.
 async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     let upstream = Upstream::start();
-    let gateway = Gateway::trusting(&upstream, &Mint::new(Algorithm::ES256), "");
+    let gateway = Gateway::with_issuer(&upstream, &Mint::new(Algorithm::ES256), "");
     let mut shown: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for sample in scrape(&gateway).await.into_keys() {
         let (name, labels) = sample.split_once('{').unwrap_or((&sample, ""));
-        // The one histogram is known by what its three kinds of samples have in common.
+        // The three kinds of samples of the histogram share its name.
         let of_histogram = name.strip_prefix("bearward_request_duration_seconds_").is_some();
         let name = if of_histogram { "bearward_request_duration_seconds" } else { name };
         let labels = labels.split("\",").filter_map(|label| label.split_once("=\""));
@@ -158,7 +155,7 @@ async fn shown() -> BTreeMap<String, BTreeSet<String>> {
     shown
 }
 
-/// monitoring.md has a row for each.
+/// monitoring.md has a row for each metric.
 #[tokio::test]
 async fn every_metric_is_documented_with_its_labels() {
     let page = source::read("deploy/monitoring.md");
@@ -176,10 +173,13 @@ async fn every_metric_is_documented_with_its_labels() {
 async fn every_metric_that_a_page_names_exists() {
     let shown = shown().await;
     let reference = ("gateway.toml".to_owned(), source::read("gateway.toml"));
+    let mut count = 0;
     for (page, text) in pages().into_iter().chain([reference]) {
         let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
         for name in words.filter(|word| word.starts_with("bearward_")) {
             assert!(shown.contains_key(name), "{page}: {name}");
+            count += 1;
         }
     }
+    assert!(count > 20, "the pages name only {count} metrics");
 }

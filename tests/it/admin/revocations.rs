@@ -1,4 +1,4 @@
-//! `POST /admin/v1/revocations` and `DELETE /admin/v1/subjects/{sub}/tokens`: whom an operator can revoke with one word.
+//! `POST /admin/v1/revocations` and `DELETE /admin/v1/subjects/{sub}/tokens`: revocations of many tokens at once.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use bearward::types::clock::UnixTime;
 use serde_json::{Value, json};
 
 use crate::support::gateway::ISSUER;
-use crate::support::tokens::{FOREIGN, Mint, claims_of};
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint, claims_of};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A gateway that accepts tokens of another issuer, too.
+/// A gateway that also accepts tokens of another issuer.
 fn gateway(upstream: &Upstream) -> (Gateway, Mint) {
     let mint = Mint::new(Algorithm::ES256);
-    (Gateway::trusting(upstream, &mint, ""), mint)
+    (Gateway::with_issuer(upstream, &mint, ""), mint)
 }
 
 async fn revoke(gateway: &Gateway, what: Value) {
@@ -23,7 +23,7 @@ async fn revoke(gateway: &Gateway, what: Value) {
     assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, r#"{"success":true}"#), "{what}");
 }
 
-/// What requests with these tokens are answered, now and after a restart.
+/// Returns the status of a request with each token. Asserts that it is the same after a restart.
 async fn statuses<const N: usize>(gateway: Gateway, tokens: [&str; N]) -> (Gateway, [u16; N]) {
     let mut now = [0; N];
     for (status, token) in now.iter_mut().zip(tokens) {
@@ -41,7 +41,7 @@ fn at(gateway: &Gateway) -> UnixTime {
 }
 
 #[tokio::test]
-async fn everything_of_a_subject_dies_and_the_next_login_lives() {
+async fn revoking_a_subject_ends_its_tokens_but_not_the_next_login() {
     let upstream = Upstream::start();
     let (gateway, mint) = gateway(&upstream);
     let (phone, laptop, bob) =
@@ -53,114 +53,116 @@ async fn everything_of_a_subject_dies_and_the_next_login_lives() {
 
     let answer = gateway.admin_client().delete("/admin/v1/subjects/alice/tokens").await;
     assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, r#"{"success":true}"#));
-    let (gateway, left) = statuses(gateway, tokens).await;
-    assert_eq!(left, [401, 401, 200, 200], "another issuer's alice is somebody else");
+    let (gateway, statuses_after) = statuses(gateway, tokens).await;
+    assert_eq!(statuses_after, [401, 401, 200, 200], "alice of another issuer is another subject");
     for pair in [&phone, &laptop] {
-        gateway.refresh(&pair.access, &pair.refresh).await.refused(400, "invalid_grant");
+        gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(400, "invalid_grant");
     }
     let listed = gateway.admin_client().get("/admin/v1/subjects/alice/tokens").await.json();
-    for token in listed["tokens"].as_array().expect("a list") {
+    let tokens = listed["tokens"].as_array().expect("a list");
+    assert_eq!(tokens.len(), 2);
+    for token in tokens {
         assert_eq!((&token["state"], &token["reason"]), (&json!("revoked"), &json!("admin")));
     }
     let again = gateway.issue("alice", "").await;
     assert_eq!(gateway.status_of(&again.access).await, 200, "a login in the same second works");
     assert_eq!(gateway.refresh(&again.access, &again.refresh).await.status, 200);
 
-    revoke(&gateway, json!({ "sub": "alice", "issuer": FOREIGN })).await;
-    let (gateway, left) = statuses(gateway, [&namesake, &again.access, &bob.access]).await;
-    assert_eq!(left, [401, 200, 200]);
-    gateway.admin_client().delete("/admin/v1/subjects//tokens").await.refused(400, "invalid_request");
-    assert_eq!(gateway.admin_client().delete("/admin/v1/subjects/nobody/tokens").await.status, 200);
+    revoke(&gateway, json!({ "sub": "alice", "issuer": EXTERNAL_ISSUER })).await;
+    let (gateway, statuses_after) = statuses(gateway, [&namesake, &again.access, &bob.access]).await;
+    assert_eq!(statuses_after, [401, 200, 200]);
+    gateway.admin_client().delete("/admin/v1/subjects//tokens").await.assert_rejected(400, "invalid_request");
+    assert_eq!(gateway.admin_client().delete("/admin/v1/subjects/unknown/tokens").await.status, 200);
 }
 
 #[tokio::test]
-async fn only_what_is_as_old_as_the_time_named_dies() {
+async fn only_tokens_issued_before_the_given_time_are_revoked() {
     let upstream = Upstream::start();
     let (gateway, mint) = gateway(&upstream);
-    let old = (gateway.issue("alice", "").await, mint.good(gateway.now_secs()));
+    let old = (gateway.issue("alice", "").await, mint.valid_token(gateway.now_secs()));
     let before = at(&gateway);
     gateway.advance(SECOND);
-    let new = (gateway.issue("alice", "").await, mint.good(gateway.now_secs()));
+    let new = (gateway.issue("alice", "").await, mint.valid_token(gateway.now_secs()));
     let tokens = [old.0.access.as_str(), &new.0.access, &old.1, &new.1];
 
     revoke(&gateway, json!({ "sub": "alice", "before": before.to_string() })).await;
-    let (gateway, left) = statuses(gateway, tokens).await;
-    assert_eq!(left, [401, 200, 200, 200]);
-    revoke(&gateway, json!({ "all": true, "issuer": FOREIGN, "before": before.to_string() })).await;
-    let (gateway, left) = statuses(gateway, tokens).await;
-    assert_eq!(left, [401, 200, 401, 200]);
-    revoke(&gateway, json!({ "all": true, "issuer": FOREIGN })).await;
-    let (gateway, left) = statuses(gateway, tokens).await;
-    assert_eq!(left, [401, 200, 401, 401]);
-    revoke(&gateway, json!({ "all": true, "issuer": FOREIGN, "before": before.to_string() })).await;
+    let (gateway, statuses_after) = statuses(gateway, tokens).await;
+    assert_eq!(statuses_after, [401, 200, 200, 200]);
+    revoke(&gateway, json!({ "all": true, "issuer": EXTERNAL_ISSUER, "before": before.to_string() })).await;
+    let (gateway, statuses_after) = statuses(gateway, tokens).await;
+    assert_eq!(statuses_after, [401, 200, 401, 200]);
+    revoke(&gateway, json!({ "all": true, "issuer": EXTERNAL_ISSUER })).await;
+    let (gateway, statuses_after) = statuses(gateway, tokens).await;
+    assert_eq!(statuses_after, [401, 200, 401, 401]);
+    revoke(&gateway, json!({ "all": true, "issuer": EXTERNAL_ISSUER, "before": before.to_string() })).await;
     assert_eq!(gateway.status_of(&new.1).await, 401, "a watermark is never lowered");
-    gateway.refresh(&old.0.access, &old.0.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&old.0.access, &old.0.refresh).await.assert_rejected(400, "invalid_grant");
     assert_eq!(gateway.refresh(&new.0.access, &new.0.refresh).await.status, 200);
 }
 
 #[tokio::test]
-async fn everything_can_be_ended_or_all_that_this_gateway_issued() {
+async fn all_tokens_or_all_tokens_of_this_gateway_can_be_revoked() {
     let upstream = Upstream::start();
     for (named, of_others) in [(json!({ "all": true, "issuer": ISSUER }), 200), (json!({ "all": true }), 401)] {
         let (gateway, mint) = gateway(&upstream);
         let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
-        let foreign = mint.good(gateway.now_secs());
+        let foreign = mint.valid_token(gateway.now_secs());
         revoke(&gateway, named).await;
-        let (gateway, left) = statuses(gateway, [&alice.access, &bob.access, &foreign]).await;
-        assert_eq!(left, [401, 401, of_others]);
-        gateway.refresh(&bob.access, &bob.refresh).await.refused(400, "invalid_grant");
+        let (gateway, statuses_after) = statuses(gateway, [&alice.access, &bob.access, &foreign]).await;
+        assert_eq!(statuses_after, [401, 401, of_others]);
+        gateway.refresh(&bob.access, &bob.refresh).await.assert_rejected(400, "invalid_grant");
         let again = gateway.issue("alice", "").await;
         assert_eq!(gateway.status_of(&again.access).await, 200);
     }
 }
 
 #[tokio::test]
-async fn one_token_of_another_issuer_dies_by_its_jti() {
+async fn a_token_of_another_issuer_is_revoked_by_its_jti() {
     let upstream = Upstream::start();
     let (gateway, mint) = gateway(&upstream);
     let of = |jti: &str| mint.with_claims(gateway.now_secs(), json!({ "jti": jti }));
     let (first, second) = (of("é/1"), of("2"));
-    revoke(&gateway, json!({ "jti": "é/1", "issuer": FOREIGN })).await;
+    revoke(&gateway, json!({ "jti": "é/1", "issuer": EXTERNAL_ISSUER })).await;
     revoke(&gateway, json!({ "jti": "2" })).await;
-    let (_, left) = statuses(gateway, [&first, &second]).await;
-    assert_eq!(left, [401, 200], "without an issuer, our own is meant");
+    let (_, statuses_after) = statuses(gateway, [&first, &second]).await;
+    assert_eq!(statuses_after, [401, 200], "without an issuer, the gateway's issuer is meant");
 }
 
-/// Such a token is good for a refresh for days after it expired. As long must its revocation be remembered.
+/// A client can refresh with an expired access token for days, so the gateway must keep its revocation as long.
 #[tokio::test]
-async fn one_token_of_ours_is_refused_for_a_refresh_as_long_as_anybody_could_try() {
+async fn a_revoked_token_is_rejected_at_refresh_until_its_family_ends() {
     let upstream = Upstream::start();
     let (mut gateway, _) = gateway(&upstream);
     let first = gateway.issue("alice", "").await;
-    let second = Pair::of(&gateway.refresh(&first.access, &first.refresh).await.json());
+    let second = TokenPair::from_json(&gateway.refresh(&first.access, &first.refresh).await.json());
     revoke(&gateway, json!({ "jti": claims_of(&first.access)["jti"] })).await;
-    gateway.refresh(&first.access, &second.refresh).await.refused(401, "invalid_token");
+    gateway.refresh(&first.access, &second.refresh).await.assert_rejected(401, "invalid_token");
     for days in [1, 5] {
         gateway.advance(Duration::from_hours(days * 24));
-        // Swept by what no longer matters, and read again.
+        // The sweep removes nothing, and the restarted gateway reads the revocation again.
         let swept = gateway.running().broker.store.sweep(at(&gateway), 100).await.expect("the store works");
         assert_eq!(swept, 0);
         gateway = gateway.restart();
-        gateway.refresh(&first.access, &second.refresh).await.refused(401, "invalid_token");
+        gateway.refresh(&first.access, &second.refresh).await.assert_rejected(401, "invalid_token");
     }
-    assert_eq!(gateway.refresh(&second.access, &second.refresh).await.status, 200, "the login itself lives");
+    assert_eq!(gateway.refresh(&second.access, &second.refresh).await.status, 200, "the login itself is not revoked");
 }
 
 #[tokio::test]
-async fn what_names_nobody_or_too_much_is_refused_and_nothing_dies() {
+async fn invalid_revocation_requests_are_rejected_without_effect() {
     let upstream = Upstream::start();
     let (gateway, mint) = gateway(&upstream);
     let own = gateway.issue("alice", "").await;
-    let foreign = mint.good(gateway.now_secs());
+    let foreign = mint.valid_token(gateway.now_secs());
     let ahead = (at(&gateway) + SECOND).to_string();
-    for (wanted, says) in [
+    for (wanted, expected) in [
         (json!({}), "expected exactly one of"),
-        (json!({ "issuer": FOREIGN }), "expected exactly one of"),
+        (json!({ "issuer": EXTERNAL_ISSUER }), "expected exactly one of"),
         (json!({ "all": false }), "expected exactly one of"),
         (json!({ "sub": "alice", "all": true }), "expected exactly one of"),
         (json!({ "sub": "alice", "jti": "1" }), "expected exactly one of"),
         (json!({ "sub": "" }), "1 to 4096 bytes"),
-        (json!({ "jti": "", "issuer": FOREIGN }), "1 to 4096 bytes"),
+        (json!({ "jti": "", "issuer": EXTERNAL_ISSUER }), "1 to 4096 bytes"),
         (
             json!({ "sub": "alice", "issuer": "https://login.example/" }),
             "the issuer \"https://login.example/\" is not configured",
@@ -173,10 +175,10 @@ async fn what_names_nobody_or_too_much_is_refused_and_nothing_dies() {
     ] {
         let answer = gateway.admin_client().post("/admin/v1/revocations", &wanted).await;
         eprintln!("{wanted}");
-        answer.refused(400, "invalid_request");
+        answer.assert_rejected(400, "invalid_request");
         let description = answer.json()["error_description"].as_str().expect("text").to_owned();
-        assert!(description.contains(says), "{says:?} is not said: {description}");
+        assert!(description.contains(expected), "{expected:?} is missing: {description}");
     }
-    let (_, left) = statuses(gateway, [&own.access, &foreign]).await;
-    assert_eq!(left, [200, 200]);
+    let (_, statuses_after) = statuses(gateway, [&own.access, &foreign]).await;
+    assert_eq!(statuses_after, [200, 200]);
 }

@@ -1,4 +1,4 @@
-//! A running gateway: start, reload, take-over, shutdown, crashes.
+//! Tests of a running gateway: start, reload, take-over, graceful shutdown and crashes.
 
 pub mod drain;
 pub mod killed;

@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Gateway, Upstream};
 
 /// A gateway that also accepts tokens of `mint`.
@@ -18,7 +18,7 @@ fn gateway_trusting(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
     let issuer = format!(
         r#"
 [[issuer]]
-issuer = "{FOREIGN}"
+issuer = "{EXTERNAL_ISSUER}"
 audience = ["https://api.example"]
 jwks_file = "login.json"
 algorithms = ["{}"]
@@ -26,7 +26,7 @@ algorithms = ["{}"]
 "#,
         crate::support::tokens::name(mint.algorithm)
     );
-    let text = Gateway::text(&upstream.address.to_string(), &issuer);
+    let text = Gateway::config_text(&upstream.address.to_string(), &issuer);
     Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
 }
 
@@ -35,9 +35,9 @@ async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks(
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "orders:read orders:write").await;
-    let answer = gateway.client().bearer(&pair.access).get("/orders/1?x=y").await;
-    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"));
-    let seen = upstream.only();
+    let response = gateway.client().bearer(&pair.access).get("/orders/1?x=y").await;
+    assert_eq!((response.status.as_u16(), response.text().as_str()), (200, "hello"));
+    let seen = upstream.only_request();
     assert_eq!(seen.uri, "/orders/1?x=y");
     assert_eq!(seen.header("x-auth-subject"), Some("alice"));
     assert_eq!(seen.header("x-auth-scope"), Some("orders:read orders:write"));
@@ -50,9 +50,9 @@ async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks(
 async fn without_a_token_only_the_scheme_is_told() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let answer = gateway.client().get("/").await;
-    answer.refused(401, "unauthorized");
-    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
+    let response = gateway.client().get("/").await;
+    response.assert_rejected(401, "unauthorized");
+    assert_eq!(response.header("www-authenticate"), Some("Bearer realm=\"bearward\""));
     let problem = gateway.client().header("accept", "application/problem+json").get("/").await;
     assert_eq!(problem.header("content-type"), Some("application/problem+json"));
     assert_eq!(problem.json()["title"], "Unauthorized");
@@ -64,7 +64,7 @@ async fn two_tokens_are_refused_even_if_they_are_equal() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
-    gateway.client().bearer(&pair.access).bearer(&pair.access).get("/").await.refused(400, "invalid_request");
+    gateway.client().bearer(&pair.access).bearer(&pair.access).get("/").await.assert_rejected(400, "invalid_request");
     assert!(upstream.seen().is_empty());
 }
 
@@ -76,9 +76,9 @@ async fn every_algorithm_verifies() {
     let symmetric = [HS256, HS384, HS512].map(|algorithm| Mint::hmac(algorithm, &[7; 64]));
     for mint in asymmetric.iter().chain(&symmetric) {
         let gateway = gateway_trusting(&upstream, mint, "");
-        let token = mint.good(gateway.now_secs());
-        let answer = gateway.client().bearer(&token).get("/").await;
-        assert_eq!(answer.status, 200, "{:?}: {answer:?}", mint.algorithm);
+        let token = mint.valid_token(gateway.now_secs());
+        let response = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(response.status, 200, "{:?}: {response:?}", mint.algorithm);
     }
 }
 
@@ -116,8 +116,8 @@ async fn types_and_audiences_are_matched_as_configured() {
         mint.with_claims(now, json!({ "scope": null, "scp": ["a"] })),
         mint.with_claims(now, json!({ "iat": now as f64 + 0.5 })),
     ] {
-        let answer = gateway.client().bearer(&token).get("/").await;
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = gateway.client().bearer(&token).get("/").await;
+        assert_eq!(response.status, 200, "{response:?}");
     }
 }
 
@@ -131,15 +131,15 @@ async fn no_issuer_can_speak_for_another() {
     let now = gateway.now_secs();
     let impostor =
         mint.with_claims(now, json!({ "sub": "alice", "scope": "token:revoke", "sid": pair.token_id, "rgn": 1 }));
-    gateway.revoke(&impostor, &pair.token_id).await.refused(404, "token_not_found");
-    gateway.refresh(&impostor, &pair.refresh).await.refused(400, "invalid_grant");
+    gateway.revoke(&impostor, &pair.token_id).await.assert_rejected(404, "token_not_found");
+    gateway.refresh(&impostor, &pair.refresh).await.assert_rejected(400, "invalid_grant");
     assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200);
 }
 
 #[tokio::test]
 async fn a_route_asks_for_its_scopes_and_a_public_one_for_nothing() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(
+    let gateway = Gateway::with_config(
         &upstream,
         r#"
 [[route]]
@@ -155,7 +155,7 @@ public = true
     let little = gateway.issue("bob", "orders:list").await;
     assert_eq!(gateway.client().bearer(&enough.access).get("/orders/1").await.status, 200);
     let refused = gateway.client().bearer(&little.access).get("/orders/1").await;
-    refused.refused(403, "insufficient_scope");
+    refused.assert_rejected(403, "insufficient_scope");
     let challenge = refused.header("www-authenticate").expect("a challenge");
     assert!(challenge.contains(r#"scope="orders:read orders:list""#), "{challenge}");
 
@@ -165,10 +165,10 @@ public = true
     let seen = upstream.seen().pop().expect("it arrived");
     assert!(seen.headers.keys().all(|name| !name.as_str().contains("subject")), "{seen:?}");
 
-    gateway.client().bearer(&enough.access).get("/elsewhere").await.refused(404, "not_found");
+    gateway.client().bearer(&enough.access).get("/elsewhere").await.assert_rejected(404, "not_found");
     let preflight = gateway.client().header("origin", "https://app.example");
     let options = http::Method::OPTIONS;
-    preflight.send(options.clone(), "/orders/1", Default::default()).await.refused(401, "unauthorized");
+    preflight.send(options.clone(), "/orders/1", Default::default()).await.assert_rejected(401, "unauthorized");
     let preflight = preflight.header("access-control-request-method", "PUT");
     assert_eq!(preflight.send(options, "/orders/1", Default::default()).await.status, 200);
 }
@@ -213,7 +213,7 @@ async fn forger(gateway: &Gateway) -> impl Fn(u64) -> String {
 #[tokio::test]
 async fn one_address_gets_only_so_many_bad_signatures_checked() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, "[limits]\nbad_signatures = 5\n");
+    let gateway = Gateway::with_config(&upstream, "[limits]\nbad_signatures = 5\n");
     let known = gateway.issue("alice", "").await;
     let fresh = gateway.issue("bob", "").await;
     let get = async |token: &str| gateway.client().bearer(token).get("/").await;
@@ -222,14 +222,14 @@ async fn one_address_gets_only_so_many_bad_signatures_checked() {
     let forge = forger(&gateway).await;
     let first = forge(0);
     for token in [first.clone(), forge(1), forge(2), forge(3), forge(4)] {
-        get(&token).await.refused(401, "invalid_token");
+        get(&token).await.assert_rejected(401, "invalid_token");
     }
     // The same token again costs no signature and is not counted.
-    get(&first).await.refused(401, "invalid_token");
+    get(&first).await.assert_rejected(401, "invalid_token");
     let limited = get(&forge(6)).await;
-    limited.refused(429, "rate_limited");
+    limited.assert_rejected(429, "rate_limited");
     assert_eq!(limited.header("retry-after"), Some("2"));
-    get(&fresh.access).await.refused(429, "rate_limited");
+    get(&fresh.access).await.assert_rejected(429, "rate_limited");
     assert_eq!(get(&known.access).await.status, 200, "a known token is not asked about");
     gateway.advance(Duration::from_secs(2));
     assert_eq!(get(&fresh.access).await.status, 200);
@@ -240,15 +240,15 @@ async fn one_address_gets_only_so_many_bad_signatures_checked() {
 async fn all_workers_count_the_bad_signatures_of_an_address_together() {
     const WORKERS: usize = 4;
     let upstream = Upstream::start();
-    let text = Gateway::text(&upstream.address.to_string(), "[limits]\nbad_signatures = 10\n");
+    let text = Gateway::config_text(&upstream.address.to_string(), "[limits]\nbad_signatures = 10\n");
     let gateway = Gateway::from_text(text.replace("workers = 2", &format!("workers = {WORKERS}")));
     let forge = forger(&gateway).await;
     let mut checked = 0;
     for number in 0..100 {
-        let answer = gateway.client().bearer(&forge(number)).get("/").await;
-        match answer.status.as_u16() {
+        let response = gateway.client().bearer(&forge(number)).get("/").await;
+        match response.status.as_u16() {
             401 => checked += 1,
-            _ => answer.refused(429, "rate_limited"),
+            _ => response.assert_rejected(429, "rate_limited"),
         }
     }
     let metrics = &gateway.running().metrics;

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::tokens::jwt::key_set::KeySet;
-use bearward::tokens::jwt::verify::{TrustedIssuer, still_holds, verify};
+use bearward::tokens::jwt::verify::{TrustedIssuer, is_still_valid, verify};
 use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
 use bearward::types::trace::Trace;
 use serde_json::{Value, json};
 
 use crate::support::gateway::AUDIENCE;
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 
 /// Seconds; any moment would do.
 const NOW: u64 = 1_800_000_000;
 
 fn terms() -> Issuer {
     Issuer {
-        issuer: FOREIGN.into(),
+        issuer: EXTERNAL_ISSUER.into(),
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
         algorithms: vec![Algorithm::ES256, Algorithm::EdDSA],
         types: vec!["at+jwt".into()],
@@ -72,7 +72,8 @@ fn what_still_holds_would_be_verified_again() {
         header.as_object_mut().expect("a header").remove("kid");
         mint.sign(&header, &mint.claims(NOW))
     };
-    let tokens: Vec<String> = [&a, &b, &c].into_iter().flat_map(|mint| [mint.good(NOW), unnamed(mint)]).collect();
+    let tokens: Vec<String> =
+        [&a, &b, &c].into_iter().flat_map(|mint| [mint.valid_token(NOW), unnamed(mint)]).collect();
     let sets = key_sets(&a, &b, &c);
     let (mut held, mut gone) = (0, 0);
     for before in &sets {
@@ -80,13 +81,13 @@ fn what_still_holds_would_be_verified_again() {
             let (before, after) = (trusting(&terms(), before), trusting(&terms(), after));
             for token in &tokens {
                 let Some(known) = good(token, &before) else { continue };
-                match still_holds(&known, &after) {
+                match is_still_valid(&known, &after) {
                     true => assert!(good(token, &after).is_some(), "{after:?} does not take what {before:?} took"),
                     false if good(token, &after).is_none() => gone += 1,
                     // By a key that is not the same, be it only by its name.
                     false => assert!(!after[0].keys.has_all(&before[0].keys), "{after:?} has all of {before:?}"),
                 }
-                held += usize::from(still_holds(&known, &after));
+                held += usize::from(is_still_valid(&known, &after));
             }
         }
     }
@@ -96,20 +97,20 @@ fn what_still_holds_would_be_verified_again() {
 #[test]
 fn keys_that_come_and_go_beside_its_own_are_nothing_to_a_token() {
     let [a, b, c] = [Algorithm::ES256, Algorithm::ES256, Algorithm::EdDSA].map(Mint::new);
-    let known = good(&a.good(NOW), &trusting(&terms(), &[a.jwk(), b.jwk()])).expect("a good token");
+    let known = good(&a.valid_token(NOW), &trusting(&terms(), &[a.jwk(), b.jwk()])).expect("a good token");
     for others in [vec![a.jwk()], vec![c.jwk(), a.jwk()], vec![b.jwk(), a.jwk(), c.jwk()]] {
-        assert!(still_holds(&known, &trusting(&terms(), &others)));
+        assert!(is_still_valid(&known, &trusting(&terms(), &others)));
     }
-    assert!(!still_holds(&known, &trusting(&terms(), &[b.jwk()])));
-    assert!(!still_holds(&known, &[]));
-    let revoking = KeySet::default().refusing(vec![a.kid.clone()]);
-    assert!(!still_holds(&known, &[TrustedIssuer { policy: terms().into(), keys: revoking.into() }]));
+    assert!(!is_still_valid(&known, &trusting(&terms(), &[b.jwk()])));
+    assert!(!is_still_valid(&known, &[]));
+    let revoking = KeySet::default().with_revoked(vec![a.kid.clone()]);
+    assert!(!is_still_valid(&known, &[TrustedIssuer { policy: terms().into(), keys: revoking.into() }]));
 }
 
 #[test]
 fn other_terms_are_asked_about_each_token() {
     let mint = Mint::new(Algorithm::ES256);
-    let known = good(&mint.good(NOW), &trusting(&terms(), &[mint.jwk()])).expect("a good token");
+    let known = good(&mint.valid_token(NOW), &trusting(&terms(), &[mint.jwk()])).expect("a good token");
     for policy in [
         Issuer { issuer: "https://another.example".into(), ..terms() },
         Issuer { audience: Audience::OneOf(vec!["another".into()]), ..terms() },
@@ -121,6 +122,6 @@ fn other_terms_are_asked_about_each_token() {
         Issuer { require_subject: false, ..terms() },
         Issuer { own: true, ..terms() },
     ] {
-        assert!(!still_holds(&known, &trusting(&policy, &[mint.jwk()])), "{policy:?}");
+        assert!(!is_still_valid(&known, &trusting(&policy, &[mint.jwk()])), "{policy:?}");
     }
 }

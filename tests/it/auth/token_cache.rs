@@ -134,8 +134,9 @@ async fn a_token_that_many_bring_at_once_is_verified_once_by_each_worker_at_most
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
     let client = || gateway.client().bearer(&pair.access);
-    let answers = join_all((0..100).map(|_| client()).map(async |client| client.get("/").await.status.as_u16())).await;
-    assert!(answers.iter().all(|status| *status == 200), "{answers:?}");
+    let responses =
+        join_all((0..100).map(|_| client()).map(async |client| client.get("/").await.status.as_u16())).await;
+    assert!(responses.iter().all(|status| *status == 200), "{responses:?}");
     let misses = gateway.metric("bearward_token_cache_misses_total").await;
     assert!((1.0..=2.0).contains(&misses), "{misses} verifications by two workers");
 }

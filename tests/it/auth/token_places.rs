@@ -92,7 +92,7 @@ const ROWS: &[Row] = &[
 #[tokio::test]
 async fn a_token_counts_where_its_route_takes_it_from_and_only_once() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
     for (path, headers, reason) in ROWS {
         let before = upstream.seen().len();
@@ -101,13 +101,13 @@ async fn a_token_counts_where_its_route_takes_it_from_and_only_once() {
         for (name, value) in *headers {
             client = client.header(name, &value.replace("{}", &token));
         }
-        let answer = client.get(&path).await;
-        let shown = format!("{path} {headers:?}: {answer:?}");
+        let response = client.get(&path).await;
+        let shown = format!("{path} {headers:?}: {response:?}");
         match *reason {
-            "" => assert_eq!(answer.status, 200, "{shown}"),
-            "several_tokens" => answer.refused(400, "invalid_request"),
-            "no_token" => answer.refused(401, "unauthorized"),
-            _ => answer.refused(401, "invalid_token"),
+            "" => assert_eq!(response.status, 200, "{shown}"),
+            "several_tokens" => response.assert_rejected(400, "invalid_request"),
+            "no_token" => response.assert_rejected(401, "unauthorized"),
+            _ => response.assert_rejected(401, "invalid_token"),
         }
         assert_eq!(upstream.seen().len() - before, usize::from(reason.is_empty()), "{shown}");
     }
@@ -131,7 +131,7 @@ async fn arrived(upstream: &Upstream, client: Client, path: &str) -> (String, Op
 #[tokio::test]
 async fn the_upstream_finds_the_token_in_a_header_or_nowhere() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
     let bearer = Some(format!("Bearer {token}"));
     let cookie = Some(format!("a=1; session={token}; b=2"));
@@ -167,13 +167,13 @@ async fn the_upstream_finds_the_token_in_a_header_or_nowhere() {
 #[tokio::test]
 async fn the_same_holds_over_http2() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
     let client = Client::http2(gateway.address());
-    let answer =
+    let response =
         client.clone().header("cookie", "a=1").header("cookie", &format!("session={token}")).get("/drop").await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(upstream.only().header("cookie"), Some("a=1"));
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(upstream.only_request().header("cookie"), Some("a=1"));
     assert_eq!(client.get(&format!("/query?t={token}&b")).await.status, 200);
     assert_eq!(upstream.seen()[1].uri, "/query?b");
 }
@@ -181,7 +181,7 @@ async fn the_same_holds_over_http2() {
 #[tokio::test]
 async fn a_cookie_does_nothing_for_a_page_of_somebody_else() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
     let client = |origin: &str| {
         let client = gateway.client().header("cookie", &format!("session={token}"));
@@ -204,10 +204,10 @@ async fn a_cookie_does_nothing_for_a_page_of_somebody_else() {
         for path in ["/cookie", "/any", "/drop"] {
             let passes = passes && (path == "/cookie" || !origin.contains("friend"));
             let passes = passes || method == Method::GET || method == Method::HEAD;
-            let answer = client(origin).send(method.clone(), path, Default::default()).await;
+            let response = client(origin).send(method.clone(), path, Default::default()).await;
             match passes {
-                true => assert_eq!(answer.status, 200, "{method} {path} {origin}: {answer:?}"),
-                false => answer.refused(403, "forbidden"),
+                true => assert_eq!(response.status, 200, "{method} {path} {origin}: {response:?}"),
+                false => response.assert_rejected(403, "forbidden"),
             }
         }
     }
@@ -224,12 +224,12 @@ async fn a_cookie_does_nothing_for_a_page_of_somebody_else() {
 async fn handshake(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> (u16, Option<String>) {
     let mut wire = Wire::connect(gateway.address()).await;
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    wire.say(format!(
+    wire.send(format!(
         "GET {path} HTTP/1.1\r\nHost: gateway.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
     ))
     .await;
-    let head = wire.hear_until("\r\n\r\n").await;
+    let head = wire.read_until("\r\n\r\n").await;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     let protocol = head.lines().filter_map(|line| line.split_once(": "));
     let protocol = protocol.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-protocol"));
@@ -240,7 +240,7 @@ async fn handshake(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> (
 async fn a_websocket_brings_its_token_among_the_subprotocols() {
     use base64::Engine;
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
     let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&token);
     let plain = format!("bearer, {token}");
@@ -259,8 +259,8 @@ async fn a_websocket_brings_its_token_among_the_subprotocols() {
     ];
     for (protocols, status, asked, agreed) in rows {
         let before = upstream.seen().len();
-        let answer = handshake(&gateway, "/ws", &[("Sec-WebSocket-Protocol", &protocols)]).await;
-        assert_eq!(answer, (status, agreed.map(str::to_owned)), "{protocols}");
+        let response = handshake(&gateway, "/ws", &[("Sec-WebSocket-Protocol", &protocols)]).await;
+        assert_eq!(response, (status, agreed.map(str::to_owned)), "{protocols}");
         if status == 101 {
             let seen = upstream.seen().pop().expect("it arrived");
             assert_eq!(seen.header("sec-websocket-protocol"), asked, "{protocols}");
@@ -278,7 +278,7 @@ async fn a_websocket_brings_its_token_among_the_subprotocols() {
 #[tokio::test]
 async fn a_page_of_somebody_else_opens_no_websocket_with_a_cookie() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let cookie = format!("session={}", gateway.issue("alice", "").await.access);
     for (origin, status) in
         [("http://gateway.test", 101), ("https://friend.example", 101), ("https://evil.example", 403), ("null", 403)]

@@ -9,16 +9,16 @@ use http::Method;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::support::client::Kept;
-use crate::support::program::Served;
-use crate::support::tokens::{FOREIGN, Mint};
-use crate::support::{Answer, Client, Gateway, Pair, Secrets, Upstream};
+use crate::support::client::KeepAliveClient;
+use crate::support::program::GatewayProcess;
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
+use crate::support::{Client, Gateway, Secrets, TestResponse, TokenPair, Upstream};
 
 #[track_caller]
-fn revoked(answer: &Answer) {
-    assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, r#"{"success":true}"#), "{answer:?}");
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    assert_eq!(answer.header("content-type"), Some("application/json"));
+fn revoked(response: &TestResponse) {
+    assert_eq!((response.status.as_u16(), response.text().as_str()), (200, r#"{"success":true}"#), "{response:?}");
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    assert_eq!(response.header("content-type"), Some("application/json"));
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn the_owner_ends_this_login_and_from_any_other_device_too() {
     let laptop = gateway.issue("alice", "").await;
     let tablet = gateway.issue("alice", "").await;
     revoked(&gateway.revoke(&phone.access, &phone.token_id).await);
-    gateway.revoke(&phone.access, &phone.token_id).await.refused(401, "invalid_token");
+    gateway.revoke(&phone.access, &phone.token_id).await.assert_rejected(401, "invalid_token");
     revoked(&gateway.revoke(&laptop.access, &phone.token_id).await);
     revoked(&gateway.revoke(&laptop.access, &tablet.token_id).await);
 
@@ -37,7 +37,7 @@ async fn the_owner_ends_this_login_and_from_any_other_device_too() {
         assert_eq!(gateway.status_of(&pair.access).await, status);
         assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status == 200, status == 200);
     }
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn somebody_elses_login_is_answered_as_one_that_does_not_exist() {
     let bob = gateway.issue("bob", "").await;
     let ended = gateway.issue("bob", "").await;
     revoked(&gateway.revoke(&bob.access, &ended.token_id).await);
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for named in [
         bob.token_id.clone(),
         bob.refresh.clone(),
@@ -61,19 +61,19 @@ async fn somebody_elses_login_is_answered_as_one_that_does_not_exist() {
         bob.access.clone(),
         "a".repeat(4096),
     ] {
-        let answer = gateway.revoke(&alice.access, &named).await;
+        let response = gateway.revoke(&alice.access, &named).await;
         eprintln!("{named}");
-        answer.refused(404, "token_not_found");
-        let mut body = answer.json();
+        response.assert_rejected(404, "token_not_found");
+        let mut body = response.json();
         body["requestId"].take();
-        let mut headers: Vec<_> = answer.headers.iter().filter(|(name, _)| *name != "date").collect();
+        let mut headers: Vec<_> = response.headers.iter().filter(|(name, _)| *name != "date").collect();
         headers.sort_by_key(|(name, _)| name.as_str());
-        answers.push(format!("{headers:?} {body}"));
+        responses.push(format!("{headers:?} {body}"));
     }
-    answers.dedup();
-    assert_eq!(answers.len(), 1, "{answers:#?}");
+    responses.dedup();
+    assert_eq!(responses.len(), 1, "{responses:#?}");
     assert_eq!(gateway.status_of(&bob.access).await, 200);
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn whoever_has_the_scope_ends_anybodys_login() {
     revoked(&gateway.revoke(&security.access, &bob.token_id).await);
     revoked(&gateway.revoke(&security.access, &bob.token_id).await);
     assert_eq!(gateway.status_of(&bob.access).await, 401);
-    gateway.revoke(&security.access, &TokenId::random().to_string()).await.refused(404, "token_not_found");
+    gateway.revoke(&security.access, &TokenId::random().to_string()).await.assert_rejected(404, "token_not_found");
 }
 
 #[tokio::test]
@@ -95,16 +95,16 @@ async fn only_a_live_bearer_may_ask_and_only_by_delete() {
     let pair = gateway.issue("alice", "token:revoke").await;
     let path = format!("/token/{}", pair.token_id);
     for id in [pair.token_id.as_str(), "x"] {
-        gateway.client().delete(&format!("/token/{id}")).await.refused(401, "unauthorized");
-        gateway.revoke("x", id).await.refused(401, "invalid_token");
+        gateway.client().delete(&format!("/token/{id}")).await.assert_rejected(401, "unauthorized");
+        gateway.revoke("x", id).await.assert_rejected(401, "invalid_token");
     }
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH] {
-        let answer = gateway.client().bearer(&pair.access).send(method, &path, Default::default()).await;
-        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("DELETE")));
+        let response = gateway.client().bearer(&pair.access).send(method, &path, Default::default()).await;
+        assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("DELETE")));
     }
     gateway.advance(Duration::from_secs(905));
-    gateway.revoke(&pair.access, &pair.token_id).await.refused(401, "invalid_token");
-    let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+    gateway.revoke(&pair.access, &pair.token_id).await.assert_rejected(401, "invalid_token");
+    let next = TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json());
     revoked(&gateway.revoke(&next.access, &next.token_id).await);
     assert!(upstream.seen().is_empty());
 }
@@ -119,7 +119,7 @@ async fn a_whole_refresh_token_names_its_login_and_is_not_logged() {
     let mut named = Vec::new();
     for spell in spellings {
         let pair = gateway.issue("alice", "").await;
-        gateway.revoke("x", &spell(&pair.refresh)).await.refused(401, "invalid_token");
+        gateway.revoke("x", &spell(&pair.refresh)).await.assert_rejected(401, "invalid_token");
         revoked(&gateway.revoke(&pair.access, &spell(&pair.refresh)).await);
         assert_eq!(gateway.status_of(&pair.access).await, 401);
         let escaped = pair.access.replacen('e', "%65", 1);
@@ -134,7 +134,7 @@ async fn a_whole_refresh_token_names_its_login_and_is_not_logged() {
         assert_eq!(line.expect("the login is named")["path"], "/token/[token]");
     }
     assert!(lines.iter().any(|line| line["path"] == "/by/mistake/[token]"));
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -145,12 +145,12 @@ async fn the_next_request_is_refused_on_every_worker_for_every_access_token_of_t
     let mut pairs = vec![gateway.issue("alice", "").await];
     for _ in 0..3 {
         let newest = &pairs[pairs.len() - 1];
-        let next = Pair::of(&gateway.refresh(&newest.access, &newest.refresh).await.json());
+        let next = TokenPair::from_json(&gateway.refresh(&newest.access, &newest.refresh).await.json());
         pairs.push(next);
     }
     let mut connections = Vec::new();
     for _ in 0..64 {
-        connections.push(Kept::open(gateway.address()).await);
+        connections.push(KeepAliveClient::open(gateway.address()).await);
     }
     // Every worker knows every token when it is revoked.
     for connection in &mut connections {
@@ -169,16 +169,16 @@ async fn the_next_request_is_refused_on_every_worker_for_every_access_token_of_t
         assert_eq!(connection.status_of(&sibling.access).await, 200, "another login of hers is not touched");
     }
     for pair in &pairs {
-        gateway.refresh(&pair.access, &pair.refresh).await.refused(400, "invalid_grant");
+        gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(400, "invalid_grant");
     }
 
     let gateway = gateway.restart();
     for pair in &pairs {
         assert_eq!(gateway.status_of(&pair.access).await, 401, "after a restart");
-        gateway.refresh(&pair.access, &pair.refresh).await.refused(400, "invalid_grant");
+        gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(400, "invalid_grant");
     }
     assert_eq!(gateway.status_of(&sibling.access).await, 200);
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 /// The clock was set back by a minute after the token was issued: it lives a minute longer than anybody counted on.
@@ -200,17 +200,17 @@ async fn a_clock_that_is_set_back_revives_nothing() {
 async fn what_was_revoked_stays_so_through_kill_9() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
         .expect("written");
     let secrets = Secrets::default();
-    let issue = async |served: &Served, subject: &str| -> Pair {
-        let answer = served.admin_client().post("/admin/v1/tokens", &serde_json::json!({ "sub": subject })).await;
-        secrets.note(&answer);
-        Pair::of(&answer.json())
+    let issue = async |served: &GatewayProcess, subject: &str| -> TokenPair {
+        let response = served.admin_client().post("/admin/v1/tokens", &serde_json::json!({ "sub": subject })).await;
+        secrets.note(&response);
+        TokenPair::from_json(&response.json())
     };
-    let get = async |client: Client, pair: &Pair| client.bearer(&pair.access).get("/").await.status.as_u16();
-    let mut ended: Vec<Pair> = Vec::new();
-    let mut served = Served::start(folder.path());
+    let get = async |client: Client, pair: &TokenPair| client.bearer(&pair.access).get("/").await.status.as_u16();
+    let mut ended: Vec<TokenPair> = Vec::new();
+    let mut served = GatewayProcess::start(folder.path());
     let bob = issue(&served, "bob").await;
     for _ in 0..5 {
         let pair = issue(&served, "alice").await;
@@ -219,17 +219,22 @@ async fn what_was_revoked_stays_so_through_kill_9() {
         ended.push(pair);
         served.program.kill();
 
-        served = Served::start(folder.path());
+        served = GatewayProcess::start(folder.path());
         for pair in &ended {
             assert_eq!(get(served.client(), pair).await, 401);
             let body = serde_json::json!({ "refreshToken": pair.refresh });
-            served.client().bearer(&pair.access).post("/user/refresh", &body).await.refused(400, "invalid_grant");
+            served
+                .client()
+                .bearer(&pair.access)
+                .post("/user/refresh", &body)
+                .await
+                .assert_rejected(400, "invalid_grant");
         }
         assert_eq!(get(served.client(), &bob).await, 200);
     }
     assert_eq!(served.admin_client().delete("/admin/v1/subjects/bob/tokens").await.status, 200);
     served.program.kill();
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     assert_eq!(get(served.client(), &bob).await, 401, "what was revoked by a watermark, too");
     served.program.signal("TERM");
     let (status, _, stderr) = served.program.wait();
@@ -245,17 +250,17 @@ async fn thousands_of_revocations_are_there_again_after_a_restart() {
     const MANY: usize = 3_000;
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, "");
+    let gateway = Gateway::with_issuer(&upstream, &mint, "");
     let of = |jti: usize| mint.with_claims(gateway.now_secs(), serde_json::json!({ "jti": jti.to_string() }));
     let tokens: Vec<String> = [0, 1, MANY / 2, MANY - 1, MANY].map(of).into();
     let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs());
     let revoke = |jti: usize| {
-        let what = Revoked::Token { issuer: FOREIGN.into(), jti: jti.to_string() };
+        let what = Revoked::Token { issuer: EXTERNAL_ISSUER.into(), jti: jti.to_string() };
         gateway.running().broker.store.revoke(what, now.into())
     };
-    let mut answers: JoinSet<_> = (0..MANY).map(revoke).collect();
-    while let Some(answer) = answers.join_next().await {
-        answer.expect("no panic").expect("the store works");
+    let mut responses: JoinSet<_> = (0..MANY).map(revoke).collect();
+    while let Some(response) = responses.join_next().await {
+        response.expect("no panic").expect("the store works");
     }
     let gateway = gateway.restart();
     let page = gateway.running().metrics.render();

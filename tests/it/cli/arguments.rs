@@ -12,7 +12,7 @@ const BAD: &str = "workers = \"four\"\nunknown = 1\n[[upstream]]\nservers = [\"h
 #[test]
 fn help_names_every_command_and_option() {
     let folder = TempDir::new().expect("a folder");
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["--help"][..], &["serve", "check", "demo", "token", "--version"][..]),
         (&["serve", "--help"], &["--config", "gateway.toml"]),
         (&["check", "--help"], &["--config", "--json"]),
@@ -26,8 +26,8 @@ fn help_names_every_command_and_option() {
         ),
     ] {
         let help = printed(&bearward(folder.path(), arguments));
-        for says in says {
-            assert!(help.contains(says), "{says} is not in the help of {arguments:?}:\n{help}");
+        for expected in expected {
+            assert!(help.contains(expected), "{expected} is not in the help of {arguments:?}:\n{help}");
         }
     }
     let version = printed(&bearward(folder.path(), &["--version"]));
@@ -47,22 +47,22 @@ fn wrong_arguments_end_with_status_2() {
         &["token", "revoke"],
         &["token", "list", "--subject"],
     ] {
-        let said = complaint(&bearward(folder.path(), arguments), 2);
-        assert!(said.contains("--help") || said.contains("Usage:"), "{arguments:?}: {said}");
+        let message = complaint(&bearward(folder.path(), arguments), 2);
+        assert!(message.contains("--help") || message.contains("Usage:"), "{arguments:?}: {message}");
     }
     assert_eq!(names_in(folder.path()), ["gateway.toml"]);
 }
 
 #[test]
-fn check_says_whether_the_configuration_is_right_and_changes_nothing() {
+fn check_reports_the_errors_and_creates_no_file() {
     let good = folder_with(GOOD);
     assert_eq!(printed(&bearward(good.path(), &["check"])), "gateway.toml: no errors\n");
     assert_eq!(printed(&bearward(good.path(), &["check", "--json"])), "[]\n");
 
     let bad = folder_with(BAD);
-    let said = complaint(&bearward(bad.path(), &["check"]), 2);
-    for says in ["--> gateway.toml:1:11", "--> gateway.toml:2:1", "unknown", "2 errors in gateway.toml"] {
-        assert!(said.contains(says), "{says} is not in\n{said}");
+    let message = complaint(&bearward(bad.path(), &["check"]), 2);
+    for expected in ["--> gateway.toml:1:11", "--> gateway.toml:2:1", "unknown", "2 errors in gateway.toml"] {
+        assert!(message.contains(expected), "{expected} is not in\n{message}");
     }
     let output = bearward(bad.path(), &["check", "--json"]);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(2), ""));
@@ -71,10 +71,10 @@ fn check_says_whether_the_configuration_is_right_and_changes_nothing() {
     assert_eq!((&faults[0]["line"], &faults[0]["column"]), (&1.into(), &11.into()));
 
     let file = bad.path().join("gateway.toml").display().to_string();
-    let said = complaint(&bearward(good.path(), &["check", "--config", &file]), 2);
-    assert!(said.contains(&format!("--> {file}:1:11")), "{said}");
-    let said = complaint(&bearward(good.path(), &["check", "--config", "absent.toml"]), 2);
-    assert!(said.contains("absent.toml") && said.contains("No such file"), "{said}");
+    let message = complaint(&bearward(good.path(), &["check", "--config", &file]), 2);
+    assert!(message.contains(&format!("--> {file}:1:11")), "{message}");
+    let message = complaint(&bearward(good.path(), &["check", "--config", "absent.toml"]), 2);
+    assert!(message.contains("absent.toml") && message.contains("No such file"), "{message}");
     for folder in [good, bad] {
         assert_eq!(names_in(folder.path()), ["gateway.toml"]);
     }

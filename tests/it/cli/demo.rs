@@ -1,4 +1,4 @@
-//! `bearward demo`: each command that it prints works, and it removes its files.
+//! `bearward demo`: each printed command works, and the demo removes its files.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::support::Secrets;
 use crate::support::program::Program;
 
-/// Runs a printed command. Returns the status and the body that it shows.
+/// Runs a printed command. Returns the status and the body that it prints.
 fn paste(line: &str) -> (u16, String) {
     let ran = Command::new("bash").args(["-c", line]).output().expect("bash is there");
     let shown = String::from_utf8(ran.stdout).expect("text");
@@ -22,11 +22,11 @@ fn paste(line: &str) -> (u16, String) {
 }
 
 fn try_the_demo(signal: &str) {
-    // A name that a shell must quote.
+    // A shell must quote this name.
     let temporary = TempDir::with_prefix("it's a demo ").expect("a folder");
     let demo = Program::start_with(("TMPDIR", temporary.path().as_os_str()), Path::new("/"), &["demo"]);
-    let page = demo.stdout_with("Ctrl-C ends it");
-    assert_eq!(page.lines().filter(|line| line.starts_with("# ")).count(), 5, "each line says what it shows: {page}");
+    let page = demo.wait_for_stdout("Ctrl-C ends it");
+    assert_eq!(page.lines().filter(|line| line.starts_with("# ")).count(), 5, "each command has a comment: {page}");
     let lines: Vec<String> = page.lines().filter(|line| line.starts_with("curl ")).map(str::to_owned).collect();
     let outcomes: Vec<(u16, String)> = lines.iter().map(|line| paste(line)).collect();
     let statuses: Vec<u16> = outcomes.iter().map(|(status, _)| *status).collect();
@@ -54,7 +54,7 @@ fn try_the_demo(signal: &str) {
 #[test]
 fn each_printed_command_works_also_on_other_ports() {
     try_the_demo("INT");
-    // If another process has them, they are taken as well.
+    // If another process already uses these ports, that is as good.
     let _taken = [8443, 9443].map(|port| TcpListener::bind(("127.0.0.1", port)));
     try_the_demo("TERM");
 }

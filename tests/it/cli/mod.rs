@@ -1,4 +1,4 @@
-//! The program as an operator runs it: what it prints, how it ends, and what it leaves in its folder.
+//! The command line: what the program prints, its exit status, and the files that it creates.
 
 mod arguments;
 mod demo;
@@ -20,7 +20,7 @@ fn folder_with(configuration: &str) -> TempDir {
     folder
 }
 
-/// What is in a folder, sorted.
+/// Returns the names in a folder, sorted.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");
     let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("UTF-8");
@@ -33,7 +33,7 @@ fn mode_of(file: &Path) -> u32 {
     fs::metadata(file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).permissions().mode() & 0o777
 }
 
-/// Standard output, of a command that succeeds without a word on standard error.
+/// Returns standard output. Asserts that the command succeeded and printed nothing to standard error.
 #[track_caller]
 fn printed(output: &Output) -> String {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -41,7 +41,7 @@ fn printed(output: &Output) -> String {
     out
 }
 
-/// Standard error, of a command that ends with this status and prints nothing else.
+/// Returns standard error. Asserts that the command ended with this status and printed nothing else.
 #[track_caller]
 fn complaint(output: &Output, status: i32) -> String {
     let (out, err) = (text(&output.stdout), text(&output.stderr));

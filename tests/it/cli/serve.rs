@@ -1,4 +1,4 @@
-//! `bearward serve`: how it starts, what it makes, how it ends.
+//! `bearward serve`: the start, the files that it creates, and its exit status.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,12 +8,13 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{complaint, folder_with, mode_of, names_in};
-use crate::support::program::{Program, Served, bearward};
-use crate::support::{Client, Gateway, Pair, Secrets, Upstream};
+use crate::support::program::{GatewayProcess, Program, bearward};
+use crate::support::{Client, Gateway, Secrets, TokenPair, Upstream};
 
-/// The shipped file, with free ports.
+/// The shipped `gateway.toml`, with free ports.
 fn shipped() -> String {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml")).expect("it is shipped");
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml")).expect("the repository has it");
     let mut edited = text.clone();
     for (default, free) in [
         ("# [[listener]]", "[[listener]]"),
@@ -28,12 +29,15 @@ fn shipped() -> String {
 }
 
 #[tokio::test]
-async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
+async fn the_shipped_configuration_starts_and_ends_with_status_0() {
     let folder = folder_with(&shipped());
-    let served = Served::start(folder.path());
-    let announced = served.program.stderr_with("admin listening");
-    let line = announced.lines().find(|line| line.contains("made a self-signed certificate")).expect("it is said");
-    assert!(line.contains("tls/self-signed.pem") && line.contains("have to be told to trust it"), "{line}");
+    let served = GatewayProcess::start(folder.path());
+    let log = served.program.wait_for_stderr("admin listening");
+    let line = log
+        .lines()
+        .find(|line| line.contains("made a self-signed certificate"))
+        .expect("the log mentions the certificate");
+    assert!(line.contains("tls/self-signed.pem") && line.contains("configure clients to trust it"), "{line}");
     for (file, mode) in [
         ("admin.token", 0o600),
         ("bearward.secret", 0o600),
@@ -46,7 +50,7 @@ async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
     let certificate = folder.path().join("tls/self-signed.pem");
     let public = ([127, 0, 0, 1], served.addresses[0].port()).into();
     let answer = Client::http2(public).over_tls(&certificate).get("/").await;
-    answer.refused(401, "unauthorized");
+    answer.assert_rejected(401, "unauthorized");
     assert_eq!(served.admin_client().get("/readyz").await.status, 200);
     served.program.signal("TERM");
     let (status, stdout, stderr) = served.program.wait();
@@ -55,22 +59,25 @@ async fn the_shipped_configuration_starts_as_it_is_and_ends_with_status_0() {
     let line: serde_json::Value = serde_json::from_str(stdout.trim()).expect("the access log, in JSON");
     assert_eq!((&line["status"], &line["reason"]), (&json!(401), &json!("no_token")));
 
-    let made = |name: &str| fs::read(folder.path().join(name)).expect("made");
-    let before = [made("admin.token"), made("bearward.secret"), made("tls/self-signed.pem")];
-    let again = Served::start(folder.path());
-    let announced = again.program.stderr_with("admin listening");
-    assert!(!announced.contains("made a") && !announced.contains("created a"), "nothing is created twice");
-    assert_eq!([made("admin.token"), made("bearward.secret"), made("tls/self-signed.pem")], before);
+    let read_created = |name: &str| fs::read(folder.path().join(name)).expect("created");
+    let before = [read_created("admin.token"), read_created("bearward.secret"), read_created("tls/self-signed.pem")];
+    let again = GatewayProcess::start(folder.path());
+    let log = again.program.wait_for_stderr("admin listening");
+    assert!(!log.contains("made a") && !log.contains("created a"), "the second start creates no file");
+    assert_eq!(
+        [read_created("admin.token"), read_created("bearward.secret"), read_created("tls/self-signed.pem")],
+        before
+    );
     again.program.signal("INT");
     assert_eq!(again.program.wait().0.code(), Some(0));
 }
 
 #[test]
-fn a_signal_during_the_start_ends_it_in_order() {
+fn a_signal_during_startup_stops_the_program_in_order() {
     let folder = folder_with(&shipped());
     let program = Program::start(folder.path(), &["serve"]);
-    // The first thing it does, long before it listens.
-    program.stderr_with("created a secret");
+    // The program creates the secret long before it listens.
+    program.wait_for_stderr("created a secret");
     program.signal("TERM");
     let (status, _, stderr) = program.wait();
     assert_eq!(status.code(), Some(0), "{status:?}\n{stderr}");
@@ -78,27 +85,27 @@ fn a_signal_during_the_start_ends_it_in_order() {
 }
 
 #[test]
-fn a_configuration_with_faults_starts_nothing() {
+fn an_invalid_configuration_does_not_start() {
     let folder = folder_with("[[upstream]]\nserver = [\"http://127.0.0.1:3000\"]\n[tokens]\nissuer = 5\n");
-    let said = complaint(&bearward(folder.path(), &["serve"]), 2);
-    for says in ["--> gateway.toml:2:1", "`servers`", "--> gateway.toml:4:10", "errors in gateway.toml"] {
-        assert!(said.contains(says), "{says} is not in\n{said}");
+    let message = complaint(&bearward(folder.path(), &["serve"]), 2);
+    for expected in ["--> gateway.toml:2:1", "`servers`", "--> gateway.toml:4:10", "errors in gateway.toml"] {
+        assert!(message.contains(expected), "{expected} is not in\n{message}");
     }
     assert_eq!(names_in(folder.path()), ["gateway.toml"]);
 }
 
 #[test]
-fn an_address_in_use_is_a_fault_at_its_place_and_starts_nothing() {
-    let taken =
+fn an_address_in_use_is_reported_at_its_line_and_column() {
+    let listeners =
         [TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0")].map(|bound| bound.expect("a port"));
-    let [public, admin] = taken.each_ref().map(|listener| listener.local_addr().expect("an address"));
+    let [public, admin] = listeners.each_ref().map(|listener| listener.local_addr().expect("an address"));
     let folder = folder_with(&format!(
         "[[listener]]\naddress = \"{public}\"\n[admin]\naddress = \"{admin}\"\n\
          [[upstream]]\nservers = [\"http://127.0.0.1:3000\"]\n"
     ));
-    let said = complaint(&bearward(folder.path(), &["serve"]), 2);
-    for says in ["--> gateway.toml:2:11", "--> gateway.toml:4:11", "is in use", "2 errors"] {
-        assert!(said.contains(says), "{says} is not in\n{said}");
+    let message = complaint(&bearward(folder.path(), &["serve"]), 2);
+    for expected in ["--> gateway.toml:2:11", "--> gateway.toml:4:11", "is in use", "2 errors"] {
+        assert!(message.contains(expected), "{expected} is not in\n{message}");
     }
     assert_eq!(names_in(folder.path()), ["gateway.toml"]);
 }
@@ -106,41 +113,41 @@ fn an_address_in_use_is_a_fault_at_its_place_and_starts_nothing() {
 #[test]
 fn a_second_gateway_on_the_same_database_does_not_start() {
     let upstream = Upstream::start();
-    let folder = folder_with(&Gateway::text(&upstream.address.to_string(), ""));
-    let first = Served::start(folder.path());
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
+    let first = GatewayProcess::start(folder.path());
     let output = bearward(folder.path(), &["serve"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("in use by a running gateway (process {})", first.program.id())), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains(&format!("in use by a running gateway (process {})", first.program.id())), "{message}");
 }
 
 #[test]
-fn a_secret_that_cannot_serve_starts_nothing() {
+fn an_invalid_secret_does_not_start() {
     let upstream = Upstream::start();
-    let folder = folder_with(&Gateway::text(&upstream.address.to_string(), ""));
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
     for (file, content) in [("admin.token", "hunter2hunter2hunter2"), ("bearward.secret", "1 hunter2hunter2hunter2")] {
         fs::write(folder.path().join(file), content).expect("written");
         let output = bearward(folder.path(), &["serve"]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(file) && !said.contains("hunter2"), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(file) && !message.contains("hunter2"), "{message}");
         assert!(!folder.path().join("bearward.db").exists());
         fs::remove_file(folder.path().join(file)).expect("removed");
     }
 }
 
-/// Everything that can be logged is.
+/// The log level is `trace`, so that the program logs everything that it can log.
 #[tokio::test]
-async fn no_token_is_ever_written_anywhere() {
+async fn no_token_is_written_to_logs_or_output() {
     let upstream = Upstream::start();
-    let folder = folder_with(&Gateway::text(&upstream.address.to_string(), ""));
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
     let program = Program::start_with(("BEARWARD_LOG", "trace".as_ref()), folder.path(), &["serve"]);
-    let served = Served::of(program, folder.path());
+    let served = GatewayProcess::wait_for(program, folder.path());
     let secrets = Secrets::default();
     let wanted = json!({ "sub": "alice", "scope": "a" });
     let issued = served.admin_client().post("/admin/v1/tokens", &wanted).await;
     secrets.note(&issued);
-    let pair = Pair::of(&issued.json());
+    let pair = TokenPair::from_json(&issued.json());
     let certificate = folder.path().join("tls/self-signed.pem");
     for client in [served.client(), Client::http2(served.addresses[1]).over_tls(&certificate)] {
         assert_eq!(client.clone().bearer(&pair.access).get("/").await.status, 200);
@@ -148,50 +155,54 @@ async fn no_token_is_ever_written_anywhere() {
         let refreshed = client.clone().bearer(&pair.access).post("/user/refresh", &body).await;
         assert_eq!(refreshed.status, 200);
         secrets.note(&refreshed);
-        client.clone().bearer(&pair.refresh).get("/").await.refused(401, "invalid_token");
-        client.clone().bearer("x").post("/user/refresh", &body).await.refused(401, "invalid_token");
-        client.get(&format!("/by/mistake?token={}", pair.access)).await.refused(401, "unauthorized");
+        client.clone().bearer(&pair.refresh).get("/").await.assert_rejected(401, "invalid_token");
+        client.clone().bearer("x").post("/user/refresh", &body).await.assert_rejected(401, "invalid_token");
+        client.get(&format!("/by/mistake?token={}", pair.access)).await.assert_rejected(401, "unauthorized");
     }
     let path = format!("/token/{}", pair.refresh);
     assert_eq!(served.client().bearer(&pair.access).delete(&path).await.status, 200);
-    let file = |name: &str| fs::read_to_string(folder.path().join(name)).expect("made");
-    let own = [file("admin.token"), file("bearward.secret").replace("1 ", "")];
+    let file = |name: &str| fs::read_to_string(folder.path().join(name)).expect("created");
+    let gateway_secrets = [file("admin.token"), file("bearward.secret").replace("1 ", "")];
 
     served.program.signal("TERM");
     let (_, stdout, stderr) = served.program.wait();
-    let audited = file("audit.jsonl");
-    let ended = audited.lines().find(|line| line.contains("token.revoked")).expect("the audit names what was ended");
-    for says in [pair.token_id.as_str(), "\"reason\":\"logout\"", "\"subject\":\"alice\""] {
-        assert!(ended.contains(says), "{says} is not in {ended}");
+    let audit_log = file("audit.jsonl");
+    let revoked =
+        audit_log.lines().find(|line| line.contains("token.revoked")).expect("the audit log names the revoked login");
+    for expected in [pair.token_id.as_str(), "\"reason\":\"logout\"", "\"subject\":\"alice\""] {
+        assert!(revoked.contains(expected), "{expected} is not in {revoked}");
     }
-    assert!(stderr.contains("TRACE"), "everything is logged");
+    assert!(stderr.contains("TRACE"), "the log has trace lines");
     for (place, text) in [
         ("standard output", &stdout),
         ("standard error", &stderr),
         ("the log", &file("access.log")),
-        ("the audit", &audited),
+        ("the audit", &audit_log),
     ] {
         secrets.assert_absent_from(place, text);
-        assert!(own.iter().all(|secret| !text.contains(secret.trim())), "a secret of the gateway's own is in {place}");
+        assert!(
+            gateway_secrets.iter().all(|secret| !text.contains(secret.trim())),
+            "a secret of the gateway is in {place}"
+        );
     }
 }
 
-/// A database is no place for tokens either.
 #[tokio::test]
 async fn no_token_is_in_the_database() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), "")).expect("written");
-    let served = Served::start(folder.path());
+    fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
+        .expect("written");
+    let served = GatewayProcess::start(folder.path());
     let secrets = Secrets::default();
     let issued = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
     secrets.note(&issued);
-    let pair = Pair::of(&issued.json());
+    let pair = TokenPair::from_json(&issued.json());
     let body = json!({ "refreshToken": pair.refresh });
     secrets.note(&served.client().bearer(&pair.access).post("/user/refresh", &body).await);
     served.program.kill();
     for file in ["bearward.db", "bearward.db-wal"] {
-        let content = fs::read(folder.path().join(file)).expect("it was killed before it could tidy up");
+        let content = fs::read(folder.path().join(file)).expect("the kill left the file in place");
         secrets.assert_absent_from(file, &String::from_utf8_lossy(&content));
     }
 }

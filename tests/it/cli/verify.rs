@@ -1,4 +1,4 @@
-//! `bearward verify`, and what Project Wycheproof found wrong with other verifiers: none of it is wrong with this one.
+//! `bearward verify`, and the test vectors of Project Wycheproof, which hold faults of other verifiers.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use wycheproof_ng_kdf_jose::json_web::{TestName, TestSet};
 
-use crate::support::program::bearward_reading;
-use crate::support::tokens::{FOREIGN, Mint, segment};
+use crate::support::program::bearward_with_stdin;
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint, segment};
 
-/// Vectors whose verdict is another one here, and why. All of them are stricter, but for two that are wrong in the file.
+/// Vectors with another outcome here, and why. All are stricter, except for two vectors that are wrong in the file.
 const DEVIATIONS: &[(usize, &str, &str)] = &[
-    (346, "unknown_key", "signed with PS384, and the key says that it is for PS256: an algorithm is pinned to its key"),
+    (346, "unknown_key", "signed with PS384 by a key for PS256: the gateway pins each key to its algorithm"),
     (350, "unknown_key", "the same, with key_ops"),
-    (347, "admission", "ES512 over P-521 is none of our algorithms"),
+    (347, "admission", "ES512 over P-521 is not supported"),
     (351, "admission", "the same, with key_ops"),
-    (372, "malformed_token", "a question mark in base64url: RFC 7515 section 2 knows no characters to be skipped"),
+    (372, "malformed_token", "a question mark in base64url: RFC 7515 section 2 allows no other characters"),
     (373, "malformed_token", "the same, in the payload"),
-    (367, "accepted", "padding is said to be there, but the text is that of the good vector 357"),
+    (367, "accepted", "the comment names padding, but the text is that of the valid vector 357"),
     (370, "accepted", "the same, in the payload"),
 ];
 
-/// The payload, or the reason.
+/// Returns the payload, or the reason of the rejection.
 fn verdict(jwk: &Value, jws: &str) -> Result<Vec<u8>, String> {
     let all: Vec<Algorithm> = ALGORITHMS.iter().map(|(_, algorithm)| *algorithm).collect();
     let jwks = json!({ "keys": [jwk] }).to_string();
@@ -34,7 +34,7 @@ fn verdict(jwk: &Value, jws: &str) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn every_vector_of_wycheproof_comes_out_right_or_has_its_reason() {
+fn wycheproof_vectors_have_the_right_or_a_listed_outcome() {
     let set = TestSet::load(TestName::JsonWebSignature).expect("the vectors");
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut texts: BTreeMap<usize, String> = BTreeMap::new();
@@ -49,7 +49,7 @@ fn every_vector_of_wycheproof_comes_out_right_or_has_its_reason() {
                 Some((id, expected, why)) => {
                     assert_eq!(outcome, *expected, "{id}: {why}");
                     let is_right = test.result.must_fail() != (outcome == "accepted");
-                    assert!(!is_right, "{id} is no deviation any more");
+                    assert!(!is_right, "{id} is no longer a deviation");
                 }
                 None if !test.result.must_fail() => assert_eq!(outcome, "accepted", "{}", test.tc_id),
                 None => assert_ne!(outcome, "accepted", "{}: {}", test.tc_id, test.comment),
@@ -63,11 +63,11 @@ fn every_vector_of_wycheproof_comes_out_right_or_has_its_reason() {
     }
     assert_eq!(counts.values().sum::<usize>(), 401);
     for wrong in [367, 370] {
-        assert_eq!(texts[&wrong], texts[&357], "{wrong} is not the good vector any more");
+        assert_eq!(texts[&wrong], texts[&357], "{wrong} is no longer the valid vector");
     }
 }
 
-/// A folder with the keys of a mint and of its secret twin, and a configuration that accepts its tokens.
+/// A folder with the keys of a mint, and a configuration that accepts its tokens.
 fn folder(mint: &Mint) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).expect("written");
@@ -76,18 +76,18 @@ fn folder(mint: &Mint) -> TempDir {
     nameless.as_object_mut().expect("an object").remove("alg");
     write("nameless.json", json!({ "keys": [nameless] }).to_string());
     write("empty.json", json!({ "keys": [] }).to_string());
-    let issuer = format!("[[issuer]]\nissuer = \"{FOREIGN}\"\naudience = [\"https://api.example\"]\n");
+    let issuer = format!("[[issuer]]\nissuer = \"{EXTERNAL_ISSUER}\"\naudience = [\"https://api.example\"]\n");
     let keys = "jwks_file = \"keys.json\"\nalgorithms = [\"RS256\"]\n";
     write("gateway.toml", format!("[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n{issuer}{keys}"));
     folder
 }
 
 #[test]
-fn the_exit_status_says_whether_a_signature_holds() {
+fn the_exit_status_shows_whether_the_signature_is_valid() {
     let mint = Mint::new(Algorithm::RS256);
     let folder = folder(&mint);
     let now = 1_800_000_000;
-    let good = mint.good(now);
+    let good = mint.valid_token(now);
     let (message, signature) = good.rsplit_once('.').expect("three segments");
     let forged = format!("{message}.{}{}", if signature.starts_with('A') { 'B' } else { 'A' }, &signature[1..]);
     let foo = mint.sign_message(&format!("{}.{}", segment(r#"{"alg":"RS256"}"#), segment("no claims at all")));
@@ -102,7 +102,7 @@ fn the_exit_status_says_whether_a_signature_holds() {
         (&keys, mint.with_header(now, json!({ "crit": ["exp"] })), 1, "401 forbidden_header"),
         (&keys, mint.with_header(now, json!({ "kid": "x" })), 1, "401 unknown_key"),
         (&keys, String::new(), 1, "401 malformed_token"),
-        // Expired long ago, and the signature holds all the same.
+        // The token expired long ago, but its signature is valid.
         (&keys, mint.with_claims(now, json!({ "exp": 1 })), 0, "valid"),
         (&at, good.clone(), 0, "claims "),
         (&at, mint.with_claims(now, json!({ "exp": 1 })), 1, "401 expired"),
@@ -119,14 +119,14 @@ fn the_exit_status_says_whether_a_signature_holds() {
         (&["--jwks", "keys.json", "--algorithm", "none"], good.clone(), 2, "expected one of ES256"),
         (&[], good.clone(), 2, "--jwks"),
     ];
-    for (arguments, token, status, says) in rows {
-        let output = bearward_reading(folder.path(), &[&["verify"], arguments].concat(), &token);
+    for (arguments, token, status, expected_text) in rows {
+        let output = bearward_with_stdin(folder.path(), &[&["verify"], arguments].concat(), &token);
         let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         assert_eq!(output.status.code(), Some(status), "{arguments:?} {token}: {text}");
-        assert!(text.contains(says), "{arguments:?} {token}: {text}");
+        assert!(text.contains(expected_text), "{arguments:?} {token}: {text}");
         assert!(token.len() < 40 || !text.contains(&token.trim()[..40]), "a token was printed: {text}");
     }
-    let output = bearward_reading(folder.path(), &["verify", "--jwks", "keys.json", "--json"], "x");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((&told["decision"], &told["reason"]), (&json!("rejected"), &json!("malformed_token")));
+    let output = bearward_with_stdin(folder.path(), &["verify", "--jwks", "keys.json", "--json"], "x");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["decision"], &report["reason"]), (&json!("rejected"), &json!("malformed_token")));
 }

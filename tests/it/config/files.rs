@@ -145,8 +145,8 @@ fn the_keys_of_an_issuer_must_exist() {
     issuer("jwks_file", "good.json", "ES256").expect("a JWKS");
     issuer("pem_file", "a.pem", "ES256").expect("the key of a certificate");
     issuer("secret_file", "32.secret", "HS256").expect("a secret as long as the hash");
-    assert_only_error(issuer("jwks_file", "empty.json", "ES256"), "issuer[0].jwks_file", (4, 13), "there is no key");
-    assert_only_error(issuer("jwks_file", "good.json", "ES384"), "issuer[0].jwks_file", (4, 13), "there is no key");
+    assert_only_error(issuer("jwks_file", "empty.json", "ES256"), "issuer[0].jwks_file", (4, 13), "no key can be used");
+    assert_only_error(issuer("jwks_file", "good.json", "ES384"), "issuer[0].jwks_file", (4, 13), "no key can be used");
     assert_only_error(issuer("jwks_file", "other.json", "ES256"), "issuer[0].jwks_file", (4, 13), "the array \"keys\"");
     assert_only_error(issuer("pem_file", "a.key", "ES256"), "issuer[0].pem_file", (4, 12), "a private key");
     assert_only_error(

@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 use crate::house::source;
 use crate::support::certificates::Authority;
-use crate::support::program::{Program, Served};
+use crate::support::program::{GatewayProcess, Program};
 use crate::support::tokens::Mint;
-use crate::support::{Client, KeyServer, Pair, Scripted, Upstream};
+use crate::support::{Client, KeyServer, ScriptedBackend, TokenPair, Upstream};
 
 /// A gateway that runs an example.
 struct Example {
-    served: Served,
+    served: GatewayProcess,
     folder: TempDir,
 }
 
@@ -53,7 +53,8 @@ async fn start_with(
     text.push('\n');
     fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let path = folder.path().to_owned();
-    let serving = tokio::task::spawn_blocking(move || Served::of(Program::start(&path, &["serve"]), &path));
+    let serving =
+        tokio::task::spawn_blocking(move || GatewayProcess::wait_for(Program::start(&path, &["serve"]), &path));
     Example { served: serving.await.expect("it starts"), folder }
 }
 
@@ -64,13 +65,13 @@ impl Example {
     }
 
     fn over_tls(&self, client: Client) -> Client {
-        client.over_tls(&self.folder.path().join("tls/ca.pem")).asking_for("gateway.example")
+        client.over_tls(&self.folder.path().join("tls/ca.pem")).server_name("gateway.example")
     }
 
     async fn issue(&self, scope: &str) -> String {
         let answer =
             self.served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice", "scope": scope })).await;
-        Pair::of(&answer.json()).access
+        TokenPair::from_json(&answer.json()).access
     }
 }
 
@@ -92,39 +93,39 @@ async fn the_example_behind_a_balancer_sees_the_clients_address() {
     assert_eq!(seen.header("x-forwarded-for"), Some("198.51.100.7"));
     assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
     assert_eq!(seen.header("x-auth-subject"), Some("alice"));
-    balancer.get("/orders/1").await.refused(401, "unauthorized");
+    balancer.get("/orders/1").await.assert_rejected(401, "unauthorized");
     assert_eq!(Client::http1(example.served.admin).get("/readyz").await.status, 200);
 }
 
 #[tokio::test]
 async fn the_example_for_a_browser_app_logs_in_and_out() {
-    let backend = Scripted::start(|mut wire, _| async move {
-        while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        while let Some(head) = wire.try_read_until("\r\n\r\n").await {
             let subject = if head.starts_with("POST /login ") { "X-Bearward-Subject: alice\r\n" } else { "" };
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{subject}Content-Length: 16\r\n\r\n");
-            wire.say(format!("{head}{}", r#"{"name":"Alice"}"#).as_bytes()).await;
+            wire.send(format!("{head}{}", r#"{"name":"Alice"}"#).as_bytes()).await;
         }
     });
     let example = start("browser-app.toml", backend.address, &[]).await;
     let client = example.client();
     assert_eq!(client.get("/app.js").await.status, 200);
-    client.get("/api/orders").await.refused(401, "unauthorized");
-    client.get("/live").await.refused(401, "unauthorized");
-    client.send(http::Method::POST, "/", bytes::Bytes::new()).await.refused(405, "invalid_request");
+    client.get("/api/orders").await.assert_rejected(401, "unauthorized");
+    client.get("/live").await.assert_rejected(401, "unauthorized");
+    client.send(http::Method::POST, "/", bytes::Bytes::new()).await.assert_rejected(405, "invalid_request");
 
     let answer = client.send(http::Method::POST, "/login", bytes::Bytes::new()).await;
     assert_eq!((answer.status.as_u16(), &answer.json()["name"]), (200, &json!("Alice")));
-    let pair = Pair::of(&answer.json());
+    let pair = TokenPair::from_json(&answer.json());
     let user = client.clone().bearer(&pair.access);
     let answer = user.get("/api/orders").await;
     assert_eq!(answer.status, 200);
     assert!(answer.header("ratelimit").is_some_and(|limit| limit.contains("r=599")), "{answer:?}");
     let answer = user.post("/user/refresh", &json!({ "refreshToken": pair.refresh })).await;
-    let next = Pair::of(&answer.json());
+    let next = TokenPair::from_json(&answer.json());
     let user = client.bearer(&next.access);
     assert_eq!(user.send(http::Method::POST, "/logout", bytes::Bytes::new()).await.status, 200);
-    user.get("/api/orders").await.refused(401, "invalid_token");
+    user.get("/api/orders").await.assert_rejected(401, "invalid_token");
 }
 
 #[tokio::test]

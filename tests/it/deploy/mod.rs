@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::house::source;
 use crate::support::certificates::Authority;
-use crate::support::program::{Program, Served};
+use crate::support::program::{GatewayProcess, Program};
 
 /// systemd 252 rates the unit at 1.4 of 10. Later versions rate differently, so the bound is the next whole number.
 const MAX_EXPOSURE: f64 = 2.0;
@@ -64,7 +64,7 @@ fn the_configuration_of_install_md_writes_only_to_its_state_folder() {
     let tls = etc.path().join("tls");
     write_certificates(&Authority::new(), &tls);
     let before = names(&tls);
-    let served = Served::of(Program::start(etc.path(), &["serve"]), state.path());
+    let served = GatewayProcess::wait_for(Program::start(etc.path(), &["serve"]), state.path());
     assert_eq!(served.addresses.len(), 1);
     drop(served);
     assert_eq!(names(etc.path()), ["gateway.toml", "tls"]);

@@ -1,5 +1,5 @@
-//! `enforce = false`: what a token would be refused for is only reported, so that a service can be moved behind the gateway
-//! without an outage.
+//! `enforce = false`: an invalid token is reported but not rejected, so that a service can be moved behind the gateway without an
+//! outage.
 
 use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
@@ -29,39 +29,39 @@ enforce = false
 "#;
 
 #[tokio::test]
-async fn a_request_that_would_be_refused_for_its_token_goes_on_and_is_reported() {
+async fn an_invalid_token_is_only_reported() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let acme = |changes: serde_json::Value| {
         let mut claims = json!({ "tenant": "acme" });
         claims.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
         mint.with_claims(now, claims)
     };
-    let good = acme(json!({}));
+    let valid = acme(json!({}));
     let client = || gateway.client().header("x-auth-observed", "forged").header("X_Auth_Observed", "forged");
     let rows: Vec<(Client, &str)> = vec![
-        (client().bearer(&good), ""),
+        (client().bearer(&valid), ""),
         (client(), "no_token"),
         (client().header("authorization", "Basic YTpi"), "no_token"),
-        (client().bearer(&good).bearer(&good), "several_tokens"),
-        (client().bearer(&good).header("cookie", &format!("session={good}")), "several_tokens"),
+        (client().bearer(&valid).bearer(&valid), "several_tokens"),
+        (client().bearer(&valid).header("cookie", &format!("session={valid}")), "several_tokens"),
         (client().bearer("x"), "malformed_token"),
-        (client().bearer(&format!("{good}x")), "bad_signature"),
+        (client().bearer(&format!("{valid}x")), "bad_signature"),
         (client().bearer(&acme(json!({ "exp": now - 30, "iat": now - 60 }))), "expired"),
         (client().bearer(&acme(json!({ "aud": "x" }))), "wrong_audience"),
         (client().bearer(&acme(json!({ "scope": "b" }))), "insufficient_scope"),
-        (client().bearer(&mint.good(now)), "claim_rejected"),
+        (client().bearer(&mint.valid_token(now)), "claim_rejected"),
     ];
     for (row, (client, reason)) in rows.iter().enumerate() {
-        let answer = client.get(&format!("/{row}")).await;
-        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"), "{reason}");
+        let response = client.get(&format!("/{row}")).await;
+        assert_eq!((response.status.as_u16(), response.text().as_str()), (200, "hello"), "{reason}");
         let seen = upstream.seen().pop().expect("it arrived");
-        let told: Vec<_> = seen.headers.get_all("x-auth-observed").iter().collect();
-        assert_eq!(told, if reason.is_empty() { vec![] } else { vec![*reason] }, "{seen:?}");
+        let observed: Vec<_> = seen.headers.get_all("x-auth-observed").iter().collect();
+        assert_eq!(observed, if reason.is_empty() { vec![] } else { vec![*reason] }, "{seen:?}");
         assert!(!seen.headers.contains_key("x_auth_observed"));
-        // A token that is refused says nothing about anybody.
+        // An invalid token does not set the identity headers.
         let identity =
             seen.headers.keys().filter(|name| name.as_str().starts_with("x-auth-") && *name != "x-auth-observed");
         assert_eq!(identity.count() > 0, reason.is_empty(), "{reason}: {seen:?}");
@@ -81,26 +81,26 @@ async fn a_request_that_would_be_refused_for_its_token_goes_on_and_is_reported()
 }
 
 #[tokio::test]
-async fn what_is_no_matter_of_the_token_is_refused_all_the_same() {
+async fn other_invalid_requests_are_still_rejected() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
-    gateway.client().get("/a/../b").await.refused(400, "invalid_request");
-    gateway.client().get("/a%2fb").await.refused(400, "invalid_request");
-    gateway.client().header("host", "a, b").get("/").await.refused(400, "invalid_request");
-    gateway.client().get("/post").await.refused(405, "invalid_request");
-    gateway.client().get("/enforced").await.refused(401, "unauthorized");
-    gateway.client().delete("/token/x").await.refused(401, "unauthorized");
+    let gateway = Gateway::with_config(&upstream, ROUTES);
+    gateway.client().get("/a/../b").await.assert_rejected(400, "invalid_request");
+    gateway.client().get("/a%2fb").await.assert_rejected(400, "invalid_request");
+    gateway.client().header("host", "a, b").get("/").await.assert_rejected(400, "invalid_request");
+    gateway.client().get("/post").await.assert_rejected(405, "invalid_request");
+    gateway.client().get("/enforced").await.assert_rejected(401, "unauthorized");
+    gateway.client().delete("/token/x").await.assert_rejected(401, "unauthorized");
     assert!(upstream.seen().is_empty());
 }
 
 #[tokio::test]
-async fn a_cross_site_request_and_a_revoked_login_are_reported_too() {
+async fn csrf_and_revoked_tokens_are_only_reported() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, ROUTES);
+    let gateway = Gateway::with_config(&upstream, ROUTES);
     let pair = gateway.issue("alice", "a").await;
     let observed = async |client: Client, method: http::Method, path: &str| {
-        let answer = client.send(method, path, Default::default()).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = client.send(method, path, Default::default()).await;
+        assert_eq!(response.status, 200, "{response:?}");
         upstream.seen().pop().expect("it arrived")
     };
     let forged = gateway.client().header("cookie", &format!("session={}", pair.access));
@@ -109,8 +109,8 @@ async fn a_cross_site_request_and_a_revoked_login_are_reported_too() {
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     let seen = observed(gateway.client().bearer(&pair.access), http::Method::GET, "/").await;
     assert_eq!(seen.header("x-auth-observed"), Some("revoked"));
-    assert_eq!(seen.header("authorization"), Some(format!("Bearer {}", pair.access).as_str()), "passed on as it came");
-    // What is said about the token on its way holds for one that is refused as well.
+    assert_eq!(seen.header("authorization"), Some(format!("Bearer {}", pair.access).as_str()), "forwarded unchanged");
+    // The token is also removed from the query, or dropped, if it is invalid.
     let seen = observed(gateway.client(), http::Method::GET, &format!("/x?t={}&y", pair.access)).await;
     assert_eq!((seen.uri.as_str(), seen.header("x-auth-observed")), ("/x?y", Some("revoked")));
     let seen = observed(gateway.client().bearer(&pair.access), http::Method::GET, "/drop").await;

@@ -1,4 +1,4 @@
-//! What happens to a request between its head and its response.
+//! What the gateway does with requests: it checks tokens, forwards, serves its own endpoints, and watches streams.
 
 pub mod enforce;
 pub mod forward;

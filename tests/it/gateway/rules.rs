@@ -1,4 +1,4 @@
-//! What a route asks of a token beyond its being valid, and what a refused client and the operator are told.
+//! The rules of a route for valid tokens, and what the client and the operator see when a token breaks one.
 
 use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
@@ -41,10 +41,10 @@ path = "/"
 "#;
 
 #[tokio::test]
-async fn a_token_has_to_keep_every_rule_of_its_route() {
+async fn a_token_must_satisfy_every_rule_of_its_route() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let admin = json!({
         "realm_access": { "roles": ["user", "admin"] }, "plan": "team", "email": "b@example", "tenant": { "name": "acme" }
@@ -60,7 +60,7 @@ async fn a_token_has_to_keep_every_rule_of_its_route() {
         claims
     };
     let at = |path: &str, row: usize| format!("{}/{row}", path.trim_end_matches('/'));
-    // Scopes are `a b` unless a row says otherwise.
+    // The scope is `a b` unless a row changes it.
     let rows: Vec<(&str, Value, &str)> = vec![
         ("/all", json!({}), ""),
         ("/all", json!({ "scope": "b a c" }), ""),
@@ -94,11 +94,11 @@ async fn a_token_has_to_keep_every_rule_of_its_route() {
     ];
     for (row, (path, changes, reason)) in rows.iter().enumerate() {
         let token = mint.with_claims(now, changes.clone());
-        let answer = gateway.client().bearer(&token).get(&at(path, row)).await;
+        let response = gateway.client().bearer(&token).get(&at(path, row)).await;
         match *reason {
-            "" => assert_eq!(answer.status, 200, "{path} {changes}: {answer:?}"),
-            "claim_rejected" => answer.refused(403, "forbidden"),
-            reason => answer.refused(403, reason),
+            "" => assert_eq!(response.status, 200, "{path} {changes}: {response:?}"),
+            "claim_rejected" => response.assert_rejected(403, "forbidden"),
+            reason => response.assert_rejected(403, reason),
         }
     }
     let lines = gateway.log_lines(rows.len()).await;
@@ -107,36 +107,36 @@ async fn a_token_has_to_keep_every_rule_of_its_route() {
         assert_eq!(line["reason"].as_str().unwrap_or_default(), *reason, "{path} {changes}: {line}");
     }
     let passed = rows.iter().filter(|(_, _, reason)| reason.is_empty()).count();
-    assert_eq!(upstream.seen().len(), passed, "only what was let through arrived");
+    assert_eq!(upstream.seen().len(), passed, "the backend received only the allowed requests");
 }
 
 #[tokio::test]
-async fn a_refused_client_learns_the_scope_and_the_operator_the_claim() {
+async fn the_client_sees_the_missing_scope_and_the_log_the_claim() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let token = mint.with_claims(now, json!({ "scope": "c", "tenant": { "name": "initech" } }));
     for (path, scope) in [("/all", "a b"), ("/any", "x"), ("/both", "a x")] {
-        let answer = gateway.client().bearer(&token).get(path).await;
-        let challenge = answer.header("www-authenticate").expect("a challenge");
+        let response = gateway.client().bearer(&token).get(path).await;
+        let challenge = response.header("www-authenticate").expect("a challenge");
         let expected = format!(
-            r#"error="insufficient_scope", error_description="the token lacks a scope that is needed here", scope="{scope}""#
+            r#"error="insufficient_scope", error_description="the token lacks a required scope", scope="{scope}""#
         );
         assert!(challenge.ends_with(&expected), "{path}: {challenge}");
     }
-    let answer = gateway.client().bearer(&token).get("/tenant").await;
-    answer.refused(403, "forbidden");
-    assert!(!answer.text().contains("tenant"), "a client is not told what would help: {answer:?}");
+    let response = gateway.client().bearer(&token).get("/tenant").await;
+    response.assert_rejected(403, "forbidden");
+    assert!(!response.text().contains("tenant"), "the response does not name the claim: {response:?}");
     let lines = gateway.log_lines(4).await;
     let line = lines.iter().find(|line| line["path"] == "/tenant").expect("a line");
     assert_eq!(line["detail"], "the claim /tenant/name is not what this route asks for");
-    assert!(!line.to_string().contains("initech"), "the value stays out of the log: {line}");
-    gateway.client().bearer(&token).get("/write").await.refused(405, "invalid_request");
+    assert!(!line.to_string().contains("initech"), "the value of the claim is not logged: {line}");
+    gateway.client().bearer(&token).get("/write").await.assert_rejected(405, "invalid_request");
 }
 
 #[tokio::test]
-async fn claims_reach_the_upstream_as_headers_that_nobody_else_can_set() {
+async fn claims_reach_the_backend_in_headers_clients_cannot_forge() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
     let more = r#"
@@ -152,7 +152,7 @@ path = "/"
 path = "/public"
 public = true
 "#;
-    let gateway = Gateway::trusting(&upstream, &mint, more);
+    let gateway = Gateway::with_issuer(&upstream, &mint, more);
     let now = gateway.now_secs();
     let token = mint.with_claims(now, json!({ "tenant": { "name": "Böse\r\nX-Roles: root" }, "roles": ["a", "b,c"] }));
     let other = mint.with_claims(now, json!({ "tenant": { "name": { "is": "an object" } } }));
@@ -163,7 +163,7 @@ public = true
         assert_eq!(forged(client).get(path).await.status, 200);
         upstream.seen().pop().expect("it arrived")
     };
-    // Twice: a token that is known brings the same.
+    // Twice, because the second request uses the token cache.
     for _ in 0..2 {
         let seen = get(gateway.client().bearer(&token), "/").await;
         assert_eq!(seen.header("x-tenant"), Some("B%C3%B6se%0D%0AX-Roles: root"));

@@ -12,7 +12,7 @@ const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: gateway.test\r\n\r\n";
 #[tokio::test]
 async fn behind_a_host_that_is_none_the_connection_ends_and_nothing_is_answered() {
     let upstream = Upstream::start();
-    let mut gateway = Gateway::open(upstream.address, "");
+    let mut gateway = Gateway::public(upstream.address, "");
     let other_hosts = FORMS.iter().filter(|(_, _, reason)| *reason == BadHost);
     let targets = other_hosts.map(|(target, host, _)| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     let hosts = HOSTS.iter().map(|fields| format!("GET /public HTTP/1.1\r\n{fields}\r\n\r\n"));
@@ -21,8 +21,8 @@ async fn behind_a_host_that_is_none_the_connection_ends_and_nothing_is_answered(
     let mut faults = Vec::new();
     for request in &refused {
         let mut client = Wire::connect(gateway.address()).await;
-        client.say(format!("{request}{BEHIND}")).await;
-        let heard = client.hear_to_the_end().await;
+        client.send(format!("{request}{BEHIND}")).await;
+        let heard = client.read_to_end().await;
         let is_refused = heard.starts_with("HTTP/1.1 400 ") && heard.contains("\"error\":\"invalid_request\"");
         let is_last = heard.matches("HTTP/1.1 ").count() == 1 && heard.contains("\r\nconnection: close\r\n");
         if !is_refused || !is_last {
@@ -41,11 +41,11 @@ async fn behind_a_host_that_is_none_the_connection_ends_and_nothing_is_answered(
 #[tokio::test]
 async fn behind_a_good_request_the_next_is_answered() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let mut client = Wire::connect(gateway.address()).await;
-    client.say(format!("GET /public HTTP/1.1\r\nHost: gateway.test\r\n\r\n{BEHIND}")).await;
+    client.send(format!("GET /public HTTP/1.1\r\nHost: gateway.test\r\n\r\n{BEHIND}")).await;
     for _ in 0..2 {
-        assert_eq!(client.answer().await.body, "hello");
+        assert_eq!(client.read_response().await.body, "hello");
     }
     assert_eq!(upstream.seen().pop().expect("it arrived").uri, "/behind");
 }

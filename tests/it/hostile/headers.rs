@@ -4,7 +4,7 @@ use bearward::types::reject::Reason::{self, *};
 use http::{HeaderName, HeaderValue, Request};
 
 use super::{Attack, address_of, all_are_refused};
-use crate::support::upstream::Seen;
+use crate::support::upstream::ReceivedRequest;
 use crate::support::{Gateway, Upstream, Wire};
 
 /// What only the gateway may tell a backend.
@@ -197,7 +197,7 @@ fn asked(path: &str, fields: &str) -> Request<()> {
 async fn a_hostile_host_or_excuse_is_refused_with_its_reason_and_goes_nowhere() {
     let upstream = Upstream::start();
     let public = "[[route]]\npath = \"/public\"\npublic = true\n[[route]]\npath = \"/\"\n";
-    let gateway = Gateway::with(&upstream, public);
+    let gateway = Gateway::with_config(&upstream, public);
     let attack = |path: &str, fields: &str, reason: Reason| Attack {
         name: fields.to_owned(),
         sent: request(&format!("GET {path}"), fields),
@@ -238,7 +238,7 @@ fn claims() -> Vec<Claim> {
 }
 
 /// What the backend is told about the caller, whatever the client says.
-fn fault_in(claim: &Claim, seen: &Seen, client: &str, token_id: &str) -> Option<String> {
+fn fault_in(claim: &Claim, seen: &ReceivedRequest, client: &str, token_id: &str) -> Option<String> {
     let told =
         |name: &str| seen.headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?")).collect::<Vec<_>>();
     let forwarded = format!("for={client};proto=http");
@@ -268,7 +268,7 @@ fn fault_in(claim: &Claim, seen: &Seen, client: &str, token_id: &str) -> Option<
 async fn a_hostile_header_reaches_nobody_in_any_spelling() {
     let upstream = Upstream::start();
     let tenant = "[[identity.claim]]\npointer = \"/tenant\"\nheader = \"X-Auth-Tenant\"\n";
-    let gateway = Gateway::with(&upstream, tenant);
+    let gateway = Gateway::with_config(&upstream, tenant);
     let pair = gateway.issue("alice", "orders:read").await;
     let claims = claims();
     eprintln!("{} hostile headers", claims.len());
@@ -278,8 +278,8 @@ async fn a_hostile_header_reaches_nobody_in_any_spelling() {
         let client = address_of(number);
         let mut wire = Wire::connect_from(client, gateway.address()).await;
         let fields = format!("Host: gateway.test\r\nAuthorization: Bearer {}\r\n{}", pair.access, claim.fields);
-        wire.say(format!("GET /{number} HTTP/1.1\r\n{fields}\r\n\r\n")).await;
-        let answer = wire.answer().await;
+        wire.send(format!("GET /{number} HTTP/1.1\r\n{fields}\r\n\r\n")).await;
+        let answer = wire.read_response().await;
         assert_eq!(answer.status, 200, "{}: {answer:?}", claim.name);
         let seen = upstream.seen().pop().expect("it arrived");
         assert_eq!(seen.uri, format!("/{number}"));

@@ -5,8 +5,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use crate::support::frames::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PRIORITY, RST_STREAM, WINDOW_UPDATE,
 };
-use crate::support::session::eventually;
-use crate::support::{Client, Gateway, Honest, Upstream, Wire};
+use crate::support::wait::eventually;
+use crate::support::{Client, Gateway, HonestClient, Upstream, Wire};
 
 type Fields = &'static [(&'static str, &'static str)];
 
@@ -127,28 +127,28 @@ const REQUESTS: &[Fields] = &[
 #[tokio::test]
 async fn a_request_for_two_hosts_is_the_last_of_its_connection() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let block = frames::block(&[(":method", "GET"), SCHEME, AUTHORITY, PATH, ("host", "b")]);
     let ambiguous = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
-    let mut client = frames::connect(gateway.address(), &[frames::hello(), ambiguous]).await;
+    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), ambiguous]).await;
     let (mut answered, mut told) = (false, false);
     while !(answered && told) {
         let frame = frames::next(&mut client, &[HEADERS, GOAWAY]).await;
         answered |= frame.kind == HEADERS;
         told |= frame.kind == GOAWAY;
     }
-    client.hear_to_the_end().await;
+    client.read_to_end().await;
     assert!(upstream.seen().is_empty());
 }
 
 #[tokio::test]
 async fn a_hostile_http2_request_goes_nowhere() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let mut taken = Vec::new();
     for fields in REQUESTS {
         let request = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(fields));
-        let mut client = frames::connect(gateway.address(), &[frames::hello(), request]).await;
+        let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), request]).await;
         let answer = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
         if answer.kind == HEADERS && answer.payload.first() == Some(&OK) {
             taken.push(format!("{fields:?}: {:?}", upstream.seen().pop()));
@@ -158,7 +158,7 @@ async fn a_hostile_http2_request_goes_nowhere() {
     assert!(taken.is_empty(), "{} were taken:\n{}", taken.len(), taken.join("\n"));
     assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
     let good = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(&[METHOD, SCHEME, AUTHORITY, PATH]));
-    let mut client = frames::connect(gateway.address(), &[frames::hello(), good]).await;
+    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), good]).await;
     assert_eq!(frames::next(&mut client, &[HEADERS]).await.payload[0], OK, "what nothing is wrong with is accepted");
 }
 
@@ -166,7 +166,7 @@ async fn a_hostile_http2_request_goes_nowhere() {
 #[tokio::test]
 async fn trailers_are_fields_and_nothing_else() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let begun = frames::frame(HEADERS, END_HEADERS, 1, &frames::block(&[METHOD, SCHEME, AUTHORITY, PATH]));
     let data = frames::frame(DATA, 0, 1, b"abc");
     let mut refused = Vec::new();
@@ -182,11 +182,11 @@ async fn trailers_are_fields_and_nothing_else() {
         ("content-length", "5"),
     ] {
         let trailers = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(&[field]));
-        let said = [frames::hello(), begun.clone(), data.clone(), trailers];
+        let said = [frames::connection_preface(), begun.clone(), data.clone(), trailers];
         let mut client = frames::connect(gateway.address(), &said).await;
         let answer = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
         if answer.kind == HEADERS && answer.payload[0] == OK {
-            let seen = upstream.only();
+            let seen = upstream.only_request();
             assert_eq!((seen.method.as_str(), &*seen.uri, &*seen.host(), &*seen.body), ("POST", "/", "a", &b"abc"[..]));
             assert!(seen.trailers.is_none_or(|trailers| trailers.is_empty()), "{field:?}");
             upstream.forget();
@@ -202,19 +202,20 @@ async fn trailers_are_fields_and_nothing_else() {
 #[tokio::test]
 async fn a_header_block_without_an_end_ends_its_connection() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\npenalty_duration = \"0s\"");
-    let mut honest = Honest::connect(&gateway).await;
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\npenalty_duration = \"0s\"");
+    let mut honest = HonestClient::connect(&gateway).await;
     for piece in [frames::block(&[("x", "1")]).repeat(1000), Vec::new()] {
         let begun = frames::frame(HEADERS, END_STREAM, 1, &frames::header_block("GET", "/"));
         let more = frames::frame(CONTINUATION, 0, 1, &piece).repeat(100);
         honest
-            .beside(async || {
-                let mut attacker = frames::connect(gateway.address(), &[frames::hello(), begun.clone()]).await;
+            .assert_served_during(async || {
+                let mut attacker =
+                    frames::connect(gateway.address(), &[frames::connection_preface(), begun.clone()]).await;
                 let mut said = 0;
-                while said < 100_000 && attacker.try_say(&more).await.is_ok() {
+                while said < 100_000 && attacker.try_send(&more).await.is_ok() {
                     said += 100;
                 }
-                attacker.hear_to_the_end().await;
+                attacker.read_to_end().await;
             })
             .await;
     }
@@ -226,8 +227,8 @@ async fn a_header_block_without_an_end_ends_its_connection() {
 #[tokio::test]
 async fn a_client_that_has_its_streams_reset_ends_its_connection_and_leaves_nothing_behind() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\npenalty_duration = \"0s\"");
-    let mut honest = Honest::connect(&gateway).await;
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\npenalty_duration = \"0s\"");
+    let mut honest = HonestClient::connect(&gateway).await;
     type Fault = fn(u32) -> Vec<u8>;
     let faults: [Fault; 4] = [
         |stream| frames::frame(WINDOW_UPDATE, 0, stream, &[0; 4]),
@@ -240,12 +241,12 @@ async fn a_client_that_has_its_streams_reset_ends_its_connection_and_leaves_noth
             .flat_map(|number| [frames::get(2 * number + 1, "/hang"), fault(2 * number + 1)].concat())
             .collect();
         let attack = async || {
-            let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
-            let _ = attacker.try_say(&flood).await;
+            let mut attacker = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
+            let _ = attacker.try_send(&flood).await;
             let ended = frames::next(&mut attacker, &[GOAWAY]).await;
             assert_ne!(ended.payload[4..8], [0; 4], "an error, not a goodbye");
         };
-        honest.beside(attack).await;
+        honest.assert_served_during(attack).await;
     }
     eventually("what was asked of the backend is given up", || upstream.in_flight() == 0).await;
 }
@@ -267,7 +268,7 @@ fn client_hello() -> Vec<u8> {
 #[tokio::test]
 async fn an_odd_handshake_ends_its_connection_and_nobody_elses() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[timeouts]\ntls_handshake = \"500ms\"");
+    let gateway = Gateway::public(upstream.address, "[timeouts]\ntls_handshake = \"500ms\"");
     let hello = client_hello();
     let (head, content) = hello.split_at(5);
     let record = |kind: u8, content: &[u8]| {
@@ -292,8 +293,8 @@ async fn an_odd_handshake_ends_its_connection_and_nobody_elses() {
         vec![22, 3, 1, 0xff, 0xff],
     ] {
         let mut attacker = Wire::connect(gateway.tls_address()).await;
-        let _ = attacker.try_say(&said).await;
-        attacker.hear_to_the_end().await;
+        let _ = attacker.try_send(&said).await;
+        attacker.read_to_end().await;
         let neighbour = Client::http1(gateway.tls_address()).over_tls(&gateway.certificate());
         assert_eq!(neighbour.get("/").await.status, 200);
     }

@@ -67,8 +67,8 @@ pub async fn all_are_refused(gateway: &Gateway, upstream: &Upstream, attacks: &[
         assert!(tried.insert(&attack.sent), "{}: another row is the same", attack.name);
         let mut client = Wire::connect_from(address_of(number), gateway.address()).await;
         // A gateway that has seen enough may close before it has heard everything.
-        let _ = client.try_say(&attack.sent).await;
-        faults.extend(fault_in_answer(attack, &client.hear_to_the_end().await));
+        let _ = client.try_send(&attack.sent).await;
+        faults.extend(fault_in_answer(attack, &client.read_to_end().await));
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     let lines = gateway.log_lines(attacks.len()).await;

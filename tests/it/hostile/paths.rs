@@ -4,7 +4,7 @@ use bearward::types::reject::Reason::{self, *};
 use http::{Request, Uri};
 
 use super::{Attack, all_are_refused};
-use crate::support::session::{Session, empty};
+use crate::support::connection::{HttpConnection, empty};
 use crate::support::{Gateway, Upstream};
 
 /// Dot segments, for whoever resolves them behind the gateway (Envoy CVE-2019-9901, Traefik CVE-2025-32431).
@@ -292,7 +292,7 @@ fn ambiguous() -> impl Iterator<Item = &'static str> {
 async fn a_hostile_path_is_refused_with_its_reason_and_goes_nowhere() {
     let upstream = Upstream::start();
     // Not even a token is asked for: nothing but the path is in the way.
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let long = format!("/{}", "a/".repeat(4096));
     let endless = format!("/{}", "../".repeat(23_000));
     let attacks: Vec<Attack> = ambiguous()
@@ -312,8 +312,8 @@ async fn a_hostile_path_is_refused_with_its_reason_and_goes_nowhere() {
 #[tokio::test]
 async fn a_hostile_path_is_no_better_over_http2() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let mut client = Session::http2(gateway.address()).await;
+    let gateway = Gateway::public(upstream.address, "");
+    let mut client = HttpConnection::http2(gateway.address()).await;
     for path in ambiguous() {
         let request = Request::get(path).body(empty());
         let Ok(request) = request else { panic!("{path} is no URI") };

@@ -26,7 +26,7 @@
 //! | Caddy GHSA-f59h-q822-g45g | `Remote_User` is `Remote-User` to CGI | `a_hostile_header_reaches_nobody_in_any_spelling` |
 //! | caddy-security CVE-2024-21494 | `X-Forwarded-For` was believed | `nobody_is_believed_about_the_client_unless_it_is_said` |
 //! | Pingora CVE-2025-4366 | an early answer, and the rest of the body taken for a request | `a_refused_request_leaves_no_byte_of_its_body_behind` |
-//! | Pingora CVE-2026-2833 | a tunnel before the 101, for any protocol | `other_protocols_are_not_switched_to`, `a_backend_that_switches_unasked_or_to_something_else_is_broken` |
+//! | Pingora CVE-2026-2833 | a tunnel before the 101, for any protocol | `upgrades_to_other_protocols_are_ignored`, `an_unexpected_101_response_is_a_bad_gateway` |
 //! | Pingora CVE-2026-2835 | chunks in HTTP/1.0 | `a_hostile_framing_is_refused_with_its_reason_and_nothing_behind_it_is_read` |
 //! | hyper CVE-2021-32714, CVE-2021-32715 | sizes over 64 bits, and `+5` | `a_body_with_hostile_chunks_is_a_broken_request`, `a_hostile_framing_is_refused_with_its_reason_and_nothing_behind_it_is_read` |
 //! | hyper before 2023-12 | a chunk's missing size was 0 | `a_body_with_hostile_chunks_is_a_broken_request` |
@@ -35,7 +35,7 @@
 //! | HAProxy CVE-2021-40346 | a name's length did not fit into a byte | `a_long_name_arrives_whole_or_not_at_all` |
 //! | nginx CVE-2019-20372 | an error's answer, and the rest of the body taken for a request | `a_refused_request_leaves_no_byte_of_its_body_behind`, `pipelined_requests_are_answered_in_turn` |
 //! | nginx CVE-2026-42926 | a value of the proxy's own carried a request into HTTP/2 | `a_claim_cannot_break_out_of_its_header`, `identity_headers_and_the_access_log_are_checked`, `a_hostile_http2_request_goes_nowhere` |
-//! | Netty CVE-2021-21295, CVE-2021-21409 | a length of HTTP/2 that was not true went on to HTTP/1 | `a_content_length_that_is_not_true_goes_nowhere`, `a_hostile_http2_request_goes_nowhere` |
+//! | Netty CVE-2021-21295, CVE-2021-21409 | a length of HTTP/2 that was not true went on to HTTP/1 | `a_request_with_a_wrong_content_length_is_not_forwarded`, `a_hostile_http2_request_goes_nowhere` |
 //! | HTTP/2 CVE-2023-44487, CVE-2019-9514, RUSTSEC-2023-0034 | rapid reset | `rapid_resets_end_their_connection_and_nobody_elses` |
 //! | h2 RUSTSEC-2024-0332 | a header block without an end | `a_header_block_without_an_end_ends_its_connection` |
 //! | HTTP/2 CVE-2025-8671 | the server was made to reset | `a_client_that_has_its_streams_reset_ends_its_connection_and_leaves_nothing_behind` |
@@ -103,7 +103,7 @@ fn every_precedent_has_its_tests() {
 async fn no_query_makes_a_path_public() {
     let upstream = Upstream::start();
     let public = "[[route]]\npath = \"/public\"\npublic = true\n[[route]]\npath = \"/\"\n";
-    let gateway = Gateway::with(&upstream, public);
+    let gateway = Gateway::with_config(&upstream, public);
     for target in [
         "/admin?x=/public",
         "/admin?/public",
@@ -118,7 +118,7 @@ async fn no_query_makes_a_path_public() {
         "/PUBLIC",
         "/admin/public",
     ] {
-        gateway.client().get(target).await.refused(401, "unauthorized");
+        gateway.client().get(target).await.assert_rejected(401, "unauthorized");
     }
     assert_eq!(upstream.connections(), 0);
     assert_eq!(gateway.client().get("/public?x=/admin").await.status, 200);

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::{Attack, all_are_refused};
 use crate::support::clock::ManualClock;
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Gateway, Upstream};
 
 const OTHER: &str = "https://other.example";
@@ -26,7 +26,7 @@ const SHARED: &str = "https://shared.example";
 /// Whose tokens the gateway accepts: one issuer with a key of each kind, one with a single key, one with a shared secret.
 struct World {
     now: u64,
-    /// ES256, of [`FOREIGN`]: the key that is attacked unless a row says otherwise.
+    /// ES256, of [`EXTERNAL_ISSUER`]: the key that is attacked unless a row says otherwise.
     mint: Mint,
     p384: Mint,
     ed: Mint,
@@ -58,7 +58,7 @@ impl World {
         let several = json!({ "keys": [self.mint.jwk(), self.p384.jwk(), self.ed.jwk(), self.rsa.jwk()] }).to_string();
         let mut more = "[limits]\nbad_signatures = 1000\n".to_owned();
         for (name, issuer, jwks, algorithms) in [
-            ("several", FOREIGN, several, r#""ES256", "ES384", "EdDSA", "RS256""#),
+            ("several", EXTERNAL_ISSUER, several, r#""ES256", "ES384", "EdDSA", "RS256""#),
             ("other", OTHER, self.other.jwks(), r#""ES256""#),
             ("shared", SHARED, self.shared.jwks(), r#""HS256""#),
         ] {
@@ -68,11 +68,11 @@ impl World {
                  jwks_file = \"{name}.json\"\nalgorithms = [{algorithms}]\n"
             );
         }
-        Gateway::in_folder(Gateway::text(&upstream.address.to_string(), &more), folder, clock)
+        Gateway::in_folder(Gateway::config_text(&upstream.address.to_string(), &more), folder, clock)
     }
 
     fn good(&self) -> String {
-        self.mint.good(self.now)
+        self.mint.valid_token(self.now)
     }
 
     /// Good but for some claims; `null` takes one out.
@@ -178,9 +178,9 @@ async fn a_hostile_token_is_refused_with_its_reason_and_goes_nowhere() {
     let issued_by = |mint: &Mint, issuer: &str| mint.with_claims(world.now, json!({ "iss": issuer }));
     for good in [
         world.good(),
-        world.p384.good(world.now),
-        world.ed.good(world.now),
-        world.rsa.good(world.now),
+        world.p384.valid_token(world.now),
+        world.ed.valid_token(world.now),
+        world.rsa.valid_token(world.now),
         issued_by(&world.other, OTHER),
         issued_by(&world.shared, SHARED),
     ] {

@@ -1,7 +1,7 @@
 //! Holds everything that people read free of the old style, and at one width.
 //!
-//! The old style inverted its sentences and left the actor out: "whoever asks", "nobody is told". The list has the words that
-//! marked it. `.github/CONTRIBUTING.md` says how we write instead.
+//! The old style inverted its sentences and left the actor out: "whoever asks", "nobody is told". The list has the
+//! words that marked it. `.github/CONTRIBUTING.md` says how we write instead.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,34 +2,34 @@
 
 use super::GET;
 use crate::support::frames::{self, GOAWAY, HEADERS, RST_STREAM};
-use crate::support::session::eventually;
-use crate::support::{Gateway, Honest, Upstream, Wire};
+use crate::support::wait::eventually;
+use crate::support::{Gateway, HonestClient, Upstream, Wire};
 
 #[tokio::test]
 async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_served() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nconnections = 2");
-    let mut honest = Honest::connect(&gateway).await;
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\nconnections = 2");
+    let mut honest = HonestClient::connect(&gateway).await;
     let mut held = Wire::connect(gateway.address()).await;
-    held.say(GET).await;
-    assert_eq!(held.answer().await.status, 200);
+    held.send(GET).await;
+    assert_eq!(held.read_response().await.status, 200);
     let mut refused = 0;
     honest
-        .beside(async || {
+        .assert_served_during(async || {
             for address in [gateway.address(), gateway.tls_address()] {
-                Wire::connect(address).await.hear_to_the_end().await;
+                Wire::connect(address).await.read_to_end().await;
                 refused += 1;
             }
         })
         .await;
-    gateway.counts("connections_rejected_total", refused).await;
+    gateway.wait_for_metric("connections_rejected_total", refused).await;
     drop(held);
     let mut came_again = 0;
     loop {
         let mut guest = Wire::connect(gateway.address()).await;
         // Until the gateway has seen the other leave, it closes.
-        if guest.try_say(GET).await.is_ok()
-            && guest.try_hear_until("\r\n\r\n").await.is_some_and(|head| head.starts_with("HTTP/1.1 200"))
+        if guest.try_send(GET).await.is_ok()
+            && guest.try_read_until("\r\n\r\n").await.is_some_and(|head| head.starts_with("HTTP/1.1 200"))
         {
             break;
         }
@@ -42,33 +42,33 @@ async fn connections_over_the_limit_are_closed_at_once_and_those_below_it_are_se
 #[tokio::test]
 async fn an_address_that_opens_too_many_connections_is_refused_and_another_is_served() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nconnections_per_address = 3");
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\nconnections_per_address = 3");
     let attacker = [127, 0, 0, 66].into();
-    let mut honest = Honest::connect(&gateway).await;
+    let mut honest = HonestClient::connect(&gateway).await;
     let mut held = Vec::new();
     for _ in 0..3 {
         let mut wire = Wire::connect_from(attacker, gateway.address()).await;
-        wire.say(GET).await;
-        assert_eq!(wire.answer().await.status, 200);
+        wire.send(GET).await;
+        assert_eq!(wire.read_response().await.status, 200);
         held.push(wire);
     }
     let mut refused = 0;
     honest
-        .beside(async || {
+        .assert_served_during(async || {
             for address in [gateway.address(), gateway.tls_address()].repeat(20) {
-                Wire::connect_from(attacker, address).await.is_closed().await;
+                Wire::connect_from(attacker, address).await.assert_closed().await;
                 refused += 1;
             }
         })
         .await;
-    gateway.counts("address_connections_rejected_total", refused).await;
-    Honest::connect(&gateway).await.is_served().await;
+    gateway.wait_for_metric("address_connections_rejected_total", refused).await;
+    HonestClient::connect(&gateway).await.assert_served().await;
     // A place that is free again is found again.
     drop(held.pop());
     let mut tries = 0;
     loop {
         let mut wire = Wire::connect_from(attacker, gateway.address()).await;
-        if wire.try_say(GET).await.is_ok() && wire.try_hear_until("\r\n\r\n").await.is_some() {
+        if wire.try_send(GET).await.is_ok() && wire.try_read_until("\r\n\r\n").await.is_some() {
             break;
         }
         tries += 1;
@@ -81,12 +81,12 @@ async fn an_address_that_opens_too_many_connections_is_refused_and_another_is_se
 async fn a_trusted_proxy_may_open_any_number_of_connections() {
     let upstream = Upstream::start();
     let more = "[forwarding]\ntrusted = [\"127.0.0.1\"]\n[limits]\nconnections_per_address = 2";
-    let gateway = Gateway::open(upstream.address, more);
+    let gateway = Gateway::public(upstream.address, more);
     let mut guests = Vec::new();
     for _ in 0..6 {
         let mut guest = Wire::connect(gateway.address()).await;
-        guest.say(GET).await;
-        assert_eq!(guest.answer().await.status, 200);
+        guest.send(GET).await;
+        assert_eq!(guest.read_response().await.status, 200);
         guests.push(guest);
     }
 }
@@ -94,12 +94,12 @@ async fn a_trusted_proxy_may_open_any_number_of_connections() {
 #[tokio::test]
 async fn streams_over_the_limit_are_refused_and_those_below_it_are_served() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nhttp2_concurrent_streams = 2");
-    let mut honest = Honest::connect(&gateway).await;
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\nhttp2_concurrent_streams = 2");
+    let mut honest = HonestClient::connect(&gateway).await;
     honest
-        .beside(async || {
+        .assert_served_during(async || {
             let more: Vec<_> = (5..45).step_by(2).flat_map(|stream| frames::get(stream, "/")).collect();
-            let said = [frames::hello(), frames::get(1, "/hang"), frames::get(3, "/drip"), more];
+            let said = [frames::connection_preface(), frames::get(1, "/hang"), frames::get(3, "/drip"), more];
             let mut attacker = frames::connect(gateway.address(), &said).await;
             let (mut answered, mut refused) = (Vec::new(), Vec::new());
             while answered.len() + refused.len() < 21 {
@@ -120,14 +120,14 @@ async fn streams_over_the_limit_are_refused_and_those_below_it_are_served() {
 #[tokio::test]
 async fn rapid_resets_end_their_connection_and_nobody_elses() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\npenalty_duration = \"0s\"");
-    let mut honest = Honest::connect(&gateway).await;
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\npenalty_duration = \"0s\"");
+    let mut honest = HonestClient::connect(&gateway).await;
     let reset = |stream| [frames::get(stream, "/hang"), frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
     let flood = (0..5000).flat_map(|number| reset(2 * number + 1)).collect::<Vec<_>>();
     honest
-        .beside(async || {
-            let mut attacker = frames::connect(gateway.address(), &[frames::hello()]).await;
-            let _ = attacker.try_say(&flood).await;
+        .assert_served_during(async || {
+            let mut attacker = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
+            let _ = attacker.try_send(&flood).await;
             let ended = frames::next(&mut attacker, &[GOAWAY]).await;
             assert_eq!(ended.payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
         })
@@ -138,7 +138,7 @@ async fn rapid_resets_end_their_connection_and_nobody_elses() {
 #[tokio::test]
 async fn a_head_over_the_limit_is_refused_over_http2_as_well() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\nrequest_header_size = \"8KiB\"");
+    let gateway = Gateway::public(upstream.address, "[limits]\nrequest_header_size = \"8KiB\"");
     let [_, client, ..] = gateway.clients();
     let answer = client.header("x-large", &"v".repeat(9000)).get("/").await;
     assert_eq!(answer.status, 431);

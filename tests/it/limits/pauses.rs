@@ -7,19 +7,19 @@ use tokio::net::TcpSocket;
 
 use super::GET;
 use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, PING};
-use crate::support::{Gateway, Honest, Upstream, Wire};
+use crate::support::{Gateway, HonestClient, Upstream, Wire};
 
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66));
 const REFUSED: &str = "penalized_connections_rejected_total";
 
 /// After `opening`, more than a second's worth of PING, until the gateway ends it.
 async fn flood(mut attacker: Wire, opening: &str) {
-    attacker.say(opening).await;
-    attacker.say(frames::hello()).await;
-    let _ = attacker.try_say(frames::frame(PING, 0, 0, &[7; 8]).repeat(2000)).await;
+    attacker.send(opening).await;
+    attacker.send(frames::connection_preface()).await;
+    let _ = attacker.try_send(frames::frame(PING, 0, 0, &[7; 8]).repeat(2000)).await;
     let ended = frames::next(&mut attacker, &[GOAWAY]).await;
     assert_eq!(ended.payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
-    attacker.hear_to_the_end().await;
+    attacker.read_to_end().await;
 }
 
 /// It is so early that connecting itself may fail.
@@ -27,13 +27,13 @@ async fn is_refused(address: SocketAddr) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(SocketAddr::new(ATTACKER, 0)).expect("an address of this machine");
     if let Ok(stream) = socket.connect(address).await {
-        Wire::of(stream).is_closed().await;
+        Wire::of(stream).assert_closed().await;
     }
 }
 
 async fn is_served(client: &mut Wire) {
-    client.say(GET).await;
-    assert_eq!(client.answer().await.status, 200);
+    client.send(GET).await;
+    assert_eq!(client.read_response().await.status, 200);
 }
 
 /// It could come back a thousand times before the connection is over.
@@ -45,9 +45,9 @@ async fn the_pause_has_begun_when_the_flooder_is_told() {
         (Vec::new(), frames::frame(PING, 0, 0, &[7; 8]).repeat(2000)),
         (request, frames::frame(DATA, 0, 1, &[]).repeat(101)),
     ] {
-        let gateway = Gateway::open(upstream.address, "");
+        let gateway = Gateway::public(upstream.address, "");
         let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
-        attacker.say([frames::hello(), begun, flood].concat()).await;
+        attacker.send([frames::connection_preface(), begun, flood].concat()).await;
         let told = frames::next(&mut attacker, &[GOAWAY]).await;
         assert_eq!(told.payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
         is_refused(gateway.address()).await;
@@ -57,111 +57,112 @@ async fn the_pause_has_begun_when_the_flooder_is_told() {
 #[tokio::test]
 async fn an_address_that_floods_is_not_let_in_for_a_while_and_others_are() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "");
+    let gateway = Gateway::public_single_worker(upstream.address, "");
     let mut neighbour = Wire::connect_from(ATTACKER, gateway.address()).await;
     is_served(&mut neighbour).await;
-    let mut honest = Honest::connect(&gateway).await;
+    let mut honest = HonestClient::connect(&gateway).await;
     flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
-    gateway.counts("rejections_total{reason=\"http2_flood\"}", 1).await;
+    gateway.wait_for_metric("rejections_total{reason=\"http2_flood\"}", 1).await;
     let mut refused = 0;
     honest
-        .beside(async || {
+        .assert_served_during(async || {
             for address in [gateway.address(), gateway.tls_address()].repeat(5) {
                 is_refused(address).await;
                 refused += 1;
             }
         })
         .await;
-    gateway.counts(REFUSED, refused).await;
-    Honest::connect(&gateway).await.is_served().await;
+    gateway.wait_for_metric(REFUSED, refused).await;
+    HonestClient::connect(&gateway).await.assert_served().await;
     is_served(&mut neighbour).await;
     gateway.advance(Duration::from_secs(10));
     is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
-    gateway.counts(REFUSED, refused).await;
+    gateway.wait_for_metric(REFUSED, refused).await;
 }
 
 #[tokio::test]
 async fn nobody_is_paused_where_that_is_turned_off() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[limits]\npenalty_duration = \"0s\"");
+    let gateway = Gateway::public(upstream.address, "[limits]\npenalty_duration = \"0s\"");
     for _ in 0..2 {
         flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
     }
     is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
-    gateway.counts(REFUSED, 0).await;
+    gateway.wait_for_metric(REFUSED, 0).await;
 }
 
 /// It brings the requests of many, and one of them must not keep it from that.
 #[tokio::test]
 async fn a_trusted_proxy_is_never_paused() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.66\"]");
+    let gateway = Gateway::public(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.66\"]");
     flood(Wire::connect_from(ATTACKER, gateway.address()).await, "").await;
-    gateway.counts("rejections_total{reason=\"http2_flood\"}", 1).await;
+    gateway.wait_for_metric("rejections_total{reason=\"http2_flood\"}", 1).await;
     is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
-    gateway.counts(REFUSED, 0).await;
+    gateway.wait_for_metric(REFUSED, 0).await;
 }
 
 /// A balancer says whose each connection is. Where it does not, it is its own.
 #[tokio::test]
 async fn behind_a_balancer_the_client_is_paused() {
     let upstream = Upstream::start();
-    let text = Gateway::open_text(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.1\"]");
+    let text = Gateway::public_config(upstream.address, "[forwarding]\ntrusted = [\"127.0.0.1\"]");
     let gateway = Gateway::from_text(text.replace("\ntls = ", "\nproxy_protocol = true\ntls = "));
     let (attacker, other) =
         ("PROXY TCP4 198.51.100.66 192.0.2.1 51234 443\r\n", "PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n");
     for opening in ["PROXY UNKNOWN\r\n", attacker] {
         flood(Wire::connect(gateway.address()).await, opening).await;
     }
-    gateway.counts("rejections_total{reason=\"http2_flood\"}", 2).await;
+    gateway.wait_for_metric("rejections_total{reason=\"http2_flood\"}", 2).await;
     let mut again = Wire::connect(gateway.address()).await;
-    again.say(attacker).await;
-    again.is_closed().await;
-    gateway.counts(REFUSED, 1).await;
+    again.send(attacker).await;
+    again.assert_closed().await;
+    gateway.wait_for_metric(REFUSED, 1).await;
     for opening in [other, "PROXY UNKNOWN\r\n"] {
         let mut client = Wire::connect(gateway.address()).await;
-        client.say(opening).await;
+        client.send(opening).await;
         is_served(&mut client).await;
     }
-    gateway.counts(REFUSED, 1).await;
+    gateway.wait_for_metric(REFUSED, 1).await;
 }
 
 /// A ClientHello costs its sender nothing, and the gateway a signature.
 #[tokio::test]
 async fn an_address_that_never_ends_its_handshakes_is_paused() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nfailed_handshakes = 20");
+    let gateway = Gateway::public_single_worker(upstream.address, "[limits]\nfailed_handshakes = 20");
     let attack = async || {
         for _ in 0..5 {
             let mut attacker = Wire::connect_from(ATTACKER, gateway.tls_address()).await;
-            attacker.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-            attacker.hear_to_the_end().await;
+            attacker.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            attacker.read_to_end().await;
         }
     };
-    let mut honest = Honest::connect(&gateway).await;
+    let mut honest = HonestClient::connect(&gateway).await;
     for failed in [5, 10, 15, 20] {
         attack().await;
-        gateway.counts("tls_handshakes_failed_total", failed).await;
+        gateway.wait_for_metric("tls_handshakes_failed_total", failed).await;
     }
-    gateway.counts(REFUSED, 0).await;
+    gateway.wait_for_metric(REFUSED, 0).await;
     let mut last = Wire::connect_from(ATTACKER, gateway.tls_address()).await;
-    last.say("no hello").await;
-    last.hear_to_the_end().await;
-    gateway.counts("tls_handshakes_failed_total", 21).await;
+    last.send("no hello").await;
+    last.read_to_end().await;
+    gateway.wait_for_metric("tls_handshakes_failed_total", 21).await;
     let again = async || is_refused(gateway.tls_address()).await;
-    honest.beside(again).await;
-    Honest::connect(&gateway).await.is_served().await;
+    honest.assert_served_during(again).await;
+    HonestClient::connect(&gateway).await.assert_served().await;
 }
 
 /// Each ends its connection, and the next one costs the gateway another.
 #[tokio::test]
 async fn an_address_that_asks_unreadably_again_and_again_is_paused() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[limits]\nmalformed_requests = 20\nrequest_header_count = 10");
+    let gateway =
+        Gateway::public_single_worker(upstream.address, "[limits]\nmalformed_requests = 20\nrequest_header_count = 10");
     let ask = async || {
         let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
-        attacker.say(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(10))).await;
-        assert_eq!(attacker.answer().await.status, 431);
+        attacker.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(10))).await;
+        assert_eq!(attacker.read_response().await.status, 431);
     };
     for _ in 0..20 {
         ask().await;
@@ -169,8 +170,8 @@ async fn an_address_that_asks_unreadably_again_and_again_is_paused() {
     is_served(&mut Wire::connect_from(ATTACKER, gateway.address()).await).await;
     ask().await;
     let again = async || is_refused(gateway.address()).await;
-    Honest::connect(&gateway).await.beside(again).await;
-    Honest::connect(&gateway).await.is_served().await;
+    HonestClient::connect(&gateway).await.assert_served_during(again).await;
+    HonestClient::connect(&gateway).await.assert_served().await;
     assert_eq!(upstream.seen().len(), 1);
 }
 
@@ -178,7 +179,8 @@ async fn an_address_that_asks_unreadably_again_and_again_is_paused() {
 async fn once(upstream: &Upstream, limits: &str) -> Gateway {
     let rate = "[[route.rate]]\nper = \"address\"\nrequests = 1\nwindow = \"1h\"";
     let route = format!("[[route]]\npath = \"/once/\"\npublic = true\n{rate}");
-    let gateway = Gateway::narrow(upstream.address, &format!("[limits]\nbody_size = \"64KiB\"\n{limits}\n{route}"));
+    let gateway =
+        Gateway::public_single_worker(upstream.address, &format!("[limits]\nbody_size = \"64KiB\"\n{limits}\n{route}"));
     is_answered(&gateway, "GET /once/ HTTP/1.1", 200).await;
     gateway
 }
@@ -186,8 +188,8 @@ async fn once(upstream: &Upstream, limits: &str) -> Gateway {
 /// On a connection of its own.
 async fn is_answered(gateway: &Gateway, head: &str, status: u16) {
     let mut attacker = Wire::connect_from(ATTACKER, gateway.address()).await;
-    attacker.say(format!("{head}\r\nHost: a\r\n\r\n")).await;
-    assert_eq!(attacker.answer().await.status, status);
+    attacker.send(format!("{head}\r\nHost: a\r\n\r\n")).await;
+    assert_eq!(attacker.read_response().await.status, status);
 }
 
 const TOO_LARGE: &str = "POST / HTTP/1.1\r\nContent-Length: 100000";
@@ -203,8 +205,8 @@ async fn an_address_whose_bodies_are_refused_again_and_again_is_paused() {
     }
     is_answered(&gateway, TOO_LARGE, 413).await;
     let again = async || is_refused(gateway.address()).await;
-    Honest::connect(&gateway).await.beside(again).await;
-    Honest::connect(&gateway).await.is_served().await;
+    HonestClient::connect(&gateway).await.assert_served_during(again).await;
+    HonestClient::connect(&gateway).await.assert_served().await;
 }
 
 #[tokio::test]
@@ -215,7 +217,7 @@ async fn whoever_sends_no_body_is_not_paused_for_one() {
         is_answered(&gateway, "GET /once/ HTTP/1.1", 429).await;
     }
     is_answered(&gateway, "GET / HTTP/1.1", 200).await;
-    gateway.counts(REFUSED, 0).await;
+    gateway.wait_for_metric(REFUSED, 0).await;
 }
 
 #[tokio::test]
@@ -226,5 +228,5 @@ async fn any_number_of_bodies_may_be_refused_where_the_operator_says_so() {
         is_answered(&gateway, TOO_LARGE, 413).await;
     }
     is_answered(&gateway, "GET / HTTP/1.1", 200).await;
-    gateway.counts(REFUSED, 0).await;
+    gateway.wait_for_metric(REFUSED, 0).await;
 }

@@ -8,14 +8,14 @@ use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::support::client::tls_connect;
+use crate::support::connection::{self, HttpConnection};
 use crate::support::frames::{self, END_STREAM, GOAWAY, HEADERS, RST_STREAM};
-use crate::support::session::{self, Session};
-use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Honest, Upstream, Wire};
+use crate::support::wire::TIMEOUT;
+use crate::support::{Gateway, HonestClient, Upstream, Wire};
 
 /// But not with those who ask all the time.
 fn impatient(upstream: &Upstream) -> Gateway {
-    Gateway::narrow(
+    Gateway::public_single_worker(
         upstream.address,
         "[timeouts]\nrequest_header = \"1s\"\nhttp2_idle = \"300ms\"\nbody_idle = \"300ms\"\nwrite = \"300ms\"",
     )
@@ -30,7 +30,7 @@ async fn a_client_that_does_not_finish_its_head_is_closed() {
     let upstream = Upstream::start();
     let gateway = impatient(&upstream);
     let half_a_block = frames::frame(HEADERS, END_STREAM, 1, &frames::header_block("GET", "/"));
-    let (hello, half_a_block) = (frames::hello(), [frames::hello(), half_a_block].concat());
+    let (hello, half_a_block) = (frames::connection_preface(), [frames::connection_preface(), half_a_block].concat());
     let beginnings = [
         b"".as_slice(),
         b"P",
@@ -46,14 +46,14 @@ async fn a_client_that_does_not_finish_its_head_is_closed() {
         let mut attackers = Vec::new();
         for said in beginnings.repeat(5) {
             let mut attacker = Wire::connect(gateway.address()).await;
-            attacker.say(said).await;
+            attacker.send(said).await;
             attackers.push(attacker);
         }
         for attacker in &mut attackers {
-            attacker.hear_to_the_end().await;
+            attacker.read_to_end().await;
         }
     };
-    Honest::connect(&gateway).await.beside(attack).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attack).await;
     assert!(upstream.seen().is_empty());
 }
 
@@ -67,13 +67,13 @@ async fn a_client_that_drips_its_head_is_closed() {
         let began = Instant::now();
         for byte in "GET / HTTP/1.1\r\nHost: a\r\nX: ".bytes().chain(std::iter::repeat(b'x')) {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if attacker.try_say([byte]).await.is_err() {
+            if attacker.try_send([byte]).await.is_err() {
                 break;
             }
-            assert!(began.elapsed() < PATIENCE, "a drip is enough to stay");
+            assert!(began.elapsed() < TIMEOUT, "a drip is enough to stay");
         }
     };
-    Honest::connect(&gateway).await.beside(attack).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attack).await;
     assert!(upstream.seen().is_empty());
 }
 
@@ -90,10 +90,10 @@ async fn a_client_that_is_silent_after_its_handshake_is_closed() {
         for attacker in &mut attackers {
             let mut said = Vec::new();
             // How it ends does not matter here, but that it does.
-            let _ = tokio::time::timeout(PATIENCE, attacker.read_to_end(&mut said)).await.expect("it ends");
+            let _ = tokio::time::timeout(TIMEOUT, attacker.read_to_end(&mut said)).await.expect("it ends");
         }
     };
-    Honest::connect(&gateway).await.beside(attack).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attack).await;
 }
 
 #[tokio::test]
@@ -104,39 +104,39 @@ async fn a_body_that_stops_is_answered_with_408_and_the_connection_ends() {
         let mut attackers = Vec::new();
         for framing in ["Content-Length: 10", "Transfer-Encoding: chunked"].repeat(5) {
             let mut attacker = Wire::connect(gateway.address()).await;
-            attacker.say(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n5\r\nhel")).await;
+            attacker.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n5\r\nhel")).await;
             attackers.push(attacker);
         }
         for attacker in &mut attackers {
-            let answer = attacker.answer().await;
+            let answer = attacker.read_response().await;
             assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
-            attacker.is_closed().await;
+            attacker.assert_closed().await;
         }
     };
-    Honest::connect(&gateway).await.beside(attack).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attack).await;
 }
 
 #[tokio::test]
 async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
     let upstream = Upstream::start();
     // As long as it likes, it may take to answer a ping.
-    let gateway = Gateway::open(upstream.address, "[timeouts]\nhttp2_idle = \"300ms\"");
-    let mut busy = Session::http2(gateway.address()).await;
-    let (pieces, body) = session::streamed();
+    let gateway = Gateway::public(upstream.address, "[timeouts]\nhttp2_idle = \"300ms\"");
+    let mut busy = HttpConnection::http2(gateway.address()).await;
+    let (pieces, body) = connection::streamed();
     pieces.send("first").await;
     let mut answer = busy.send(Request::post("/mirror").body(body).expect("a request")).await.into_body();
 
-    let mut idle = Session::http2(gateway.address()).await;
-    idle.send(Request::get("/").body(session::empty()).expect("a request")).await;
+    let mut idle = HttpConnection::http2(gateway.address()).await;
+    idle.send(Request::get("/").body(connection::empty()).expect("a request")).await;
     let uploading = async {
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(150)).await;
             pieces.send("more").await;
-            session::next_piece(&mut answer).await.expect("a piece");
+            connection::next_chunk(&mut answer).await.expect("a piece");
         }
     };
-    tokio::join!(idle.ends(), uploading);
-    assert!(!busy.has_ended());
+    tokio::join!(idle.assert_closed(), uploading);
+    assert!(!busy.is_finished());
 }
 
 /// Such a client reads everything, but never makes room for more: it holds answers back without holding up a socket.
@@ -145,19 +145,21 @@ async fn an_answer_for_which_a_client_makes_no_room_is_given_up() {
     let no_room = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let timeouts = "[timeouts]\nwrite = \"300ms\"\nbody_idle = \"5s\"";
-        let gateway = Gateway::narrow(upstream.address, &format!("protocol = \"{protocol}\"\n{timeouts}"));
-        let said = [frames::hello(), no_room.clone(), frames::get(1, "/large/1000000"), frames::get(3, "/slow")];
+        let gateway =
+            Gateway::public_single_worker(upstream.address, &format!("protocol = \"{protocol}\"\n{timeouts}"));
+        let said =
+            [frames::connection_preface(), no_room.clone(), frames::get(1, "/large/1000000"), frames::get(3, "/slow")];
         let attack = async || {
             let mut attacker = frames::connect(gateway.address(), &said).await;
             let given_up = frames::next(&mut attacker, &[RST_STREAM, GOAWAY]).await;
             assert_eq!((given_up.kind, given_up.stream), (RST_STREAM, 1), "to {protocol}");
             // It is not the client who keeps this one waiting, and nothing but the answer's head needs no room.
-            attacker.say(frames::get(5, "/status/204")).await;
+            attacker.send(frames::get(5, "/status/204")).await;
             let answered =
                 [frames::next(&mut attacker, &[HEADERS]).await, frames::next(&mut attacker, &[HEADERS]).await];
             assert_eq!(answered.map(|answer| answer.stream), [5, 3]);
         };
-        Honest::connect(&gateway).await.beside(attack).await;
+        HonestClient::connect(&gateway).await.assert_served_during(attack).await;
         let line = gateway.log_line(|line| line["path"] == "/large/1000000").await;
         assert_eq!(line["complete"], false, "{line}");
     }
@@ -168,7 +170,7 @@ async fn an_answer_for_which_a_client_makes_no_room_is_given_up() {
 async fn a_slow_backend_is_not_a_client_that_makes_no_room() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let gateway =
-            Gateway::open(upstream.address, &format!("protocol = \"{protocol}\"\n[timeouts]\nwrite = \"20ms\""));
+            Gateway::public(upstream.address, &format!("protocol = \"{protocol}\"\n[timeouts]\nwrite = \"20ms\""));
         for client in gateway.clients() {
             assert_eq!(client.get("/drip").await.text(), "one two three");
             assert_eq!(client.get("/slow").await.text(), "hello");
@@ -182,7 +184,7 @@ async fn a_client_that_never_reads_its_answer_is_cut_off() {
     const LARGE: &str = "/large/100000000";
     let upstream = Upstream::start();
     let get = format!("GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
-    let http2 = [frames::hello_with_wide_windows(), frames::get(1, LARGE)].concat();
+    let http2 = [frames::connection_preface_with_max_windows(), frames::get(1, LARGE)].concat();
     for (said, tls) in [(&get, false), (&get, true), (&http2, false)] {
         let gateway = impatient(&upstream);
         let address = if tls { gateway.tls_address() } else { gateway.address() };
@@ -196,6 +198,6 @@ async fn a_client_that_never_reads_its_answer_is_cut_off() {
             let line = gateway.log_line(|line| line["path"] == LARGE).await;
             assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
         };
-        Honest::connect(&gateway).await.beside(attack).await;
+        HonestClient::connect(&gateway).await.assert_served_during(attack).await;
     }
 }

@@ -4,22 +4,22 @@
 use http::Method;
 
 use crate::support::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, RST_STREAM};
-use crate::support::session::eventually;
-use crate::support::{Client, Gateway, Honest, Upstream, Wire};
+use crate::support::wait::eventually;
+use crate::support::{Client, Gateway, HonestClient, Upstream, Wire};
 
 const LIMITS: &str = "[limits]\nrequest_header_size = \"8KiB\"\nrequest_header_count = 20\nuri_size = \"1KiB\"\ntoken_size = \"1KiB\"\nbody_size = \"64KiB\"";
 
 /// Runs the attack with each kind of client; whatever it asks is answered with `status`, and reaches nobody.
 async fn is_refused_beside_an_honest_client(status: u16, attack: impl AsyncFn(Client) -> u16) {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, LIMITS);
+    let gateway = Gateway::public_single_worker(upstream.address, LIMITS);
     let attacks = async || {
         for client in gateway.clients() {
             let version = client.version();
             assert_eq!(attack(client).await, status, "{version:?}");
         }
     };
-    Honest::connect(&gateway).await.beside(attacks).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attacks).await;
     assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
 }
 
@@ -43,17 +43,17 @@ async fn heads_of_too_many_fields() {
 #[tokio::test]
 async fn fields_of_http2_are_counted_and_cookies_are_one() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, LIMITS);
+    let gateway = Gateway::public(upstream.address, LIMITS);
     let request = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
     for (fields, cookies, taken) in [(20, 0, true), (21, 0, false), (19, 50, true), (20, 50, false)] {
         let block = [&request[..], &[("x", "1")].repeat(fields), &[("cookie", "a=1")].repeat(cookies)].concat();
         let headers = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(&block));
-        let mut client = frames::connect(gateway.address(), &[frames::hello(), headers]).await;
+        let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), headers]).await;
         let answer = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
         assert_eq!(answer.payload[0] == OK, taken, "{fields} fields and {cookies} cookies: {answer:?}");
     }
     assert_eq!(upstream.seen().len(), 2);
-    gateway.counts("rejections_total{reason=\"head_too_large\"}", 2).await;
+    gateway.wait_for_metric("rejections_total{reason=\"head_too_large\"}", 2).await;
 }
 
 #[tokio::test]
@@ -75,8 +75,8 @@ async fn bodies_that_say_how_much_too_large_they_are() {
 async fn heads_and_bodies_that_do_not_say_when_they_end() {
     const MUCH: usize = 512 << 10;
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, LIMITS);
-    let mut honest = Honest::connect(&gateway).await;
+    let gateway = Gateway::public_single_worker(upstream.address, LIMITS);
+    let mut honest = HonestClient::connect(&gateway).await;
     let chunk = format!("400\r\n{}\r\n", "x".repeat(0x400));
     for (begin, more, status) in [
         ("GET /", "p", 431),
@@ -87,12 +87,12 @@ async fn heads_and_bodies_that_do_not_say_when_they_end() {
         let flood = more.repeat(MUCH / more.len());
         let attack = async || {
             let mut attacker = Wire::connect(gateway.address()).await;
-            attacker.say(begin).await;
+            attacker.send(begin).await;
             // It may be closed before all of it is said.
-            let _ = attacker.try_say(&flood).await;
-            assert_eq!(attacker.answer().await.status, status, "{begin:?}");
+            let _ = attacker.try_send(&flood).await;
+            assert_eq!(attacker.read_response().await.status, status, "{begin:?}");
         };
-        honest.beside(attack).await;
+        honest.assert_served_during(attack).await;
     }
     eventually("what was begun of the backend is given up", || upstream.in_flight() == 0).await;
 }

@@ -1,4 +1,4 @@
-//! gRPC, with the client and the server that everybody uses: TLS at the listener, HTTP/2 to the backend.
+//! gRPC with the standard client and server: TLS at the listener, HTTP/2 to the backend.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::support::session::eventually;
+use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream};
 
-/// For which Debian packages modules, whatever else is called python3 here.
+/// The interpreter for which Debian packages the gRPC module, whichever python3 comes first in PATH.
 const PYTHON: &str = "/usr/bin/python3";
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/grpc_peer.py");
 
 /// Longer than any access token lives, clock skew included.
 const LIFE: Duration = Duration::from_mins(16);
 
-/// `grpc_peer.py serve`. Ends when this is dropped.
+/// `grpc_peer.py serve`. Dropping this ends the process.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -38,20 +38,20 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A client that makes these calls.
+/// Starts a client that makes these calls.
 fn client(gateway: &Gateway, token: &str, names: &[&str]) -> Child {
     let mut command = Command::new(PYTHON);
     command.args([PEER, "call", &gateway.tls_address().port().to_string()]).arg(gateway.certificate()).arg(token);
     command.args(names).stdout(Stdio::piped()).spawn().expect("python3 is there")
 }
 
-/// What became of these calls.
+/// Makes these calls, and returns their outcomes.
 async fn calls(gateway: &Gateway, token: &str, names: &[&str]) -> Vec<Value> {
     let mut child = client(gateway, token, names);
     let mut stdout = child.stdout.take().expect("piped");
@@ -62,10 +62,10 @@ async fn calls(gateway: &Gateway, token: &str, names: &[&str]) -> Vec<Value> {
         text
     });
     let text = reading.await.expect("it ends");
-    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let named: Vec<&str> = told.iter().filter_map(|call| call[0].as_str()).collect();
+    let outcomes: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let named: Vec<&str> = outcomes.iter().filter_map(|call| call[0].as_str()).collect();
     assert_eq!(named, names);
-    told.into_iter().map(|mut call| call[1].take()).collect()
+    outcomes.into_iter().map(|mut call| call[1].take()).collect()
 }
 
 async fn call(gateway: &Gateway, token: &str, name: &str) -> Value {
@@ -77,11 +77,11 @@ async fn last_line(gateway: &Gateway) -> Value {
 }
 
 fn before(server: SocketAddr, more: &str) -> Gateway {
-    Gateway::from_text(Gateway::text(&server.to_string(), &format!("protocol = \"h2\"\n{more}")))
+    Gateway::from_text(Gateway::config_text(&server.to_string(), &format!("protocol = \"h2\"\n{more}")))
 }
 
 #[tokio::test]
-async fn calls_of_all_four_kinds_pass_as_if_nobody_stood_between() {
+async fn calls_of_all_four_kinds_are_forwarded() {
     let server = Server::start();
     let gateway = before(server.address, "");
     let pair = gateway.issue("alice", "").await;
@@ -99,18 +99,18 @@ async fn calls_of_all_four_kinds_pass_as_if_nobody_stood_between() {
     }
 }
 
-/// The status of the server's, its message and its metadata; not one of the gateway's making.
+/// The client gets the status, message and metadata of the server, not those of the gateway.
 #[tokio::test]
-async fn the_status_of_a_call_arrives() {
+async fn the_status_of_a_call_reaches_the_client() {
     let server = Server::start();
     let gateway = before(server.address, "");
     let pair = gateway.issue("alice", "").await;
     let names = ["denied", "missing", "fail_midway", "deadline"];
-    let told = calls(&gateway, &pair.access, &names).await;
-    let statuses: Vec<_> = told.iter().map(|call| (call["status"].as_str(), call["says"].as_str())).collect();
+    let outcomes = calls(&gateway, &pair.access, &names).await;
+    let statuses: Vec<_> = outcomes.iter().map(|call| (call["status"].as_str(), call["says"].as_str())).collect();
     assert_eq!(statuses[0], (Some("NOT_FOUND"), Some("no such bear: 100 % sure, Bär")));
-    // Its status, message and metadata came in one head, to which the gateway adds the date that each answer needs.
-    let metadata = told[0]["metadata"].as_array().expect("pairs");
+    // Status, message and metadata arrive in one header block. The gateway adds the date that each response needs.
+    let metadata = outcomes[0]["metadata"].as_array().expect("pairs");
     assert_eq!(metadata[0], json!(["which", "7"]));
     assert!(metadata[1..].iter().all(|pair| pair[0] == "date"), "{metadata:?}");
     assert_eq!(statuses[1], (Some("UNIMPLEMENTED"), Some("Method not found!")));
@@ -126,9 +126,9 @@ async fn a_call_that_its_client_cancels_is_cancelled_at_the_server() {
     assert_eq!(call(&gateway, &pair.access, "cancel").await, "yes");
 }
 
-/// In the words of gRPC, and in the log and the metrics as any other refusal.
+/// The client gets a gRPC status. The log and the metrics have the same reason as for any other rejection.
 #[tokio::test]
-async fn a_refused_call_is_told_its_status_and_why() {
+async fn a_rejected_call_gets_a_grpc_status_and_message() {
     let server = Server::start();
     let scoped = "[[route]]\npath = \"/\"\nscopes = [\"bears:keep\"]";
     let gateway = before(server.address, scoped);
@@ -143,61 +143,62 @@ async fn a_refused_call_is_told_its_status_and_why() {
             &alice.access,
             "converse",
             "PERMISSION_DENIED",
-            "the token lacks a scope that is needed here",
+            "the token lacks a required scope",
             (403, "insufficient_scope"),
         ),
     ] {
-        let refused = call(&gateway, token, kind).await;
-        assert_eq!(refused["status"], status, "{refused}");
-        eventually("it is in the log", || gateway.file("access.log").contains(logged.1)).await;
+        let rejected = call(&gateway, token, kind).await;
+        assert_eq!(rejected["status"], status, "{rejected}");
+        eventually("the log has the reason", || gateway.file("access.log").contains(logged.1)).await;
         let line = last_line(&gateway).await;
         assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(logged.0), Some(logged.1)), "{line}");
         let id = line["request_id"].as_str().expect("an id");
-        assert_eq!(refused["says"], format!("{says} (request {id})"));
+        assert_eq!(rejected["says"], format!("{says} (request {id})"));
     }
-    assert_eq!(call(&gateway, &bob.access, "empty").await, "", "one with that scope passes");
-    gateway.counts("rejections_total{reason=\"revoked\"}", 1).await;
-    gateway.counts("requests_total{status=\"4xx\"}", 4).await;
+    assert_eq!(call(&gateway, &bob.access, "empty").await, "", "a token with the scope is accepted");
+    gateway.wait_for_metric("rejections_total{reason=\"revoked\"}", 1).await;
+    gateway.wait_for_metric("requests_total{status=\"4xx\"}", 4).await;
 }
 
 #[tokio::test]
 async fn a_call_to_a_backend_that_is_down_is_unavailable() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-    let gateway = before(nobody, "[[route]]\npath = \"/\"\npublic = true");
-    let refused = call(&gateway, "", "unary").await;
-    assert_eq!(refused["status"], "UNAVAILABLE", "{refused}");
-    let says = refused["says"].as_str().expect("a message");
-    assert!(says.starts_with("the service behind the gateway cannot be reached (request "), "{says}");
+    let unused_address =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let gateway = before(unused_address, "[[route]]\npath = \"/\"\npublic = true");
+    let rejected = call(&gateway, "", "unary").await;
+    assert_eq!(rejected["status"], "UNAVAILABLE", "{rejected}");
+    let says = rejected["says"].as_str().expect("a message");
+    assert!(says.starts_with("the backend cannot be reached (request "), "{says}");
 
     let line = last_line(&gateway).await;
     assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(502), Some("upstream_connect")), "{line}");
-    gateway.counts("requests_total{status=\"5xx\"}", 1).await;
+    gateway.wait_for_metric("requests_total{status=\"5xx\"}", 1).await;
 }
 
-/// What becomes of a call that has had an answer and waits for more, when this happens.
+/// Starts a call, awaits `happens` after its first message, and returns the outcome of the call.
 async fn midway(gateway: &Gateway, token: &str, happens: impl Future<Output = ()>) -> Value {
     let mut child = client(gateway, token, &["endure"]);
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let mut told = move || -> Value {
-        let line = lines.next().expect("it tells more").expect("text");
-        serde_json::from_str::<[Value; 2]>(&line).map(|[_, told]| told).expect("JSON")
+    let mut outcomes = move || -> Value {
+        let line = lines.next().expect("another line").expect("text");
+        serde_json::from_str::<[Value; 2]>(&line).map(|[_, outcomes]| outcomes).expect("JSON")
     };
     let (begun, begins) = oneshot::channel();
     let reading = tokio::task::spawn_blocking(move || {
-        // Whoever waited for it may have given up.
-        let _ = begun.send(told());
-        let outcome = told();
+        // The test may have failed already.
+        let _ = begun.send(outcomes());
+        let outcome = outcomes();
         assert!(child.wait().expect("it is our child").success(), "the client failed after {outcome}");
         outcome
     });
-    assert_eq!(begins.await.expect("it begins"), "begun");
+    assert_eq!(begins.await.expect("the call begins"), "begun");
     happens.await;
     reading.await.expect("it ends")
 }
 
-/// To its client that is an end like any other, for which it has code, and no broken connection.
+/// The client gets a gRPC status that it can handle, instead of a broken connection.
 #[tokio::test]
-async fn a_call_whose_token_ends_is_told_in_the_middle_that_it_is_unauthenticated() {
+async fn a_call_ends_with_unauthenticated_when_its_token_ends() {
     for (reason, says) in [("revoked", "the token was revoked"), ("expired", "the token expired")] {
         let server = Server::start();
         let gateway = before(server.address, "");
@@ -208,23 +209,27 @@ async fn a_call_whose_token_ends_is_told_in_the_middle_that_it_is_unauthenticate
                 _ => gateway.advance(LIFE),
             }
         };
-        let told = midway(&gateway, &pair.access, ending).await;
-        assert_eq!((told["status"].as_str(), without_request(&told)), (Some("UNAUTHENTICATED"), says), "{told}");
-        gateway.counts(&format!("streams_ended_total{{reason=\"{reason}\"}}"), 1).await;
+        let outcomes = midway(&gateway, &pair.access, ending).await;
+        assert_eq!(
+            (outcomes["status"].as_str(), without_request(&outcomes)),
+            (Some("UNAUTHENTICATED"), says),
+            "{outcomes}"
+        );
+        gateway.wait_for_metric(&format!("streams_ended_total{{reason=\"{reason}\"}}"), 1).await;
         let other = gateway.issue("bob", "").await;
-        assert_eq!(call(&gateway, &other.access, "was_cancelled").await, "yes", "the server is told as well");
+        assert_eq!(call(&gateway, &other.access, "was_cancelled").await, "yes", "the call is cancelled at the server");
     }
 }
 
-/// What it says, but not of which request.
-fn without_request(told: &Value) -> &str {
-    let says = told["says"].as_str().expect("a message");
+/// Returns the message without the request id.
+fn without_request(outcomes: &Value) -> &str {
+    let says = outcomes["says"].as_str().expect("a message");
     says.split_once(" (request ").map_or(says, |(says, _)| says)
 }
 
-/// Over HTTP/1.1 there is no gRPC, and gRPC-Web is another protocol: both are told HTTP's status.
+/// HTTP/1.1 has no gRPC, and gRPC-Web is another protocol. Both get an HTTP status.
 #[tokio::test]
-async fn only_grpc_is_refused_in_its_form() {
+async fn only_grpc_requests_get_a_grpc_status() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for (client, kind, http_status) in gateway.clients().into_iter().flat_map(|client| {

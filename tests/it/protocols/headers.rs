@@ -1,13 +1,13 @@
-//! What only the gateway may say is never a client's word, and what concerns one connection stays on it.
+//! A client cannot set the headers of the gateway, and hop-by-hop headers are not forwarded.
 
 use http::Request;
 use serde_json::Value;
 
-use crate::support::session::{self, Session};
-use crate::support::upstream::Seen;
-use crate::support::{Client, Gateway, Scripted, Upstream, Wire};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::upstream::ReceivedRequest;
+use crate::support::{Client, Gateway, ScriptedBackend, Upstream, Wire};
 
-/// Names that a backend would take for what the gateway says, if it reads them as CGI does.
+/// The names of the gateway's headers, and all spellings that CGI maps to them.
 fn spellings() -> Vec<String> {
     let ours = [
         "X-Auth-Subject",
@@ -39,8 +39,8 @@ fn spellings_of(name: &str) -> [String; 6] {
     ]
 }
 
-/// What the backend got under names that are the gateway's to say, and the names that it got them under.
-fn ours(seen: &Seen) -> Vec<(String, String)> {
+/// Returns the headers with a spelling of the gateway's names that the backend received, as names and values.
+fn ours(seen: &ReceivedRequest) -> Vec<(String, String)> {
     let folded = |name: &str| name.replace(['_', '.'], "-");
     let is_ours = |name: &str| {
         let name = folded(name);
@@ -53,58 +53,64 @@ fn ours(seen: &Seen) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn nothing_that_a_client_says_about_itself_arrives_in_any_spelling() {
+async fn identity_headers_of_a_client_are_removed_in_any_spelling() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway =
-            Gateway::with(&upstream, &format!("protocol = \"{protocol}\"\n[limits]\nrequest_header_count = 1000"));
+        let gateway = Gateway::with_config(
+            &upstream,
+            &format!("protocol = \"{protocol}\"\n[limits]\nrequest_header_count = 1000"),
+        );
         let pair = gateway.issue("alice", "orders:read").await;
         for client in gateway.clients() {
-            let liar = |client: Client, name: &String| client.header(name, "forged").header(name, "forged again");
-            let client = spellings().iter().fold(client.bearer(&pair.access), liar);
+            let spoofing_client =
+                |client: Client, name: &String| client.header(name, "forged").header(name, "forged again");
+            let client = spellings().iter().fold(client.bearer(&pair.access), spoofing_client);
             assert_eq!(client.get("/").await.status, 200);
 
-            let seen = upstream.seen().pop().expect("it arrived");
+            let seen = upstream.seen().pop().expect("the request arrived");
             let (mut names, values): (Vec<_>, Vec<_>) = ours(&seen).into_iter().unzip();
             assert!(values.iter().all(|value| !value.contains("forged")), "{seen:?}");
             names.sort_unstable();
             let set = ["issuer", "scope", "subject", "token-id"].map(|name| format!("x-auth-{name}"));
-            let told = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id"].map(str::to_owned);
-            assert_eq!(names, [["forwarded".to_owned()].as_slice(), &set, &told].concat());
+            let forwarded_headers =
+                ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id"].map(str::to_owned);
+            assert_eq!(names, [["forwarded".to_owned()].as_slice(), &set, &forwarded_headers].concat());
         }
     }
 }
 
 #[tokio::test]
-async fn on_a_public_route_nobody_is_anybody() {
+async fn a_public_route_removes_identity_headers() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let lies = spellings().iter().map(|name| format!("{name}: forged\r\n")).collect::<String>();
-    let mut liar = Wire::connect(gateway.address()).await;
-    liar.say(format!("GET / HTTP/1.1\r\nHost: a\r\n{lies}\r\n")).await;
-    assert_eq!(liar.answer().await.status, 200);
-    let seen = upstream.only();
-    let told = ours(&seen);
-    assert!(told.iter().all(|(name, value)| !name.contains("auth") && value != "forged"), "{told:?}");
+    let gateway = Gateway::public(upstream.address, "");
+    let spoofed = spellings().iter().map(|name| format!("{name}: forged\r\n")).collect::<String>();
+    let mut spoofing_client = Wire::connect(gateway.address()).await;
+    spoofing_client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{spoofed}\r\n")).await;
+    assert_eq!(spoofing_client.read_response().await.status, 200);
+    let seen = upstream.only_request();
+    let forwarded_headers = ours(&seen);
+    assert!(
+        forwarded_headers.iter().all(|(name, value)| !name.contains("auth") && value != "forged"),
+        "{forwarded_headers:?}"
+    );
 }
 
-/// A backend that runs CGI programs would make `HTTP_PROXY` of it, and they would send what they ask of others there
-/// (CVE-2016-5385).
+/// CGI programs read a `Proxy` header as `HTTP_PROXY`, and would send their own requests there (CVE-2016-5385).
 #[tokio::test]
-async fn nobody_tells_a_backend_its_proxy() {
+async fn a_proxy_header_is_removed() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for client in gateway.clients() {
         for name in ["Proxy", "proxy", "PROXY"] {
             assert_eq!(client.clone().header(name, "http://192.0.2.1").get("/").await.status, 200);
-            assert_eq!(upstream.seen().pop().expect("it arrived").header("proxy"), None, "{name}");
+            assert_eq!(upstream.seen().pop().expect("the request arrived").header("proxy"), None, "{name}");
         }
     }
 }
 
-/// Many frameworks take a POST for what such a header says: the route that was found for a POST would let a DELETE through,
-/// and a preflight, which needs no token, would be whatever its sender likes.
+/// Many frameworks replace the method of a POST by that of such a header. The route for POST would then forward a
+/// DELETE, and a preflight, which needs no token, could become any method.
 #[tokio::test]
-async fn where_a_route_decides_by_the_method_no_header_says_another() {
+async fn method_override_headers_are_removed_on_routes_with_methods() {
     let names = ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"];
     let names: Vec<_> = names.into_iter().flat_map(spellings_of).collect();
     for (deciding, removed) in [
@@ -113,22 +119,22 @@ async fn where_a_route_decides_by_the_method_no_header_says_another() {
         ("", false),
     ] {
         let upstream = Upstream::start();
-        let gateway = Gateway::open(upstream.address, &format!("{deciding}[limits]\nrequest_header_count = 1000"));
+        let gateway = Gateway::public(upstream.address, &format!("{deciding}[limits]\nrequest_header_count = 1000"));
         for client in gateway.clients() {
-            // Several spellings of one name are one over HTTP/2, and in lower case everywhere.
-            let liar = names.iter().fold(client, |client, name| client.header(name, "DELETE"));
-            assert_eq!(liar.send(http::Method::POST, "/", "".into()).await.status, 200);
-            let seen = upstream.seen().pop().expect("it arrived");
+            // Over HTTP/2 all names are in lower case, so several spellings become one name.
+            let spoofing_client = names.iter().fold(client, |client, name| client.header(name, "DELETE"));
+            assert_eq!(spoofing_client.send(http::Method::POST, "/", "".into()).await.status, 200);
+            let seen = upstream.seen().pop().expect("the request arrived");
             let arrived = names.iter().filter(|name| seen.headers.contains_key(name.to_lowercase())).count();
             assert_eq!(arrived, if removed { 0 } else { names.len() }, "{deciding}: {seen:?}");
         }
     }
 }
 
-/// `Connection` names what a proxy has to remove: once it was used to remove what the proxy itself had set (Traefik
-/// CVE-2024-45410).
+/// A proxy must remove the headers that `Connection` names. A client must not use it to remove headers of the gateway
+/// (Traefik CVE-2024-45410).
 #[tokio::test]
-async fn connection_cannot_nominate_what_the_gateway_sets_or_what_carries_meaning() {
+async fn connection_cannot_remove_headers_of_the_gateway() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -137,7 +143,7 @@ async fn connection_cannot_nominate_what_the_gateway_sets_or_what_carries_meanin
     let client = gateway.client().bearer(&pair.access).header("connection", nominated);
     let client = client.header("x-own", "1").header("cookie", "a=1").header("x-other", "2");
     assert_eq!(client.send(http::Method::POST, "/", "hello".into()).await.text(), "hello");
-    let seen = upstream.only();
+    let seen = upstream.only_request();
     assert_eq!(seen.header("x-auth-subject"), Some("alice"));
     assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"));
     assert!(seen.headers.contains_key("forwarded") && seen.headers.contains_key("x-request-id"));
@@ -146,20 +152,20 @@ async fn connection_cannot_nominate_what_the_gateway_sets_or_what_carries_meanin
 }
 
 #[tokio::test]
-async fn hop_by_hop_fields_of_a_request_stay_on_their_hop() {
+async fn hop_by_hop_headers_of_a_request_are_not_forwarded() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         let mut client = Wire::connect(gateway.address()).await;
         client
-            .say(
+            .send(
                 "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Nominated\r\nKeep-Alive: timeout=5\r\n\
                  Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic YTpi\r\nTE: gzip, trailers;q=0.5\r\n\
                  X-Nominated: 1\r\nConnection: x-also\r\nX-Also: 1\r\nUpgrade: h2c\r\nHTTP2-Settings: AAAA\r\n\r\n",
             )
             .await;
-        assert_eq!(client.answer().await.status, 200);
-        let seen = upstream.only();
-        for gone in [
+        assert_eq!(client.read_response().await.status, 200);
+        let seen = upstream.only_request();
+        for removed_name in [
             "connection",
             "keep-alive",
             "proxy-connection",
@@ -171,66 +177,67 @@ async fn hop_by_hop_fields_of_a_request_stay_on_their_hop() {
             "http2-settings",
             "transfer-encoding",
         ] {
-            assert_eq!(seen.header(gone), None, "{gone} to {protocol}");
+            assert_eq!(seen.header(removed_name), None, "{removed_name} to {protocol}");
         }
     }
 }
 
 #[tokio::test]
-async fn hop_by_hop_fields_of_an_answer_stay_on_their_hop() {
+async fn hop_by_hop_headers_of_a_response_are_not_forwarded() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for client in gateway.clients() {
         let answer = client.get("/headers").await;
-        for gone in ["connection", "x-nominated", "keep-alive", "proxy-authenticate"] {
-            assert_eq!(answer.header(gone), None, "{answer:?}");
+        for removed_name in ["connection", "x-nominated", "keep-alive", "proxy-authenticate"] {
+            assert_eq!(answer.header(removed_name), None, "{answer:?}");
         }
         assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
     }
-    // What a backend says about its own connection does not end the client's.
-    let backend = Scripted::answering("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
-    let gateway = Gateway::open(backend.address, "");
+    // `Connection: close` of the backend does not close the client's connection.
+    let backend =
+        ScriptedBackend::responding_with("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+    let gateway = Gateway::public(backend.address, "");
     let mut client = Wire::connect(gateway.address()).await;
     for _ in 0..2 {
-        client.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        let answer = client.answer().await;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let answer = client.read_response().await;
         assert_eq!((answer.status, answer.header("connection")), (200, None));
     }
 }
 
-/// Some backends put trailers among the headers.
+/// Some backends merge trailers into the headers.
 #[tokio::test]
-async fn trailers_cannot_say_what_headers_cannot() {
+async fn forbidden_headers_are_removed_from_trailers() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
-        let gateway = Gateway::open(upstream.address, &format!("protocol = \"{protocol}\""));
+        let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         let names = ["x_auth_subject", "X-Forwarded-For", "forwarded", "authorization", "cookie", "host", "x-own"];
         let lines = names.map(|name| format!("{name}: forged\r\n")).concat();
-        let mut liar = Wire::connect(gateway.address()).await;
-        liar.say(format!(
+        let mut spoofing_client = Wire::connect(gateway.address()).await;
+        spoofing_client.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: {}\r\n\r\n1\r\nx\r\n0\r\n{lines}\r\n",
             names.join(", ")
         ))
         .await;
-        assert_eq!(liar.answer().await.status, 200);
-        let trailers = upstream.only().trailers.expect("trailers");
+        assert_eq!(spoofing_client.read_response().await.status, 200);
+        let trailers = upstream.only_request().trailers.expect("trailers");
         assert_eq!(trailers.keys().collect::<Vec<_>>(), ["x-own"], "to {protocol}");
     }
     let upstream = Upstream::start_http2();
-    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"");
-    let mut liar = Session::http2(gateway.address()).await;
-    let (pieces, body) = session::streamed();
-    let sending = tokio::spawn(liar.sender().send(Request::post("/").body(body).expect("a request")));
+    let gateway = Gateway::public(upstream.address, "protocol = \"h2\"");
+    let mut spoofing_client = HttpConnection::http2(gateway.address()).await;
+    let (pieces, body) = connection::streamed();
+    let sending = tokio::spawn(spoofing_client.sender().send(Request::post("/").body(body).expect("a request")));
     pieces.send("x").await;
     pieces.end_with("x-auth-subject", "root").await;
-    assert_eq!(sending.await.expect("no panic").expect("an answer").status(), 200);
-    assert!(upstream.only().trailers.is_none_or(|trailers| trailers.is_empty()));
-    liar.send(Request::get("/").body(session::empty()).expect("a request")).await;
+    assert_eq!(sending.await.expect("no panic").expect("a response").status(), 200);
+    assert!(upstream.only_request().trailers.is_none_or(|trailers| trailers.is_empty()));
+    spoofing_client.send(Request::get("/").body(connection::empty()).expect("a request")).await;
 }
 
 #[tokio::test]
-async fn the_backend_learns_where_a_request_came_from() {
+async fn the_backend_gets_the_origin_of_a_request() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(
+    let gateway = Gateway::public(
         upstream.address,
         "[[listener]]\naddress = \"[::1]:0\"\ntls = \"off\"\n[[listener]]\naddress = \"[::1]:0\"\ntls = \"self-signed\"",
     );
@@ -243,7 +250,7 @@ async fn the_backend_learns_where_a_request_came_from() {
         (tls(3), "\"[::1]\"", "::1", "https"),
     ] {
         assert_eq!(client.get("/").await.status, 200);
-        let seen = upstream.seen().pop().expect("it arrived");
+        let seen = upstream.seen().pop().expect("the request arrived");
         assert_eq!(seen.header("x-forwarded-for"), Some(forwarded_for));
         assert_eq!(seen.header("x-forwarded-proto"), Some(proto));
         assert_eq!(seen.header("x-forwarded-host"), Some("gateway.test"));
@@ -252,10 +259,10 @@ async fn the_backend_learns_where_a_request_came_from() {
 }
 
 #[tokio::test]
-async fn the_request_id_is_the_same_in_the_log_and_at_the_backend() {
+async fn the_log_and_the_backend_have_the_same_request_id() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     gateway.client().header("x-request-id", "mine").get("/").await;
-    let seen = upstream.only();
+    let seen = upstream.only_request();
     assert_eq!(gateway.log_lines(1).await[0]["request_id"], Value::from(seen.header("x-request-id")));
 }

@@ -1,4 +1,4 @@
-//! The edges: TLS, framing, headers, paths, PROXY protocol, gRPC.
+//! The protocols: TLS, HTTP framing, headers, paths, PROXY protocol and gRPC.
 
 pub mod forwarded;
 pub mod framing;

@@ -1,9 +1,9 @@
-//! A path has one reading, and goes on byte for byte. What has two goes nowhere: `hostile/paths.rs`.
+//! An unambiguous path is forwarded byte for byte. Ambiguous paths are rejected: see `hostile/paths.rs`.
 
 use crate::support::frames::{self, HEADERS};
 use crate::support::{Gateway, Upstream, Wire};
 
-/// What has one reading is nobody's business but the backend's.
+/// Unambiguous paths, which the gateway must not change.
 const PLAIN: &[&str] = &[
     "/",
     "/a/b/",
@@ -21,54 +21,55 @@ const PLAIN: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn what_passes_is_forwarded_byte_for_byte() {
+async fn paths_are_forwarded_byte_for_byte() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for path in PLAIN {
         let mut client = Wire::connect(gateway.address()).await;
-        client.say(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-        assert_eq!(client.answer().await.status, 200, "{path}");
-        assert_eq!(upstream.seen().pop().expect("it arrived").uri, *path);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        assert_eq!(client.read_response().await.status, 200, "{path}");
+        assert_eq!(upstream.seen().pop().expect("the request arrived").uri, *path);
     }
 }
 
-/// A target has no fragment. Over HTTP/2 it is cut off before anybody sees it: what is left is what is decided on, and all
-/// that the backend gets.
+/// A request target has no fragment. Over HTTP/2 the library removes it, so the gateway decides on the rest and
+/// forwards only that.
 #[tokio::test]
-async fn a_fragment_reaches_nobody() {
+async fn a_fragment_does_not_reach_the_backend() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     for (target, path) in [("/a#/../private", "/a"), ("/a?b#c", "/a?b")] {
         let mut client = Wire::connect(gateway.address()).await;
-        client.say(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-        assert_eq!(client.answer().await.status, 400);
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        assert_eq!(client.read_response().await.status, 400);
         assert!(upstream.seen().is_empty());
         let get = frames::get(1, target);
-        let mut client = frames::connect(gateway.address(), &[frames::hello(), get]).await;
+        let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), get]).await;
         assert_eq!(frames::next(&mut client, &[HEADERS]).await.payload[0], frames::OK);
-        assert_eq!(upstream.only().uri, path);
+        assert_eq!(upstream.only_request().uri, path);
         upstream.forget();
     }
 }
 
-/// A route matches the letters that an encoding stands for, so that no spelling is a way round it.
+/// A route matches the decoded path, so that no encoding bypasses it.
 #[tokio::test]
-async fn no_spelling_of_a_path_takes_another_route() {
+async fn no_encoding_of_a_path_selects_another_route() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, "[[route]]\npath = \"/\"\npublic = true\n[[route]]\npath = \"/admin\"\n");
+    let gateway =
+        Gateway::with_config(&upstream, "[[route]]\npath = \"/\"\npublic = true\n[[route]]\npath = \"/admin\"\n");
     for path in ["/admin", "/admin/x", "/%61dmin", "/a%64min/", "/%61%64%6D%69%6e"] {
-        gateway.client().get(path).await.refused(401, "unauthorized");
+        gateway.client().get(path).await.assert_rejected(401, "unauthorized");
     }
     for path in ["/administrator", "/ADMIN", "/x/admin", "/?/admin"] {
         assert_eq!(gateway.client().get(path).await.status, 200, "{path}");
     }
 }
 
-/// Rules by host hold for every spelling of the host.
+/// Routes with a host match every spelling of the host.
 #[tokio::test]
-async fn no_spelling_of_a_host_takes_another_route() {
+async fn no_spelling_of_a_host_selects_another_route() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(
+    let gateway = Gateway::with_config(
         &upstream,
         "[[route]]\npath = \"/\"\npublic = true\n\
          [[route]]\nhost = \"admin.example\"\npath = \"/\"\n[[route]]\nhost = \"[::1]\"\npath = \"/\"\n",
@@ -76,10 +77,10 @@ async fn no_spelling_of_a_host_takes_another_route() {
     for host in
         ["admin.example", "ADMIN.example", "admin.example:8443", "admin.example.", "admin.example.:1", "[::1]:80"]
     {
-        gateway.client().header("host", host).get("/").await.refused(401, "unauthorized");
+        gateway.client().header("host", host).get("/").await.assert_rejected(401, "unauthorized");
     }
     for host in ["admin.example:80:80", "x@admin.example", "admin.example,b", "admin.example:"] {
-        gateway.client().header("host", host).get("/").await.refused(400, "invalid_request");
+        gateway.client().header("host", host).get("/").await.assert_rejected(400, "invalid_request");
     }
     assert_eq!(gateway.client().header("host", "other.example").get("/").await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! A connection that lies idle gives its buffers back, and its client notices nothing.
+//! An idle connection releases its buffers without any effect on its client.
 
 use std::time::Duration;
 
@@ -6,12 +6,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::client::tls_connect;
-use crate::support::{Gateway, Honest, Upstream};
+use crate::support::{Gateway, HonestClient, Upstream};
 
-/// Longer than it takes a connection to count as idle.
+/// Longer than the gateway waits before it treats a connection as idle. The pauses are under test, so there is no
+/// condition to wait for.
 const IDLE: Duration = Duration::from_millis(1300);
 
-/// Reads one whole answer: `/` of the upstream says `hello`.
+/// Reads one complete response. The upstream responds to `/` with `hello`.
 async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut text = String::new();
     while !text.ends_with("hello") {
@@ -23,7 +24,7 @@ async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> String {
     text
 }
 
-async fn asks_with_long_pauses(mut stream: impl AsyncRead + AsyncWrite + Unpin, token: &str) {
+async fn send_with_long_pauses(mut stream: impl AsyncRead + AsyncWrite + Unpin, token: &str) {
     let head = format!("GET /a HTTP/1.1\r\nHost: gateway.test\r\nAuthorization: Bearer {token}\r\n\r\n");
     let (first_half, second_half) = head.split_at(30);
     for _ in 0..2 {
@@ -31,12 +32,12 @@ async fn asks_with_long_pauses(mut stream: impl AsyncRead + AsyncWrite + Unpin, 
         assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
         tokio::time::sleep(IDLE).await;
     }
-    // Half a head, and the rest of it after as long a pause.
+    // Half of a request header, and after a pause the rest.
     stream.write_all(first_half.as_bytes()).await.expect("written");
     tokio::time::sleep(IDLE).await;
     stream.write_all(second_half.as_bytes()).await.expect("written");
     assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
-    // A head and a half at once: the half is kept over the pause.
+    // One and a half request headers at once: the gateway keeps the half during the pause.
     stream.write_all(format!("{head}{first_half}").as_bytes()).await.expect("written");
     assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
     tokio::time::sleep(IDLE).await;
@@ -45,23 +46,23 @@ async fn asks_with_long_pauses(mut stream: impl AsyncRead + AsyncWrite + Unpin, 
 }
 
 #[tokio::test]
-async fn a_client_may_pause_between_requests_and_within_one() {
+async fn a_client_can_pause_between_and_within_requests() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
-    let plain = TcpStream::connect(gateway.address()).await.expect("connected");
+    let tcp_stream = TcpStream::connect(gateway.address()).await.expect("connected");
     let stream = TcpStream::connect(gateway.tls_address()).await.expect("connected");
     use rustls::pki_types::pem::PemObject;
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
-    let secure = tls_connect(stream, certificate, "http/1.1").await.expect("a handshake");
-    tokio::join!(asks_with_long_pauses(plain, &pair.access), asks_with_long_pauses(secure, &pair.access));
+    let tls_stream = tls_connect(stream, certificate, "http/1.1").await.expect("a handshake");
+    tokio::join!(send_with_long_pauses(tcp_stream, &pair.access), send_with_long_pauses(tls_stream, &pair.access));
     assert_eq!(upstream.seen().len(), 10);
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_when_its_time_is_up() {
+async fn an_idle_connection_is_closed_after_its_timeout() {
     let upstream = Upstream::start();
-    let gateway = Gateway::narrow(upstream.address, "[timeouts]\nrequest_header = \"1s\"\n");
+    let gateway = Gateway::public_single_worker(upstream.address, "[timeouts]\nrequest_header = \"1s\"\n");
     let attack = async || {
         let mut idle = Vec::new();
         for _ in 0..20 {
@@ -72,8 +73,8 @@ async fn an_idle_connection_is_closed_when_its_time_is_up() {
         }
         for stream in &mut idle {
             let closed = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut [0; 16])).await;
-            assert_eq!(closed.expect("it does not wait for ever").expect("an orderly end"), 0);
+            assert_eq!(closed.expect("the gateway closes the connection").expect("an orderly close"), 0);
         }
     };
-    Honest::connect(&gateway).await.beside(attack).await;
+    HonestClient::connect(&gateway).await.assert_served_during(attack).await;
 }

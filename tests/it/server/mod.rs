@@ -1,4 +1,4 @@
-//! Connections: idle ones, and their end.
+//! Client connections: idle connections and lingering close.
 
 pub mod idle;
 pub mod lingering_close;

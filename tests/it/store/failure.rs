@@ -1,5 +1,5 @@
-//! A store that fails: no token is given out and none is reported ended, everything else goes on, and it passes without a
-//! restart.
+//! A store that fails: the gateway issues and revokes no token until the store works again, without a restart.
+//! Everything else goes on.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,19 +9,20 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::program::{Program, Served};
-use crate::support::{Answer, Gateway, Pair, Upstream, disk};
+use crate::support::program::{GatewayProcess, Program};
+use crate::support::wait::eventually_ok;
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream, disk};
 
 #[track_caller]
-fn unavailable(answer: &Answer) {
-    answer.refused(503, "temporarily_unavailable");
+fn unavailable(answer: &TestResponse) {
+    answer.assert_rejected(503, "temporarily_unavailable");
     let wait: u64 = answer.header("retry-after").and_then(|wait| wait.parse().ok()).expect("seconds");
     assert!(wait >= 1, "{answer:?}");
 }
 
-/// Somebody left a transaction open in an `sqlite3` shell.
+/// An operator left a transaction open in an `sqlite3` shell.
 #[tokio::test]
-async fn while_the_database_is_locked_tokens_are_neither_given_nor_ended_and_all_else_goes_on() {
+async fn a_locked_database_stops_only_issuing_and_revoking() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
@@ -36,7 +37,7 @@ async fn while_the_database_is_locked_tokens_are_neither_given_nor_ended_and_all
         gateway.refresh(&alice.access, &alice.refresh),
         gateway.revoke(&alice.access, &alice.token_id),
         gateway.revoke(&alice.access, &unknown),
-        gateway.ask_for_tokens(&for_carol),
+        gateway.request_tokens(&for_carol),
         admin.get("/admin/v1/subjects/alice/tokens"),
         admin.delete(&end),
         admin.get("/readyz"),
@@ -46,35 +47,35 @@ async fn while_the_database_is_locked_tokens_are_neither_given_nor_ended_and_all
     }
     assert_eq!((ready.status.as_u16(), &ready.json()["status"]), (503, &json!("not ready")));
     assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains("locked")), "{ready:?}");
-    assert_eq!(admin.get("/healthz").await.status, 200, "restarting it would not help");
-    assert_eq!(gateway.status_of(&alice.access).await, 200, "what is known is served");
-    assert_eq!(gateway.status_of(&bob.access).await, 401, "what was revoked stays so");
+    assert_eq!(admin.get("/healthz").await.status, 200, "a restart would not help");
+    assert_eq!(gateway.status_of(&alice.access).await, 200, "cached tokens are served");
+    assert_eq!(gateway.status_of(&bob.access).await, 401, "revoked tokens stay revoked");
 
     shell.execute_batch("rollback").expect("let go");
     assert_eq!(admin.get("/readyz").await.status, 200);
-    assert_eq!(gateway.status_of(&alice.access).await, 200, "what was answered with 503 has not happened");
+    assert_eq!(gateway.status_of(&alice.access).await, 200, "an operation with a 503 response has no effect");
     assert!(admin.get("/admin/v1/subjects/carol/tokens").await.json()["tokens"].as_array().is_some_and(Vec::is_empty));
-    let next = Pair::of(&gateway.refresh(&alice.access, &alice.refresh).await.json());
+    let next = TokenPair::from_json(&gateway.refresh(&alice.access, &alice.refresh).await.json());
     assert_eq!(gateway.revoke(&next.access, &next.token_id).await.status, 200);
     assert_eq!(gateway.status_of(&alice.access).await, 401);
 
     let lines = gateway.log_lines(10).await;
-    let line = lines.iter().find(|line| line["reason"] == "store_unavailable").expect("the log tells why");
+    let line = lines.iter().find(|line| line["reason"] == "store_unavailable").expect("the log has the reason");
     assert!(line["detail"].as_str().is_some_and(|detail| detail.contains("locked")), "{line}");
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
-/// The kernel lets the process write no byte more to any file, as a full disk would.
+/// The kernel rejects every write of the process to a file, as with a full disk.
 #[tokio::test]
-async fn a_full_disk_is_a_503_until_there_is_room_again() {
+async fn a_full_disk_leads_to_503_until_there_is_space() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
         .expect("written");
-    let program = Program::start_by(folder.path(), "trap '' XFSZ; exec \"$0\" serve");
-    let served = Served::of(program, folder.path());
+    let program = Program::start_with_shell(folder.path(), "trap '' XFSZ; exec \"$0\" serve");
+    let served = GatewayProcess::wait_for(program, folder.path());
     let issued = served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
-    let pair = Pair::of(&issued.json());
+    let pair = TokenPair::from_json(&issued.json());
     let client = served.client().bearer(&pair.access);
     let path = format!("/token/{}", pair.token_id);
     let refresh = json!({ "refreshToken": pair.refresh });
@@ -93,48 +94,50 @@ async fn a_full_disk_is_a_503_until_there_is_room_again() {
 
     limit_files("unlimited");
     assert_eq!(served.admin_client().get("/readyz").await.status, 200);
-    let next = Pair::of(&client.post("/user/refresh", &refresh).await.json());
+    let next = TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json());
     assert_eq!(client.delete(&path).await.status, 200);
     assert_eq!(client.get("/").await.status, 401);
     served.program.kill();
 
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     assert_eq!(served.client().bearer(&next.access).get("/").await.status, 401);
 }
 
-/// Each is what SQLite is told by the system in that case; nothing was done by the time of the answer.
+/// Each state is an error that the system returns to SQLite. The operation has no effect when the client gets the 503.
 #[tokio::test]
-async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_is_lost() {
+async fn a_failed_disk_leads_to_503_and_loses_no_acknowledged_write() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    std::fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), ""))
+    std::fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
         .expect("written");
     let (served, disk) = disk::serve(folder.path());
     let (client, admin) = (served.client(), served.admin_client());
-    let log_in = async || Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": "alice" })).await.json());
+    let log_in =
+        async || TokenPair::from_json(&admin.post("/admin/v1/tokens", &json!({ "sub": "alice" })).await.json());
     let mut ended: Vec<String> = Vec::new();
-    for (word, told) in [("full", "the disk of the database is full"), ("read-only", "disk"), ("broken", "failed")] {
+    for (state, expected) in [("full", "the disk of the database is full"), ("read-only", "disk"), ("broken", "failed")]
+    {
         let pair = log_in().await;
         let client = client.clone().bearer(&pair.access);
         let path = format!("/token/{}", pair.token_id);
         let refresh = json!({ "refreshToken": pair.refresh });
 
-        disk.is(word);
+        disk.set_state(state);
         unavailable(&client.post("/user/refresh", &refresh).await);
         unavailable(&client.delete(&path).await);
         unavailable(&admin.post("/admin/v1/tokens", &json!({ "sub": "bob" })).await);
         let ready = admin.get("/readyz").await;
         assert_eq!(ready.status, 503);
-        assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains(told)), "{word}: {ready:?}");
-        assert_eq!(client.get("/").await.status, 200, "what is known is served");
-        for gone in &ended {
-            assert_eq!(served.client().bearer(gone).get("/").await.status, 401, "what was revoked stays so");
+        assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains(expected)), "{state}: {ready:?}");
+        assert_eq!(client.get("/").await.status, 200, "cached tokens are served");
+        for revoked_token in &ended {
+            assert_eq!(served.client().bearer(revoked_token).get("/").await.status, 401, "revoked tokens stay revoked");
         }
 
-        disk.is("well");
-        assert_eq!(admin.get("/readyz").await.status, 200, "{word}");
-        let child = Pair::of(&client.post("/user/refresh", &refresh).await.json());
-        assert_eq!(Pair::of(&client.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
+        disk.set_state("well");
+        assert_eq!(admin.get("/readyz").await.status, 200, "{state}");
+        let child = TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json());
+        assert_eq!(TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
         assert_eq!(client.delete(&path).await.status, 200);
         assert_eq!(client.get("/").await.status, 401);
         ended.extend([pair.access, child.access]);
@@ -142,32 +145,33 @@ async fn a_disk_that_fails_is_a_503_until_it_is_well_again_and_nothing_answered_
     let kept = log_in().await;
     served.program.kill();
 
-    let served = Served::start(folder.path());
-    for gone in &ended {
-        assert_eq!(served.client().bearer(gone).get("/").await.status, 401);
+    let served = GatewayProcess::start(folder.path());
+    for revoked_token in &ended {
+        assert_eq!(served.client().bearer(revoked_token).get("/").await.status, 401);
     }
     let next =
         served.client().bearer(&kept.access).post("/user/refresh", &json!({ "refreshToken": kept.refresh })).await;
     assert_eq!(next.status, 200);
 }
 
-/// A flush that neither succeeds nor fails: a network disk that is away, a controller that resets.
+/// A flush that neither succeeds nor fails, for example on a network disk without connection.
 #[tokio::test]
-async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_asked_for_again() {
+async fn a_stuck_disk_delays_no_request_and_writes_can_be_retried() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::text(&upstream.address.to_string(), "[timeouts]\nstore = \"300ms\"\n");
+    let text = Gateway::config_text(&upstream.address.to_string(), "[timeouts]\nstore = \"300ms\"\n");
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let (served, disk) = disk::serve(folder.path());
     let admin = served.admin_client();
-    let log_in =
-        async |subject: &str| Pair::of(&admin.post("/admin/v1/tokens", &json!({ "sub": subject })).await.json());
+    let log_in = async |subject: &str| {
+        TokenPair::from_json(&admin.post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
+    };
     let (alice, bob) = (log_in("alice").await, log_in("bob").await);
     let (as_alice, as_bob) = (served.client().bearer(&alice.access), served.client().bearer(&bob.access));
     let refresh = json!({ "refreshToken": alice.refresh });
     let end_bob = format!("/token/{}", bob.token_id);
 
-    disk.is("stuck");
+    disk.set_state("stuck");
     let began = Instant::now();
     let carol = json!({ "sub": "carol" });
     let (refreshed, ended, issued, listed, ready) = tokio::join!(
@@ -183,29 +187,29 @@ async fn a_disk_that_is_stuck_keeps_nobody_waiting_and_what_it_was_given_is_aske
     assert_eq!(ready.status, 503);
     assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains("stuck")), "{ready:?}");
     assert_eq!(admin.get("/healthz").await.status, 200);
-    assert_eq!(as_alice.get("/").await.status, 200, "what is known is served");
+    assert_eq!(as_alice.get("/").await.status, 200, "cached tokens are served");
     unavailable(&as_alice.post("/user/refresh", &refresh).await);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 
-    disk.is("well");
+    disk.set_state("well");
     while admin.get("/readyz").await.status != 200 {
-        assert!(began.elapsed() < Duration::from_secs(30), "it never works again");
+        assert!(began.elapsed() < Duration::from_secs(30), "the disk never recovers");
     }
-    // The disk has done meanwhile what it was given; whoever heard nothing of it asks again.
-    let child = Pair::of(&as_alice.post("/user/refresh", &refresh).await.json());
-    assert_eq!(Pair::of(&as_alice.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
-    assert_eq!(as_bob.get("/").await.status, 401, "and enforced it");
+    // The disk has completed the pending writes. A client without a response retries.
+    let child = TokenPair::from_json(&as_alice.post("/user/refresh", &refresh).await.json());
+    assert_eq!(TokenPair::from_json(&as_alice.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
+    assert_eq!(as_bob.get("/").await.status, 401, "the pending revocation is enforced");
     let log_out = served.client().bearer(&child.access).delete(&format!("/token/{}", child.token_id)).await;
     assert_eq!(log_out.status, 200);
     assert_eq!(as_alice.get("/").await.status, 401);
 }
 
-/// What keys wait for, nothing else does: neither whoever asks, nor housekeeping, nor the end.
+/// Only the change of keys waits for the disk. Requests, periodic tasks and the shutdown do not.
 #[tokio::test]
-async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
+async fn a_stuck_disk_delays_neither_key_changes_nor_the_shutdown() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::text(&upstream.address.to_string(), "[timeouts]\nstore = \"400ms\"\n");
+    let text = Gateway::config_text(&upstream.address.to_string(), "[timeouts]\nstore = \"400ms\"\n");
     std::fs::write(folder.path().join("gateway.toml"), text).expect("written");
     let (served, disk) = disk::serve(folder.path());
     let admin = served.admin_client();
@@ -216,7 +220,7 @@ async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
         states.collect::<Option<Vec<_>>>().expect("text")
     };
 
-    disk.is("stuck");
+    disk.set_state("stuck");
     let began = Instant::now();
     for _ in 0..3 {
         unavailable(&admin.post("/admin/v1/keys/rotate", &json!({})).await);
@@ -224,20 +228,22 @@ async fn a_disk_that_is_stuck_holds_up_neither_a_change_of_keys_nor_the_end() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!((states().await, admin.get("/healthz").await.status.as_u16()), (vec!["active".to_owned()], 200));
 
-    disk.is("well");
-    // The disk does what it was given; what nobody waited for any more is not asked of it.
-    while states().await != ["pending", "active"] {
-        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", states().await);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    disk.set_state("well");
+    // The disk completes the pending write. The gateway drops the writes of requests that timed out.
+    eventually_ok("the pending key is created", async || {
+        let states = states().await;
+        (states == ["pending", "active"]).then_some(()).ok_or_else(|| format!("{states:?}"))
+    })
+    .await;
+    // The absence of further keys is under test, so there is no condition to wait for.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(states().await, ["pending", "active"]);
 
-    disk.is("stuck");
+    disk.set_state("stuck");
     unavailable(&admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await);
     let began = Instant::now();
     served.program.signal("TERM");
-    let (status, _, said) = tokio::task::spawn_blocking(|| served.program.wait()).await.expect("no panic");
-    assert!(status.success() && said.contains("is its disk stuck?"), "{said}");
+    let (status, _, log) = tokio::task::spawn_blocking(|| served.program.wait()).await.expect("no panic");
+    assert!(status.success() && log.contains("check its disk"), "{log}");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Families, tokens and times to test a store with.
+//! Families, tokens and times for the tests of a store.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use bearward::types::ids::TokenId;
 use bearward::types::reject::Reason;
 use bearward::types::secret::{self, Secret};
 
-/// The gateway's own issuer, and the longest life of a token, with which stores are opened for the suite.
+/// The gateway's issuer and the longest life of a token, as the suite opens its stores with them.
 pub(crate) const ISSUER: &str = "https://gateway.example";
 pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(1_000);
 
@@ -21,10 +21,10 @@ pub(crate) const LONGEST_FAMILY: Duration = Duration::from_secs(30 * 86_400);
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 pub(crate) const AFTER_GRACE: Duration = Duration::from_millis(10_001);
 
-/// The time of the first login. Half a second past a whole one, as access tokens only know whole ones.
+/// The time of the first login. It has half a second, because access tokens only have whole seconds.
 pub(crate) const LOGIN: UnixTime = UnixTime::from_millis(1_700_000_000_500);
 
-/// As many live families as a subject likes.
+/// No limit of live families.
 pub(crate) const ANY: usize = usize::MAX;
 
 pub(crate) const LIFETIMES: Lifetimes = Lifetimes {
@@ -38,7 +38,7 @@ pub(crate) fn roots() -> Roots {
     Roots::new((1, Secret::new(vec![7; 32])), vec![])
 }
 
-/// A family as a login makes it.
+/// A family as a login creates it.
 pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
     Family {
         id: TokenId::random(),
@@ -63,18 +63,18 @@ pub(crate) fn login(subject: &str, now: UnixTime) -> Family {
     }
 }
 
-/// The family's refresh token of some generation, as a client presents it.
+/// The family's refresh token of this generation, as a client presents it.
 pub(crate) fn token(family: &Family, generation: u64) -> PresentedToken {
     let text = current(&Family { generation, ..family.clone() }, &roots()).expect("the root secret is known");
-    PresentedToken::parse(&text).expect("what we mint is well formed")
+    PresentedToken::parse(&text).expect("minted tokens are well formed")
 }
 
-/// The text of the family's present refresh token.
+/// The text of the family's current refresh token.
 pub(crate) fn current_token(family: &Family) -> String {
     current(family, &roots()).expect("the root secret is known")
 }
 
-/// The decision that the gateway makes, at `now`.
+/// The decision of the gateway at `now`.
 pub(crate) fn at(now: UnixTime) -> DecideRotation {
     Box::new(move |family, watermark, presented| rotate(family, watermark, presented, &roots(), &LIFETIMES, now))
 }
@@ -84,7 +84,7 @@ pub(crate) async fn refresh(store: &dyn Store, family: &Family, generation: u64,
     store.rotate(token(family, generation), at(now), now.into()).await.expect("the store works")
 }
 
-/// Refreshes, and expects a new generation.
+/// Refreshes, and returns the new generation.
 pub(crate) async fn rotated(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Family {
     match refresh(store, family, generation, now).await {
         Rotation::Rotated(next) => next,
@@ -92,10 +92,10 @@ pub(crate) async fn rotated(store: &dyn Store, family: &Family, generation: u64,
     }
 }
 
-/// Refreshes, and expects to be refused.
-pub(crate) async fn refused(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Reason {
+/// Refreshes, and returns the reason of the rejection.
+pub(crate) async fn rejection(store: &dyn Store, family: &Family, generation: u64, now: UnixTime) -> Reason {
     match refresh(store, family, generation, now).await {
-        Rotation::Refused(reason) => reason,
+        Rotation::Rejected(reason) => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -104,7 +104,7 @@ pub(crate) async fn issued(store: &dyn Store, subject: &str, now: UnixTime) -> F
     store.issue(login(subject, now), ANY, now.into()).await.expect("the store works")
 }
 
-/// The family as the store has it.
+/// The family as stored.
 pub(crate) async fn stored(store: &dyn Store, family: &Family) -> Family {
     store.family(family.id).await.expect("the store works").expect("the family is there")
 }

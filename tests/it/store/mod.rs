@@ -1,4 +1,4 @@
-//! The store: the contract that every implementation keeps, and what the embedded one promises beyond it.
+//! The store: the contract of every implementation, and the further promises of the embedded one.
 
 mod embedded;
 mod failure;

@@ -1,8 +1,8 @@
-//! `kill -9` at random moments: everything that the store acknowledged is there when it is opened again.
+//! `kill -9` at random moments: everything that the store acknowledged is there after it is opened again.
 //!
-//! The test starts itself again as a child process. The child works on the store and writes a line for each acknowledgement.
-//! The parent kills it, reads the complete lines and compares. `app/killed` does the same to the whole program, with real
-//! tokens. To run more rounds than the suite does:
+//! The test starts itself again as a child process. The child works on the store and writes a line for each
+//! acknowledgement. The parent kills it, reads the complete lines and compares. `app/killed` does the same to the whole
+//! program, with real tokens. To run more rounds than the suite does:
 //!
 //! ```console
 //! $ BEARWARD_ROUNDS=500 cargo test --test it storm
@@ -23,15 +23,15 @@ use tokio::task::JoinSet;
 
 use super::embedded::{open, try_open};
 use super::given::*;
-use crate::support::rounds::rounds;
+use crate::support::repetitions::repetitions;
 
 const ROUNDS: usize = 10;
 /// Names the database to the child.
 const DATABASE: &str = "BEARWARD_TEST_STORM";
-/// What the child is called among the tests of this binary.
+/// The name of the child among the tests of this binary.
 const CHILD: &str = "store::storm::child";
 
-/// What was acknowledged, in all rounds so far.
+/// Everything that the store acknowledged in all rounds so far.
 #[derive(Default)]
 struct Acknowledged {
     generations: HashMap<TokenId, u64>,
@@ -52,7 +52,7 @@ impl Acknowledged {
             ["token", sequence, jti] => {
                 self.tokens.insert(number(sequence), jti.into());
             }
-            // What the test harness of the child says.
+            // Output of the child's test harness.
             _ => {}
         }
     }
@@ -68,13 +68,13 @@ impl Acknowledged {
         }
 
         let logged: HashSet<_> = log.iter().filter_map(family_of).collect();
-        // All questions first, as waiting for each answer in turn takes most of the test's time.
+        // Starts all reads first, because waiting for each one separately takes most of the test's time.
         let answers: Vec<_> = self.generations.iter().map(|(id, seen)| (id, seen, store.family(*id))).collect();
         for (id, generation, answer) in answers {
             let family = answer.await.expect("reads").expect("an acknowledged family is there");
             assert!(family.generation >= *generation, "{id} fell back to {} from {generation}", family.generation);
             if self.revoked.contains(id) {
-                assert!(family.revoked.is_some() && logged.contains(id), "{id} lives again");
+                assert!(family.revoked.is_some() && logged.contains(id), "{id} is no longer revoked");
             }
         }
     }
@@ -100,23 +100,23 @@ async fn an_acknowledged_write_survives_kill_9() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("bearward.db");
     let mut acknowledged = Acknowledged::default();
-    for _ in 0..rounds(ROUNDS) {
+    for _ in 0..repetitions(ROUNDS) {
         let mut child = start(&path);
         let mut lines = BufReader::new(child.stdout.take().expect("is piped"));
-        read_answers(&mut lines, &mut acknowledged, Duration::ZERO);
-        let message = try_open(&path).err().expect("another process has it").message;
+        read_acknowledgements(&mut lines, &mut acknowledged, Duration::ZERO);
+        let message = try_open(&path).err().expect("another process has opened it").message;
         assert!(message.contains(&child.id().to_string()), "{message}");
-        // Kills right after an acknowledgement: one that came too early shows then.
+        // Kills right after an acknowledgement, because that shows an acknowledgement that came too early.
         let wait = Duration::from_millis(u64::from(secret::random::<1>()[0] / 2));
-        read_answers(&mut lines, &mut acknowledged, wait);
+        read_acknowledgements(&mut lines, &mut acknowledged, wait);
         child.kill().expect("kills");
         child.wait().expect("is dead");
 
         let mut rest = String::new();
         lines.read_to_string(&mut rest).expect("reads");
-        // The last line may have been cut short by the kill.
-        let whole = rest.rfind('\n').map_or("", |end| &rest[..end]);
-        whole.lines().for_each(|line| acknowledged.read(line));
+        // The kill may have truncated the last line.
+        let complete = rest.rfind('\n').map_or("", |end| &rest[..end]);
+        complete.lines().for_each(|line| acknowledged.read(line));
         acknowledged.compare(&open(&path)).await;
     }
     assert!(!acknowledged.revoked.is_empty() && !acknowledged.tokens.is_empty(), "the children did too little");
@@ -133,8 +133,8 @@ fn start(path: &Path) -> Child {
         .expect("starts")
 }
 
-/// Reads for this time, and then until the next acknowledgement.
-fn read_answers(lines: &mut impl BufRead, acknowledged: &mut Acknowledged, wait: Duration) {
+/// Reads for this time, then until the next acknowledgement.
+fn read_acknowledgements(lines: &mut impl BufRead, acknowledged: &mut Acknowledged, wait: Duration) {
     let start = Instant::now();
     let mut line = String::new();
     while start.elapsed() < wait || !line.starts_with("family ") {
@@ -154,28 +154,28 @@ async fn child() {
     while clients.join_next().await.is_some() {}
 }
 
-/// Logs in, refreshes, logs out, revokes a token; and again, until the process is killed.
+/// Logs in, refreshes, logs out and revokes a token, again and again until the process is killed.
 async fn work(store: &'static dyn Store) {
     let mut now = LOGIN;
     loop {
         now = now + AFTER_GRACE;
         let family = issued(store, "alice", now).await;
-        say(&format!("family {} 1", family.id));
+        write_line(&format!("family {} 1", family.id));
         for generation in 1..4 {
             let next = rotated(store, &family, generation, now).await;
-            say(&format!("family {} {}", next.id, next.generation));
+            write_line(&format!("family {} {}", next.id, next.generation));
         }
         let outcome = store.revoke_family(family.id, RevokedBy::Admin, now.into()).await.expect("the store works");
         assert_eq!(outcome, RevokeOutcome::Revoked);
-        say(&format!("revoked {}", family.id));
+        write_line(&format!("revoked {}", family.id));
         let revoked = Revoked::Token { issuer: ISSUER.into(), jti: family.id.to_string() };
         let sequence = store.revoke(revoked, now.into()).await.expect("the store works");
-        say(&format!("token {sequence} {}", family.id));
+        write_line(&format!("token {sequence} {}", family.id));
     }
 }
 
-/// Writes each line at once, past the capture of the test harness.
-fn say(line: &str) {
+/// Writes each line immediately, because the test harness would capture `println!`.
+fn write_line(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("the parent reads");
 }

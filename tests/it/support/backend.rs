@@ -1,4 +1,4 @@
-//! A backend whose every answer is the story's own, in either protocol, and in the runtime of the story.
+//! A backend whose responses a test computes by itself, over HTTP/1.1 or HTTP/2, in the runtime of the test.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::session::Body;
+use super::connection::Body;
 
 pub struct Backend {
     pub address: SocketAddr,
@@ -22,10 +22,10 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Every request is given to `answer`.
-    pub async fn start<A, F>(version: Version, answer: A) -> Backend
+    /// Calls `respond` for each request.
+    pub async fn start<R, F>(version: Version, respond: R) -> Backend
     where
-        A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        R: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -35,18 +35,18 @@ impl Backend {
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(stream, version, answer.clone()));
+                tokio::spawn(serve(stream, version, respond.clone()));
             }
         });
         Backend { address, version, connections, accepting }
     }
 
-    /// The line of configuration that it needs.
+    /// The `protocol` key of its `[[upstream]]`.
     pub fn protocol(&self) -> &'static str {
         if self.version == Version::HTTP_2 { "protocol = \"h2\"" } else { "protocol = \"http1\"" }
     }
 
-    /// Connections that were opened to it.
+    /// Number of connections that were opened to it.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -58,16 +58,16 @@ impl Drop for Backend {
     }
 }
 
-async fn serve<A, F>(stream: TcpStream, version: Version, answer: A)
+async fn serve<R, F>(stream: TcpStream, version: Version, respond: R)
 where
-    A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    R: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     let service = service_fn(move |request| {
-        let answered = answer(request);
-        async move { Ok::<_, Infallible>(answered.await) }
+        let response = respond(request);
+        async move { Ok::<_, Infallible>(response.await) }
     });
-    // How a connection ends is not what the story is about.
+    // How the connection ends does not matter to a test.
     let _ = if version == Version::HTTP_2 {
         hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .max_header_list_size(1 << 20)

@@ -1,4 +1,4 @@
-//! An authority of the test's own, what it signs, and servers that show it.
+//! A test certificate authority, the certificates that it signs, and TLS servers that present them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ impl Authority {
     pub fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let made = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"));
-        Authority(made.expect("a certificate"))
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"));
+        Authority(issuer.expect("a certificate"))
     }
 
     pub fn certificate(&self) -> CertificateDer<'static> {
@@ -28,20 +28,20 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Another key and certificate each time.
+    /// Makes a new key, and signs a certificate for it.
     pub fn sign(&self, name: &str) -> Signed {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("parameters");
         Signed { certificate: params.signed_by(&key, &self.0).expect("a certificate"), key }
     }
 
-    /// A server that calls itself so.
+    /// A TLS server with a certificate for `name`.
     pub fn server(&self, name: &str) -> TlsAcceptor {
         self.sign(name).server(None)
     }
 
-    /// As [`Authority::server`], and talks only to those whose certificate is of this authority.
-    pub fn server_for_its_own(&self, name: &str) -> TlsAcceptor {
+    /// As [`Authority::server`]. It requires a client certificate of this authority.
+    pub fn server_requiring_client_certificate(&self, name: &str) -> TlsAcceptor {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate()).expect("a root");
         self.sign(name).server(Some(roots))
@@ -58,11 +58,11 @@ impl Signed {
         self.certificate.der().clone()
     }
 
-    /// To `name.pem` and `name.key`. No file is there half: both are swapped.
+    /// Writes `name.pem` and `name.key`. Each file is replaced atomically.
     pub fn write(&self, folder: &Path, name: &str) {
-        for (end, content) in [("pem", self.certificate.pem()), ("key", self.key.serialize_pem())] {
+        for (extension, content) in [("pem", self.certificate.pem()), ("key", self.key.serialize_pem())] {
             std::fs::write(folder.join("new"), content).expect("written");
-            std::fs::rename(folder.join("new"), folder.join(format!("{name}.{end}"))).expect("renamed");
+            std::fs::rename(folder.join("new"), folder.join(format!("{name}.{extension}"))).expect("renamed");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Clients. Each answer is checked as it comes: no header that only upstreams may see, and every refusal of the gateway's own
-//! in the one shape.
+//! HTTP clients. They check each response: it has no header that is meant for backends only, and an error of the gateway has
+//! the one documented JSON format.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,28 +14,28 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// One request at a time, each on a connection of its own.
+/// Sends each request on a new connection.
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,
     version: Version,
     tls: Option<rustls::pki_types::CertificateDer<'static>>,
-    /// What a TLS handshake asks for.
+    /// Server name in the TLS handshake.
     server_name: String,
-    /// `Host`, unless a header says otherwise, or `:authority`.
+    /// `Host`, unless `headers` has one, or `:authority`.
     host: String,
     headers: Vec<(String, String)>,
 }
 
-/// A whole answer.
-pub struct Answer {
+/// A complete response.
+pub struct TestResponse {
     pub status: StatusCode,
     pub version: Version,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {} {:?} {}", self.version, self.status, self.headers, self.text())
     }
@@ -62,22 +62,22 @@ impl Client {
         self.version
     }
 
-    /// Over TLS, trusting one certificate.
+    /// Over TLS. Trusts one certificate.
     pub fn over_tls(mut self, certificate: &Path) -> Client {
         use rustls::pki_types::pem::PemObject;
-        let read = rustls::pki_types::CertificateDer::from_pem_file(certificate);
-        self.tls = Some(read.expect("the test's certificate"));
+        let certificate = rustls::pki_types::CertificateDer::from_pem_file(certificate);
+        self.tls = Some(certificate.expect("the test's certificate"));
         self
     }
 
-    /// For another host than `gateway.test`.
+    /// Sets the host. Default: `gateway.test`.
     pub fn host(mut self, name: &str) -> Client {
         name.clone_into(&mut self.host);
         self
     }
 
-    /// Asks for another name in its handshake; for an address, there is none in it.
-    pub fn asking_for(mut self, name: &str) -> Client {
+    /// Sets the server name of the TLS handshake. An IP address is not sent.
+    pub fn server_name(mut self, name: &str) -> Client {
         name.clone_into(&mut self.server_name);
         self
     }
@@ -91,25 +91,25 @@ impl Client {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> TestResponse {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    pub async fn delete(&self, path: &str) -> Answer {
+    pub async fn delete(&self, path: &str) -> TestResponse {
         self.send(Method::DELETE, path, Bytes::new()).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub async fn post(&self, path: &str, body: &Value) -> TestResponse {
         let body = Bytes::from(body.to_string());
         self.clone().header("content-type", "application/json").send(Method::POST, path, body).await
     }
 
-    pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Answer {
-        // Boxed, or each story would be as large as all its requests.
-        Box::pin(self.try_send(method, path, body)).await.expect("an answer")
+    pub async fn send(&self, method: Method, path: &str, body: Bytes) -> TestResponse {
+        // Boxed, because the future of a test would otherwise contain those of all its requests.
+        Box::pin(self.try_send(method, path, body)).await.expect("a response")
     }
 
-    pub async fn try_send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, hyper::Error> {
+    pub async fn try_send(&self, method: Method, path: &str, body: Bytes) -> Result<TestResponse, hyper::Error> {
         let stream = TcpStream::connect(self.address).await.expect("the gateway listens");
         match &self.tls {
             None => Box::pin(self.exchange(stream, method, path, body)).await,
@@ -123,7 +123,13 @@ impl Client {
         }
     }
 
-    async fn exchange<S>(&self, stream: S, method: Method, path: &str, body: Bytes) -> Result<Answer, hyper::Error>
+    async fn exchange<S>(
+        &self,
+        stream: S,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<TestResponse, hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -147,40 +153,40 @@ impl Client {
         };
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        // Not left open behind the test's back: a gateway that drains would wait for its end.
+        // Waits until the connection is closed, because a draining gateway waits for open connections.
         let _ = connection.await;
-        let answer = Answer { status: head.status, version: head.version, headers: head.headers, body };
-        answer.check();
-        super::secrets::remember_all(&answer.body);
-        Ok(answer)
+        let response = TestResponse { status: head.status, version: head.version, headers: head.headers, body };
+        response.check();
+        super::secrets::remember_all(&response.body);
+        Ok(response)
     }
 }
 
-/// A connection that stays open: it goes on being served by the worker that accepted it.
-pub struct Kept(http1::SendRequest<Full<Bytes>>);
+/// A client that keeps its connection open, so that one worker serves all its requests.
+pub struct KeepAliveClient(http1::SendRequest<Full<Bytes>>);
 
-impl Kept {
+impl KeepAliveClient {
     /// HTTP/1.1 in cleartext.
-    pub async fn open(address: SocketAddr) -> Kept {
+    pub async fn open(address: SocketAddr) -> KeepAliveClient {
         let stream = TcpStream::connect(address).await.expect("the gateway listens");
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
         tokio::spawn(connection);
-        Kept(sender)
+        KeepAliveClient(sender)
     }
 
-    /// What a request with this access token is answered.
+    /// The status of the response to a request with this access token.
     pub async fn status_of(&mut self, access: &str) -> u16 {
         let request = Request::get("/").header("host", "gateway.test");
         let request = request.header("authorization", format!("Bearer {access}")).body(Full::default());
-        self.0.ready().await.expect("it is kept open");
-        let response = self.0.send_request(request.expect("a request")).await.expect("an answer");
+        self.0.ready().await.expect("the connection is open");
+        let response = self.0.send_request(request.expect("a request")).await.expect("a response");
         let status = response.status().as_u16();
-        response.into_body().collect().await.expect("the whole answer");
+        response.into_body().collect().await.expect("the complete response");
         status
     }
 }
 
-impl Answer {
+impl TestResponse {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -193,21 +199,21 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().expect("text"))
     }
 
-    /// The refusal's public code; panics if this is none.
+    /// The error code. Panics if the response is no error of the gateway.
     pub fn error(&self) -> String {
-        self.json()["error"].as_str().unwrap_or_else(|| panic!("no refusal: {self:?}")).to_owned()
+        self.json()["error"].as_str().unwrap_or_else(|| panic!("no error response: {self:?}")).to_owned()
     }
 
-    /// Asserts a refusal of the gateway's own.
-    pub fn refused(&self, status: u16, error: &str) {
+    /// Asserts that the gateway rejected the request with this status and error code.
+    pub fn assert_rejected(&self, status: u16, error: &str) {
         assert_eq!((self.status.as_u16(), self.error().as_str()), (status, error), "{self:?}");
     }
 
-    /// What must hold for every answer, whatever the test is about.
+    /// Checks what holds for each response in each test.
     fn check(&self) {
         for (name, _) in &self.headers {
             let internal =
-                ["x-auth-", "x-bearward-", "x-forwarded-"].iter().any(|ours| name.as_str().starts_with(ours));
+                ["x-auth-", "x-bearward-", "x-forwarded-"].iter().any(|prefix| name.as_str().starts_with(prefix));
             assert!(!internal, "an internal header leaked: {self:?}");
         }
         let is_json = self.header("content-type").is_some_and(|kind| kind.contains("json"));
@@ -226,7 +232,7 @@ impl Answer {
     }
 }
 
-/// A TLS connection that trusts one certificate.
+/// Opens a TLS connection to `localhost`. Trusts one certificate.
 pub async fn tls_connect(
     stream: TcpStream,
     certificate: rustls::pki_types::CertificateDer<'static>,
@@ -235,7 +241,7 @@ pub async fn tls_connect(
     tls_connect_for("localhost", stream, certificate, alpn).await
 }
 
-/// As [`tls_connect`], and asks for this name.
+/// As [`tls_connect`], to another server name.
 pub async fn tls_connect_for(
     server_name: &str,
     stream: TcpStream,
@@ -255,18 +261,18 @@ pub async fn tls_connect_for(
     tokio_rustls::TlsConnector::from(std::sync::Arc::new(config)).connect(name, stream).await
 }
 
-/// Sends bytes as they are and reads until the other side closes or is silent for a while.
-pub async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
+/// Sends raw bytes. Reads until the gateway closes the connection or sends nothing for half a second.
+pub async fn send_raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.expect("the gateway listens");
     stream.write_all(bytes).await.expect("written");
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let reading = async {
         let mut chunk = [0; 4096];
         while let Ok(read @ 1..) = stream.read(&mut chunk).await {
-            answer.extend_from_slice(&chunk[..read]);
+            response.extend_from_slice(&chunk[..read]);
         }
     };
-    // A gateway that keeps the connection open has answered by then.
+    // The connection may stay open. The response has arrived by then.
     let _ = tokio::time::timeout(std::time::Duration::from_millis(500), reading).await;
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }

@@ -1,4 +1,4 @@
-//! A clock that stands still until it is moved.
+//! A clock that tests move by hand.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use bearward::types::clock::{Clock, SystemClock, UnixTime};
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
-    /// Begins at the real time: what is not under its control (TLS certificates) has to agree with it.
+    /// Starts at the real time, because TLS certificates are checked against the system's clock.
     pub fn new() -> Self {
-        // At a whole second, so that "a second later" is what it says.
+        // A whole second, because the timestamps in tokens have no fractions.
         ManualClock(AtomicU64::new(SystemClock.now().as_secs() * 1000))
     }
 
@@ -18,7 +18,7 @@ impl ManualClock {
         self.0.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
     }
 
-    /// As an administrator or NTP does.
+    /// Moves the clock back, as an administrator or NTP can do.
     pub fn set_back(&self, by: Duration) {
         self.0.fetch_sub(by.as_millis() as u64, Ordering::SeqCst);
     }

@@ -1,11 +1,11 @@
-/* A disk that fails when it is told to: loaded in front of the C library (LD_PRELOAD), it decides about the database's files.
- * The environment variable BEARWARD_DISK names a file with one word in it, which is read each time:
+/* Makes writes to the database fail (LD_PRELOAD).
+ * The environment variable BEARWARD_DISK names a file with one word. It is read at each call:
  *
- *   full       nothing can be written: ENOSPC
- *   read-only  nothing can be written: EROFS, as after the kernel has met errors on the disk
- *   broken     what is written cannot be flushed: EIO
- *   stuck      a flush waits until there is another word
- *   slow       a flush takes 4 ms longer, as one over a network does
+ *   full       every write fails: ENOSPC
+ *   read-only  every write fails: EROFS, as after the kernel has found errors on the disk
+ *   broken     every flush fails: EIO
+ *   stuck      a flush waits until the file has another word
+ *   slow       a flush takes 4 ms longer, as on a network disk
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int is_of_database(int file) {
+static int is_database(int file) {
     char name[64], path[4096];
     snprintf(name, sizeof name, "/proc/self/fd/%d", file);
     ssize_t length = readlink(name, path, sizeof path - 1);
@@ -26,25 +26,25 @@ static int is_of_database(int file) {
 }
 
 static int disk_is(const char *word) {
-    char found[16] = "";
+    char state[16] = "";
     const char *path = getenv("BEARWARD_DISK");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return 0;
-    ssize_t length = read(file, found, sizeof found - 1);
+    ssize_t length = read(file, state, sizeof state - 1);
     close(file);
-    return length > 0 && strcmp(found, word) == 0;
+    return length > 0 && strcmp(state, word) == 0;
 }
 
-static int refuses_to_write(int file) {
-    if (!is_of_database(file))
+static int write_fails(int file) {
+    if (!is_database(file))
         return 0;
     errno = disk_is("full") ? ENOSPC : disk_is("read-only") ? EROFS : 0;
     return errno != 0;
 }
 
-static int refuses_to_flush(int file) {
-    if (!is_of_database(file))
+static int flush_fails(int file) {
+    if (!is_database(file))
         return 0;
     while (disk_is("stuck"))
         usleep(5000);
@@ -58,14 +58,14 @@ ssize_t write(int file, const void *bytes, size_t count) {
     static ssize_t (*next)(int, const void *, size_t);
     if (!next)
         next = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
-    return refuses_to_write(file) ? -1 : next(file, bytes, count);
+    return write_fails(file) ? -1 : next(file, bytes, count);
 }
 
 ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
     static ssize_t (*next)(int, const void *, size_t, off64_t);
     if (!next)
         next = (ssize_t(*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");
-    return refuses_to_write(file) ? -1 : next(file, bytes, count, offset);
+    return write_fails(file) ? -1 : next(file, bytes, count, offset);
 }
 
 ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) {
@@ -76,12 +76,12 @@ int fsync(int file) {
     static int (*next)(int);
     if (!next)
         next = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    return refuses_to_flush(file) ? -1 : next(file);
+    return flush_fails(file) ? -1 : next(file);
 }
 
 int fdatasync(int file) {
     static int (*next)(int);
     if (!next)
         next = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
-    return refuses_to_flush(file) ? -1 : next(file);
+    return flush_fails(file) ? -1 : next(file);
 }

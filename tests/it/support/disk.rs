@@ -1,26 +1,26 @@
-//! A disk that fails when it is told to, under the real program.
+//! The real program on a disk that fails on demand.
 
 use std::path::Path;
 
 use super::preload;
-use super::program::{Program, Served};
+use super::program::{GatewayProcess, Program};
 
-/// Serves the `gateway.toml` in `folder`, which is on this disk.
-pub fn serve(folder: &Path) -> (Served, Disk<'_>) {
-    let disk = Disk { folder };
-    disk.is("well");
+/// Runs `bearward serve` with the `gateway.toml` in `folder`. Its database is on the faulty disk.
+pub fn serve(folder: &Path) -> (GatewayProcess, FaultyDisk<'_>) {
+    let disk = FaultyDisk { folder };
+    disk.set_state("well");
     preload::compile("disk", folder);
     let line = "exec env LD_PRELOAD=./disk.so BEARWARD_DISK=disk \"$0\" serve";
-    (Served::of(Program::start_by(folder, line), folder), disk)
+    (GatewayProcess::wait_for(Program::start_with_shell(folder, line), folder), disk)
 }
 
-pub struct Disk<'f> {
+pub struct FaultyDisk<'f> {
     folder: &'f Path,
 }
 
-impl Disk<'_> {
-    /// "well", or a word that `disk.c` knows.
-    pub fn is(&self, word: &str) {
-        preload::write(self.folder, "disk", word);
+impl FaultyDisk<'_> {
+    /// `well`, or one of the failures that `disk.c` lists.
+    pub fn set_state(&self, state: &str) {
+        preload::write(self.folder, "disk", state);
     }
 }

@@ -1,4 +1,4 @@
-//! An issuer's own server: a JWKS, discovery documents, and whatever can go wrong with them.
+//! The server of an issuer: a JWKS and discovery documents. It can also fail, or respond slowly.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
@@ -19,18 +19,18 @@ use tokio_rustls::TlsAcceptor;
 
 use super::tokens::Mint;
 
-/// What is served. A test changes it while the gateway runs.
+/// What the server serves. A test can change it while the gateway runs.
 pub struct Pages {
     pub keys: Vec<Value>,
-    /// `Cache-Control` of the keys.
+    /// The `Cache-Control` header of each response.
     pub cache: Option<&'static str>,
-    /// Of every answer; anything but 200 has no page.
+    /// The status of each response. Any status but 200 has an empty body.
     pub status: StatusCode,
-    /// Before every answer.
+    /// How long to wait before each response.
     pub delay: Duration,
-    /// Path and page; `/keys` is made of `keys`.
+    /// Path and body of each document besides `/keys`.
     pub documents: Vec<(String, String)>,
-    /// Path, and whether the answer was "not modified".
+    /// The path of each request, and whether the response was `304 Not Modified`.
     pub seen: Vec<(String, bool)>,
 }
 
@@ -45,17 +45,17 @@ impl KeyServer {
         Self::launch(mints, None)
     }
 
-    /// With TLS, as `localhost`. Its certificate is written to `file`.
+    /// With TLS, as `localhost`. Writes its certificate to `file`.
     pub fn start_tls(mints: &[&Mint], file: &Path) -> KeyServer {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        std::fs::write(file, made.cert.pem()).expect("written");
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        std::fs::write(file, certified.cert.pem()).expect("written");
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key.into())
+            .with_single_cert(vec![certified.cert.der().clone()], key.into())
             .expect("a pair");
         Self::launch(mints, Some(TlsAcceptor::from(Arc::new(config))))
     }
@@ -92,7 +92,7 @@ impl KeyServer {
         self.pages.lock().expect("unpoisoned")
     }
 
-    /// Other keys than before.
+    /// Replaces the published keys.
     pub fn publish(&self, mints: &[&Mint]) {
         self.pages().keys = mints.iter().map(|mint| mint.jwk()).collect();
     }
@@ -101,12 +101,13 @@ impl KeyServer {
         self.pages().status = StatusCode::from_u16(status).expect("a status");
     }
 
-    /// How often the keys were asked for.
-    pub fn visits(&self) -> usize {
+    /// Number of requests for the keys.
+    pub fn key_requests(&self) -> usize {
         self.pages().seen.iter().filter(|(path, _)| path == "/keys").count()
     }
 
-    pub fn describe(&self, path: &str, issuer: &str) {
+    /// Publishes a discovery document at `path`.
+    pub fn publish_discovery(&self, path: &str, issuer: &str) {
         let document = json!({ "issuer": issuer, "jwks_uri": self.url("/keys") });
         self.pages().documents.push((path.to_owned(), document.to_string()));
     }
@@ -119,7 +120,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, pages: Arc<Mute
             match tls {
                 None => serve(stream, pages).await,
                 Some(tls) => {
-                    // A client that does not trust it goes away.
+                    // The handshake fails if the client does not trust the certificate.
                     if let Ok(stream) = tls.accept(stream).await {
                         serve(stream, pages).await;
                     }
@@ -130,27 +131,28 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, pages: Arc<Mute
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, pages: Arc<Mutex<Pages>>) {
-    let service = service_fn(move |request| answer(request, pages.clone()));
-    // A test that ends leaves its connections as they are.
+    let service = service_fn(move |request| respond(request, pages.clone()));
+    // How the connection ends does not matter to a test.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
     pages: Arc<Mutex<Pages>>,
 ) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
-    // What is true when the request arrives: an answer on its way does not change.
+    // The response is made when the request arrives, so that a later change of the pages does not affect it.
     let (delay, response) = {
         let mut pages = pages.lock().expect("unpoisoned");
-        let response = respond(request.uri().path(), request.headers(), &pages);
+        let response = response_for(request.uri().path(), request.headers(), &pages);
         pages.seen.push((request.uri().path().to_owned(), response.status() == StatusCode::NOT_MODIFIED));
         (pages.delay, response)
     };
+    // The delay that a test asked for.
     tokio::time::sleep(delay).await;
     Ok(response)
 }
 
-fn respond(path: &str, headers: &HeaderMap, pages: &Pages) -> Response<Full<Bytes>> {
+fn response_for(path: &str, headers: &HeaderMap, pages: &Pages) -> Response<Full<Bytes>> {
     let page = match path {
         "/keys" => Some(json!({ "keys": pages.keys }).to_string()),
         path => pages.documents.iter().find(|(known, _)| known == path).map(|(_, page)| page.clone()),

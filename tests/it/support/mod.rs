@@ -1,32 +1,33 @@
-//! What the stories are told with: a whole gateway on port 0, in this process or as the real program, a backend that
-//! remembers, clients, tokens good and bad, and a clock that is moved by hand.
+//! What all tests share: a complete gateway on free ports, in this process or as the real program, backends that record
+//! requests, clients, valid and invalid tokens, and a clock that tests move by hand.
 
 pub mod backend;
 pub mod certificates;
 pub mod client;
 pub mod clock;
+pub mod connection;
 pub mod disk;
+pub mod dns;
 pub mod frames;
 pub mod gateway;
-pub mod honest;
+pub mod honest_client;
 pub mod jwks;
-pub mod names;
 pub mod preload;
 pub mod program;
-pub mod rounds;
-pub mod scripted;
+pub mod repetitions;
+pub mod scripted_backend;
 pub mod secrets;
-pub mod session;
 pub mod tokens;
 pub mod upstream;
+pub mod wait;
 pub mod wire;
 
 pub use backend::Backend;
-pub use client::{Answer, Client};
-pub use gateway::{Gateway, Pair};
-pub use honest::Honest;
+pub use client::{Client, TestResponse};
+pub use gateway::{Gateway, TokenPair};
+pub use honest_client::HonestClient;
 pub use jwks::KeyServer;
-pub use scripted::Scripted;
+pub use scripted_backend::ScriptedBackend;
 pub use secrets::Secrets;
 pub use upstream::Upstream;
 pub use wire::Wire;

@@ -1,4 +1,4 @@
-//! What the real program finds in front of the C library (LD_PRELOAD).
+//! Replaces functions of the C library in the real program (`LD_PRELOAD`).
 
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +10,10 @@ pub fn compile(name: &str, folder: &Path) {
     let source = format!("{SOURCES}/{name}.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(folder.join(format!("{name}.so"))).args([&source, "-ldl"]);
-    assert!(compiler.status().expect("a C compiler is there").success(), "{source} was not compiled");
+    assert!(compiler.status().expect("a C compiler is installed").success(), "cannot compile {source}");
 }
 
-/// Writes a file whole at once: nobody reads half of it.
+/// Replaces a file atomically, so that the program never reads half of it.
 pub fn write(folder: &Path, name: &str, content: &str) {
     let new = folder.join(format!("{name}.new"));
     std::fs::write(&new, content).expect("written");

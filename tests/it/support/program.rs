@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use super::client::Client;
 use super::secrets;
 
-/// Nothing that is waited for here takes a fraction of this.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Much more than anything here needs, also on a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs `bearward` to its end.
+/// Runs `bearward` until it exits.
 pub fn bearward(folder: &Path, arguments: &[&str]) -> Output {
     command(folder).args(arguments).output().expect("the program was built")
 }
 
-/// As [`bearward`], with something to read on standard input.
-pub fn bearward_reading(folder: &Path, arguments: &[&str], input: &str) -> Output {
+/// As [`bearward`], with `input` on standard input.
+pub fn bearward_with_stdin(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut command = command(folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program was built");
-    // Whoever does not read it has closed the pipe, which is as good.
+    // A program that does not read its input has closed the pipe.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     child.wait_with_output().expect("it is our child")
 }
@@ -36,11 +36,11 @@ fn command(folder: &Path) -> Command {
     command
 }
 
-/// A `bearward` that goes on until it is ended. Dropping it kills it.
+/// A `bearward` process that keeps running. Dropping this kills it.
 pub struct Program {
     child: Child,
-    stdout: Printed,
-    stderr: Printed,
+    stdout: Captured,
+    stderr: Captured,
     folder: PathBuf,
 }
 
@@ -49,21 +49,21 @@ impl Program {
         Self::spawn(command(folder).args(arguments), folder)
     }
 
-    /// With a variable in its environment.
+    /// As [`Program::start`], with an environment variable.
     pub fn start_with(variable: (&str, &OsStr), folder: &Path, arguments: &[&str]) -> Program {
         Self::spawn(command(folder).env(variable.0, variable.1).args(arguments), folder)
     }
 
-    /// From a line of shell, in which `"$0"` is the program. The line has to end in an `exec` of it.
-    pub fn start_by(folder: &Path, line: &str) -> Program {
+    /// Starts it by a shell command, in which `"$0"` is the program. The command must end with an `exec` of it.
+    pub fn start_with_shell(folder: &Path, line: &str) -> Program {
         let program = env!("CARGO_BIN_EXE_bearward");
         let mut command = Command::new("bash");
         Self::spawn(command.args(["-c", line, program]).current_dir(folder).env_remove("BEARWARD_LOG"), folder)
     }
 
-    /// With a listening socket, in the way of systemd.
-    pub fn start_on(socket: &TcpListener, folder: &Path, arguments: &[&str]) -> Program {
-        // The shell is told its own number, which stays that of the program.
+    /// Starts it with a listening socket, as systemd does.
+    pub fn start_with_socket(socket: &TcpListener, folder: &Path, arguments: &[&str]) -> Program {
+        // `exec` keeps the process id of the shell, so that LISTEN_PID is that of the program.
         let line = "exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
         let passed = OwnedFd::from(socket.try_clone().expect("a second handle"));
         let mut command = Command::new("bash");
@@ -73,8 +73,8 @@ impl Program {
 
     fn spawn(command: &mut Command, folder: &Path) -> Program {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
-        let stdout = Printed::collect(child.stdout.take().expect("piped"));
-        let stderr = Printed::collect(child.stderr.take().expect("piped"));
+        let stdout = Captured::collect(child.stdout.take().expect("piped"));
+        let stderr = Captured::collect(child.stderr.take().expect("piped"));
         Program { child, stdout, stderr, folder: folder.to_owned() }
     }
 
@@ -82,21 +82,22 @@ impl Program {
         self.child.id()
     }
 
-    /// The most memory that it ever had, in bytes.
+    /// Its peak memory, in bytes.
     pub fn peak_memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line about memory");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line with the peak memory");
         let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kib * 1024
     }
 
-    /// Everything it has written to standard output, once that has a line with `mark` in it.
-    pub fn stdout_with(&self, mark: &str) -> String {
-        self.stdout.once_it_has(mark)
+    /// Waits until standard output contains `text`. Returns all of it.
+    pub fn wait_for_stdout(&self, text: &str) -> String {
+        self.stdout.wait_for(text)
     }
 
-    pub fn stderr_with(&self, mark: &str) -> String {
-        self.stderr.once_it_has(mark)
+    /// Waits until standard error contains `text`. Returns all of it.
+    pub fn wait_for_stderr(&self, text: &str) -> String {
+        self.stderr.wait_for(text)
     }
 
     /// Sends a signal by its name.
@@ -105,13 +106,16 @@ impl Program {
         assert!(sent.expect("bash is there").success(), "SIG{name} was not sent");
     }
 
-    /// How it ended, and all that it wrote: standard output, standard error.
+    /// Waits until it exits. Returns its status, standard output and standard error.
     pub fn wait(mut self) -> (ExitStatus, String, String) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let status = loop {
             match self.child.try_wait().expect("it is our child") {
                 Some(status) => break status,
-                None if Instant::now() > deadline => panic!("it does not end:\n{}", self.stderr.so_far()),
+                None if Instant::now() > deadline => {
+                    panic!("it did not exit within {TIMEOUT:?}:\n{}", self.stderr.so_far())
+                }
+                // Waits for the child: the standard library cannot wait with a timeout.
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         };
@@ -127,7 +131,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended already is as good.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if !std::thread::panicking() {
@@ -137,35 +141,35 @@ impl Drop for Program {
     }
 }
 
-/// `bearward serve`, and where it listens.
-pub struct Served {
+/// A `bearward serve` process and its addresses.
+pub struct GatewayProcess {
     pub program: Program,
-    /// In the order of the configuration.
+    /// Addresses of its listeners, in the order of the configuration.
     pub addresses: Vec<SocketAddr>,
     pub admin: SocketAddr,
     admin_token: String,
 }
 
-impl Served {
-    /// Serves the `gateway.toml` in `folder`.
-    pub fn start(folder: &Path) -> Served {
-        Self::of(Program::start(folder, &["serve"]), folder)
+impl GatewayProcess {
+    /// Runs `bearward serve` with the `gateway.toml` in `folder`.
+    pub fn start(folder: &Path) -> GatewayProcess {
+        Self::wait_for(Program::start(folder, &["serve"]), folder)
     }
 
-    /// Waits until `program` serves.
-    pub fn of(program: Program, folder: &Path) -> Served {
-        let announced = program.stderr_with("admin listening");
-        let addresses_after = |mark: &str| -> Vec<SocketAddr> {
-            let lines = announced.lines().filter_map(|line| line.split_once(mark));
+    /// Waits until `program` accepts connections.
+    pub fn wait_for(program: Program, folder: &Path) -> GatewayProcess {
+        let started = program.wait_for_stderr("admin listening");
+        let addresses_after = |message: &str| -> Vec<SocketAddr> {
+            let lines = started.lines().filter_map(|line| line.split_once(message));
             lines.map(|(_, address)| address.trim().parse().expect("an address")).collect()
         };
         let admin = addresses_after(": admin listening address=")[0];
         let addresses = addresses_after(": listening address=");
-        let admin_token = std::fs::read_to_string(folder.join("admin.token")).expect("made at the start");
-        Served { program, addresses, admin, admin_token: admin_token.trim().to_owned() }
+        let admin_token = std::fs::read_to_string(folder.join("admin.token")).expect("written at the start");
+        GatewayProcess { program, addresses, admin, admin_token: admin_token.trim().to_owned() }
     }
 
-    /// HTTP/1.1 in cleartext, at the first listener.
+    /// HTTP/1.1 in cleartext, to the first listener.
     pub fn client(&self) -> Client {
         Client::http1(self.addresses[0])
     }
@@ -175,20 +179,20 @@ impl Served {
     }
 }
 
-/// What a pipe has brought so far.
+/// What the program has written to a pipe so far.
 #[derive(Clone, Default)]
-struct Printed(Arc<(Mutex<Page>, Condvar)>);
+struct Captured(Arc<(Mutex<Written>, Condvar)>);
 
 #[derive(Default)]
-struct Page {
+struct Written {
     text: String,
     complete: bool,
 }
 
-impl Printed {
-    fn collect(pipe: impl Read + Send + 'static) -> Printed {
-        let printed = Printed::default();
-        let Printed(shared) = printed.clone();
+impl Captured {
+    fn collect(pipe: impl Read + Send + 'static) -> Captured {
+        let captured = Captured::default();
+        let Captured(shared) = captured.clone();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(pipe);
             let mut line = Vec::new();
@@ -200,22 +204,22 @@ impl Printed {
             shared.0.lock().unwrap_or_else(PoisonError::into_inner).complete = true;
             shared.1.notify_all();
         });
-        printed
+        captured
     }
 
     fn so_far(&self) -> String {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
     }
 
-    fn wait_until(&self, reached: impl Fn(&Page) -> bool) -> String {
-        let page = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.0.1.wait_timeout_while(page, PATIENCE, |page| !page.complete && !reached(page));
+    fn wait_until(&self, condition: impl Fn(&Written) -> bool) -> String {
+        let written = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.1.wait_timeout_while(written, TIMEOUT, |written| !written.complete && !condition(written));
         waited.unwrap_or_else(PoisonError::into_inner).0.text.clone()
     }
 
-    fn once_it_has(&self, mark: &str) -> String {
-        let text = self.wait_until(|page| page.text.contains(mark));
-        assert!(text.contains(mark), "{mark:?} was not written:\n{text}");
+    fn wait_for(&self, expected: &str) -> String {
+        let text = self.wait_until(|written| written.text.contains(expected));
+        assert!(text.contains(expected), "{expected:?} was not written:\n{text}");
         text
     }
 

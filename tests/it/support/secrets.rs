@@ -1,7 +1,7 @@
-//! The tokens of a story, which must be found nowhere but in the answers that carried them.
+//! Checks that no token leaks. Tokens may be in responses only.
 //!
-//! Whatever the stories mint or are given is remembered for the whole run, and each gateway's output is searched for all of
-//! it when the gateway ends: access log, audit events, metrics, and what was traced.
+//! All tokens that tests sign or receive are remembered for the whole run. When a gateway stops, its access log, audit log,
+//! metrics and log messages are searched for all of them.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -11,86 +11,87 @@ use std::sync::{Mutex, Once};
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
-use super::Answer;
+use super::TestResponse;
 
 #[derive(Default)]
 pub struct Secrets(Mutex<Vec<String>>);
 
 impl Secrets {
-    /// Remembers the tokens of an answer, if it has any.
-    pub fn note(&self, answer: &Answer) {
-        if let Ok(body) = serde_json::from_slice(&answer.body) {
+    /// Remembers the tokens of a response, if it has any.
+    pub fn note(&self, response: &TestResponse) {
+        if let Ok(body) = serde_json::from_slice(&response.body) {
             self.note_json(&body);
         }
     }
 
-    pub fn note_json(&self, answer: &Value) {
+    pub fn note_json(&self, body: &Value) {
         for member in ["accessToken", "refreshToken"] {
-            if let Some(token) = answer[member].as_str() {
+            if let Some(token) = body[member].as_str() {
                 self.0.lock().expect("unpoisoned").push(secret_part(token).to_owned());
             }
         }
     }
 
-    /// Asserts that none of them is in `text`.
+    /// Asserts that no remembered token is in `text`.
     #[track_caller]
     pub fn assert_absent_from(&self, place: &str, text: &str) {
         let secrets = self.0.lock().expect("unpoisoned");
-        assert!(!secrets.is_empty(), "no token was noted: there was nothing to look for");
+        assert!(!secrets.is_empty(), "no token was remembered, so there is nothing to search for");
         for secret in secrets.iter() {
             assert!(!text.contains(secret), "a token is in {place}: …{secret} in\n{text}");
         }
     }
 }
 
-/// What makes a token worth stealing: the signature of an access token, all that follows the token id in a refresh token.
+/// The part of a token that an attacker needs: the signature of an access token, or what follows the token id in a refresh
+/// token.
 pub fn secret_part(token: &str) -> &str {
-    let between = if token.contains('.') { '.' } else { '_' };
-    let (_, secret) = token.rsplit_once(between).expect("a token has segments");
+    let separator = if token.contains('.') { '.' } else { '_' };
+    let (_, secret) = token.rsplit_once(separator).expect("a token has segments");
     assert!(secret.len() >= 62, "{token}");
     secret
 }
 
-/// What makes each token of this run worth stealing.
-static MINTED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+/// The secret parts of all tokens of this run.
+static REMEMBERED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// Everything that was traced in this process.
-static TRACED: Mutex<String> = Mutex::new(String::new());
+/// All log messages of this process, also those below the default level.
+static LOGGED: Mutex<String> = Mutex::new(String::new());
 
-/// No signature and no MAC is shorter.
-const SHORTEST: usize = 43;
+/// Minimum length of a signature or MAC in base64url.
+const MIN_SECRET: usize = 43;
 
 pub fn remember(token: &str) {
-    let between = if token.contains('.') { '.' } else { '_' };
-    if let Some((_, secret)) = token.rsplit_once(between).filter(|(_, secret)| secret.len() >= SHORTEST) {
-        MINTED.lock().expect("unpoisoned").get_or_insert_default().insert(secret.to_owned());
+    let separator = if token.contains('.') { '.' } else { '_' };
+    if let Some((_, secret)) = token.rsplit_once(separator).filter(|(_, secret)| secret.len() >= MIN_SECRET) {
+        REMEMBERED.lock().expect("unpoisoned").get_or_insert_default().insert(secret.to_owned());
     }
 }
 
-/// Remembers the tokens of an answer, if it has any.
+/// Remembers the tokens of a response body, if it has any.
 pub fn remember_all(body: &[u8]) {
     let Ok(text) = str::from_utf8(body) else { return };
-    let Some(answer) = Some(text).filter(|text| text.contains("Token")).and_then(|text| text.parse::<Value>().ok())
+    let Some(body) = Some(text).filter(|text| text.contains("Token")).and_then(|text| text.parse::<Value>().ok())
     else {
         return;
     };
-    for token in ["accessToken", "refreshToken"].into_iter().filter_map(|member| answer[member].as_str()) {
+    for token in ["accessToken", "refreshToken"].into_iter().filter_map(|member| body[member].as_str()) {
         remember(token);
     }
 }
 
-/// A token that was remembered and is in `text`.
+/// Returns the secret part of a remembered token that is in `text`.
 pub fn found_in(text: &str) -> Option<String> {
-    let minted = MINTED.lock().expect("unpoisoned");
-    let minted = minted.as_ref()?;
+    let remembered = REMEMBERED.lock().expect("unpoisoned");
+    let remembered = remembered.as_ref()?;
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'));
-    let long = words.filter(|word| word.len() >= SHORTEST);
-    // A signature is a word; in a refresh token, the secret is what follows the last underscore.
+    let long = words.filter(|word| word.len() >= MIN_SECRET);
+    // A signature is a whole word. The secret part of a refresh token follows its last underscore.
     let parts = long.flat_map(|word| [Some(word), word.rsplit_once('_').map(|(_, secret)| secret)]);
-    parts.flatten().find(|part| minted.contains(*part)).map(str::to_owned)
+    parts.flatten().find(|part| remembered.contains(*part)).map(str::to_owned)
 }
 
-/// Where in these outputs of a gateway a token is; `None` if in none.
+/// Searches the outputs of a gateway for tokens. Returns a message if one of them has a token.
 pub fn leak(folder: &Path, outputs: &[(&str, String)]) -> Option<String> {
     let read = |name| (name, std::fs::read_to_string(folder.join(name)).unwrap_or_default());
     let files = [read("access.log"), read("audit.jsonl")];
@@ -98,25 +99,25 @@ pub fn leak(folder: &Path, outputs: &[(&str, String)]) -> Option<String> {
     places.find_map(|(place, text)| found_in(text).map(|secret| format!("a token is in {place}: …{secret} in\n{text}")))
 }
 
-/// Begins to keep what is traced. Answers where this caller's part begins.
-pub fn capture_traces() -> usize {
-    static BEGUN: Once = Once::new();
-    BEGUN.call_once(|| {
+/// Records log messages from now on. Returns where those of this caller start.
+pub fn capture_log() -> usize {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
         let subscriber = tracing_subscriber::fmt().with_env_filter(EnvFilter::new("bearward=trace,debug"));
-        subscriber.with_ansi(false).with_writer(|| Traces).init();
+        subscriber.with_ansi(false).with_writer(|| Recorder).init();
     });
-    TRACED.lock().expect("unpoisoned").len()
+    LOGGED.lock().expect("unpoisoned").len()
 }
 
-pub fn traced_since(begin: usize) -> String {
-    TRACED.lock().expect("unpoisoned")[begin..].to_owned()
+pub fn logged_since(start: usize) -> String {
+    LOGGED.lock().expect("unpoisoned")[start..].to_owned()
 }
 
-struct Traces;
+struct Recorder;
 
-impl Write for Traces {
+impl Write for Recorder {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        TRACED.lock().expect("unpoisoned").push_str(&String::from_utf8_lossy(bytes));
+        LOGGED.lock().expect("unpoisoned").push_str(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
 
@@ -126,7 +127,7 @@ impl Write for Traces {
 }
 
 #[test]
-fn a_token_is_found_wherever_it_is_and_what_names_a_login_is_none() {
+fn a_leaked_token_is_found_and_a_token_id_is_no_leak() {
     let refresh = format!("bwr1_{}_{}", "0".repeat(22), "Ab1".repeat(20) + "xy");
     let access = format!("eyJh.eyJp.{}", "aB-_9".repeat(17));
     for token in [&refresh, &access] {
@@ -136,9 +137,9 @@ fn a_token_is_found_wherever_it_is_and_what_names_a_login_is_none() {
         }
     }
     let folder = tempfile::tempdir().expect("a folder");
-    assert_eq!(leak(folder.path(), &[("a trace", "nothing".into())]), None);
+    assert_eq!(leak(folder.path(), &[("a log message", "nothing".into())]), None);
     for (name, outputs) in
-        [("access.log", vec![]), ("audit.jsonl", vec![]), ("a trace", vec![("a trace", access.clone())])]
+        [("access.log", vec![]), ("audit.jsonl", vec![]), ("a log message", vec![("a log message", access.clone())])]
     {
         let file = folder.path().join(name);
         std::fs::write(&file, format!("{{\"path\":\"/{refresh}\"}}\n")).expect("written");

@@ -1,4 +1,4 @@
-//! An issuer of the test's own: it mints good tokens and, from any header and claims, bad ones.
+//! A test issuer. It signs valid tokens, and invalid ones from any header and claims.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::gateway::AUDIENCE;
 use crate::store::given::login;
 
-pub const FOREIGN: &str = "https://login.example";
+pub const EXTERNAL_ISSUER: &str = "https://login.example";
 
 pub struct Mint {
     pub algorithm: Algorithm,
@@ -26,16 +26,16 @@ pub struct Mint {
 impl Mint {
     pub fn new(algorithm: Algorithm) -> Mint {
         let pem = generate_pem(algorithm).expect("a key");
-        let public = SigningKey::from_pem(pem.expose(), algorithm).expect("its own key");
+        let public = SigningKey::from_pem(pem.expose(), algorithm).expect("the generated key");
         let key = match algorithm {
             Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_pem(pem.expose()),
             Algorithm::EdDSA => EncodingKey::from_ed_pem(pem.expose()),
             _ => EncodingKey::from_rsa_pem(pem.expose()),
         };
-        Mint { algorithm, kid: public.kid.clone(), key: key.expect("its own key"), jwk: public.public_jwk() }
+        Mint { algorithm, kid: public.kid.clone(), key: key.expect("the generated key"), jwk: public.public_jwk() }
     }
 
-    /// A shared secret of 64 bytes.
+    /// An issuer that signs with a shared secret.
     pub fn hmac(algorithm: Algorithm, secret: &[u8]) -> Mint {
         let jwk = json!({ "kty": "oct", "kid": "shared", "alg": name(algorithm), "k": URL_SAFE_NO_PAD.encode(secret) });
         Mint { algorithm, kid: "shared".into(), key: EncodingKey::from_secret(secret), jwk }
@@ -54,19 +54,20 @@ impl Mint {
     }
 
     pub fn claims(&self, now: u64) -> Value {
-        json!({ "iss": FOREIGN, "aud": AUDIENCE, "sub": "bob", "iat": now, "exp": now + 600, "jti": "1", "scope": "a b" })
+        json!({ "iss": EXTERNAL_ISSUER, "aud": AUDIENCE, "sub": "bob", "iat": now, "exp": now + 600, "jti": "1", "scope": "a b" })
     }
 
-    /// A token with nothing wrong.
-    pub fn good(&self, now: u64) -> String {
+    /// A valid token.
+    pub fn valid_token(&self, now: u64) -> String {
         self.sign(&self.header(), &self.claims(now))
     }
 
-    /// Good but for some claims; `null` takes one out.
+    /// A valid token with some claims changed. `null` removes a claim.
     pub fn with_claims(&self, now: u64, changes: Value) -> String {
         self.sign(&self.header(), &changed(self.claims(now), changes))
     }
 
+    /// A valid token with some members of the header changed. `null` removes a member.
     pub fn with_header(&self, now: u64, changes: Value) -> String {
         self.sign(&changed(self.header(), changes), &self.claims(now))
     }
@@ -75,7 +76,7 @@ impl Mint {
         self.sign_text(&header.to_string(), &claims.to_string())
     }
 
-    /// Signs what need not be JSON.
+    /// Signs a header and claims that need not be JSON.
     pub fn sign_text(&self, header: &str, claims: &str) -> String {
         self.sign_message(&format!("{}.{}", segment(header), segment(claims)))
     }
@@ -85,7 +86,7 @@ impl Mint {
         self.sign_message_as(self.algorithm, message)
     }
 
-    /// By another algorithm of the same kind of key.
+    /// Signs with another algorithm for the same type of key.
     pub fn sign_message_as(&self, algorithm: Algorithm, message: &str) -> String {
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, algorithm);
         let token = format!("{message}.{}", signature.expect("a signature"));
@@ -94,18 +95,18 @@ impl Mint {
     }
 }
 
-/// What an access token says.
+/// The claims of an access token.
 pub fn claims_of(token: &str) -> Value {
     json_segment(token, 1)
 }
 
-/// What it says about itself: `alg`, `kid`, `typ`.
+/// The header of an access token.
 pub fn header_of(token: &str) -> Value {
     json_segment(token, 0)
 }
 
-fn json_segment(token: &str, place: usize) -> Value {
-    let text = token.split('.').nth(place).expect("three segments");
+fn json_segment(token: &str, index: usize) -> Value {
+    let text = token.split('.').nth(index).expect("three segments");
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).expect("base64url")).expect("JSON")
 }
 
@@ -128,8 +129,8 @@ fn changed(mut object: Value, changes: Value) -> Value {
     object
 }
 
-/// A refresh token of a login that somebody knows the name of: prefix, length, alphabet and checksum are right; only the MAC is
-/// another key's.
+/// A forged refresh token for a known token id. Prefix, length, alphabet and checksum are valid. The MAC is made with another
+/// key.
 pub fn forged_refresh(token_id: &str) -> String {
     let family = Family { id: TokenId::parse(token_id).expect("a token id"), ..login("alice", Default::default()) };
     refresh_token::current(&family, &Roots::new((1, Secret::random(32)), Vec::new())).expect("root 1 is known")

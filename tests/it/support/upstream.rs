@@ -1,25 +1,25 @@
-//! A backend that remembers what reached it, and answers as its path asks.
+//! A backend that records its requests. The path of a request chooses the response.
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/status/N` | that status |
-//! | `/slow` | the head after a second |
-//! | `/drip` | three chunks, one each 50 ms |
-//! | `/private/events` | server-sent events: a heartbeat each 50 ms, until nobody listens |
-//! | `/hang` | never |
-//! | `/close` | the connection closes without an answer |
-//! | `/headers` | hop-by-hop and other odd response headers |
+//! | `/slow` | 200 `hello` after a second |
+//! | `/drip` | three chunks, one every 50 ms |
+//! | `/private/events` | server-sent events: a heartbeat every 50 ms, until the client disconnects |
+//! | `/hang` | none |
+//! | `/close` | none; the backend closes the connection |
+//! | `/headers` | hop-by-hop and other unusual headers |
 //! | `/trailers` | `hello` and the trailer `x-checksum` |
-//! | `/large/N` | N bytes, in pieces, of a length that is not told |
-//! | `/swallow` | how many bytes the body had; it is not remembered |
-//! | `/mirror` | the body, piece by piece as it comes |
-//! | `/early` | 200 `early`, before the body is read |
-//! | `/honest` | 200 `hello`; it is neither remembered nor counted |
-//! | `/goaway` | 200 `hello`, and the end of an HTTP/2 connection |
+//! | `/large/N` | N bytes, without a Content-Length |
+//! | `/swallow` | the number of bytes of the request's body; the body is not recorded |
+//! | `/mirror` | the request's body, each chunk when it arrives |
+//! | `/early` | 200 `early`, before the request's body is read |
+//! | `/honest` | 200 `hello`; the request is neither recorded nor counted |
+//! | `/goaway` | 200 `hello`; the backend shuts down the HTTP/2 connection |
 //! | `/ws` | a WebSocket that echoes |
-//! | anything else | 200 `hello`, or the request's body if it had one |
+//! | any other | 200 `hello`, or the request's body if it has one |
 
-mod answers;
+mod responses;
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -35,11 +35,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use answers::Body;
+use responses::Body;
 
-/// A request as it arrived.
+/// A request as the backend received it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ReceivedRequest {
     pub method: Method,
     pub uri: String,
     pub version: Version,
@@ -48,7 +48,7 @@ pub struct Seen {
     pub trailers: Option<HeaderMap>,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// Path and query.
     pub fn target(&self) -> String {
         let uri: http::Uri = self.uri.parse().expect("a URI");
@@ -74,7 +74,7 @@ pub struct Upstream {
 
 #[derive(Default)]
 struct Memory {
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
     in_flight: AtomicUsize,
 }
@@ -90,11 +90,12 @@ impl Upstream {
         Self::launch("127.0.0.1:0", true)
     }
 
-    /// HTTP/1.1, at another address.
+    /// HTTP/1.1, at a given address.
     pub fn at(address: &str) -> Upstream {
         Self::launch(address, false)
     }
 
+    /// HTTP/2 by prior knowledge, at a given address.
     pub fn http2_at(address: SocketAddr) -> Upstream {
         Self::launch(&address.to_string(), true)
     }
@@ -102,7 +103,7 @@ impl Upstream {
     fn launch(address: &str, http2: bool) -> Upstream {
         let memory: Arc<Memory> = Arc::default();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let remembers = memory.clone();
+        let recording = memory.clone();
         let socket = std::net::TcpListener::bind(address).expect("a free port");
         let address = socket.local_addr().expect("an address");
         socket.set_nonblocking(true).expect("nonblocking");
@@ -110,35 +111,35 @@ impl Upstream {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let listener = TcpListener::from_std(socket).expect("a listener");
-                tokio::select! { _ = stopped => {}, () = accept(listener, http2, remembers) => {} }
+                tokio::select! { _ = stopped => {}, () = accept(listener, http2, recording) => {} }
             });
         });
         Upstream { address, memory, _stop: stop }
     }
 
-    /// Everything that reached it so far.
-    pub fn seen(&self) -> Vec<Seen> {
+    /// All requests that it received so far.
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         self.memory.seen.lock().expect("unpoisoned").clone()
     }
 
-    /// What reached it so far is not of interest any more.
+    /// Removes all recorded requests.
     pub fn forget(&self) {
         self.memory.seen.lock().expect("unpoisoned").clear();
     }
 
-    /// The only request that reached it.
-    pub fn only(&self) -> Seen {
+    /// Returns the request that it received. Panics unless there is exactly one.
+    pub fn only_request(&self) -> ReceivedRequest {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
         seen[0].clone()
     }
 
-    /// Connections that were opened to it.
+    /// Number of connections that were opened to it.
     pub fn connections(&self) -> usize {
         self.memory.connections.load(Ordering::SeqCst)
     }
 
-    /// Requests that it is about to answer.
+    /// Number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.memory.in_flight.load(Ordering::SeqCst)
     }
@@ -152,22 +153,22 @@ async fn accept(listener: TcpListener, http2: bool, memory: Arc<Memory>) {
 }
 
 async fn serve(stream: TcpStream, http2: bool, memory: Arc<Memory>) {
-    let goodbye = Arc::new(Notify::new());
-    let asked = goodbye.clone();
+    let shutdown = Arc::new(Notify::new());
+    let requested = shutdown.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         if request.uri().path() == "/goaway" {
-            asked.notify_one();
+            requested.notify_one();
         }
-        answer(request, memory.clone())
+        respond(request, memory.clone())
     });
     let io = TokioIo::new(stream);
-    // A test that ends leaves its connections as they are.
+    // How the connection ends does not matter to a test.
     if http2 {
         let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         let mut connection = pin!(builder.serve_connection(io, service));
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = goodbye.notified() => connection.as_mut().graceful_shutdown(),
+            () = shutdown.notified() => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
     } else {
@@ -175,17 +176,17 @@ async fn serve(stream: TcpStream, http2: bool, memory: Arc<Memory>) {
     }
 }
 
-/// The error closes the connection without an answer.
-async fn answer(mut request: Request<Incoming>, memory: Arc<Memory>) -> Result<Response<Body>, String> {
+/// An error closes the connection without a response.
+async fn respond(mut request: Request<Incoming>, memory: Arc<Memory>) -> Result<Response<Body>, String> {
     if request.uri().path() == "/honest" {
-        return Ok(Response::new(answers::full("hello")));
+        return Ok(Response::new(responses::full("hello")));
     }
     let _in_flight = InFlight::begin(memory.clone());
     let upgrade = request.headers().contains_key("upgrade").then(|| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
-    let remember = |body: Bytes, trailers| {
-        memory.seen.lock().expect("unpoisoned").push(Seen {
+    let record = |body: Bytes, trailers| {
+        memory.seen.lock().expect("unpoisoned").push(ReceivedRequest {
             method: head.method.clone(),
             uri: head.uri.to_string(),
             version: head.version,
@@ -195,34 +196,34 @@ async fn answer(mut request: Request<Incoming>, memory: Arc<Memory>) -> Result<R
         });
     };
     if let Some(upgrade) = upgrade {
-        remember(Bytes::new(), None);
-        tokio::spawn(async move { answers::websocket_echo(upgrade.await.expect("an upgrade")).await });
-        return Ok(answers::switch_to_websocket(&head.headers));
+        record(Bytes::new(), None);
+        tokio::spawn(async move { responses::websocket_echo(upgrade.await.expect("an upgrade")).await });
+        return Ok(responses::switch_to_websocket(&head.headers));
     }
     if let "/early" | "/mirror" | "/swallow" = path.as_str() {
-        remember(Bytes::new(), None);
+        record(Bytes::new(), None);
         return Ok(Response::new(match path.as_str() {
-            "/early" => answers::full("early"),
+            "/early" => responses::full("early"),
             "/mirror" => body.boxed_unsync(),
-            _ => answers::full(swallow(body).await?.to_string()),
+            _ => responses::full(count_bytes(body).await?.to_string()),
         }));
     }
     let collected = body.collect().await.map_err(|error| error.to_string())?;
     let trailers = collected.trailers().cloned();
     let body = collected.to_bytes();
-    remember(body.clone(), trailers);
-    answers::respond(&path, body).await
+    record(body.clone(), trailers);
+    responses::respond(&path, body).await
 }
 
-async fn swallow(mut body: Incoming) -> Result<usize, String> {
-    let mut swallowed = 0;
+async fn count_bytes(mut body: Incoming) -> Result<usize, String> {
+    let mut count = 0;
     while let Some(frame) = body.frame().await {
-        swallowed += frame.map_err(|error| error.to_string())?.data_ref().map_or(0, Bytes::len);
+        count += frame.map_err(|error| error.to_string())?.data_ref().map_or(0, Bytes::len);
     }
-    Ok(swallowed)
+    Ok(count)
 }
 
-/// Counts a request until it is answered or given up.
+/// Counts a request as in flight until it is dropped.
 struct InFlight(Arc<Memory>);
 
 impl InFlight {

@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told, byte for byte, and hears exactly what comes back.
+//! One end of a TCP connection that sends and reads raw bytes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What takes longer than this does not happen.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long tests wait for something before they fail.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct Wire {
     pub stream: TcpStream,
-    /// What came and was not asked for yet.
-    heard: Vec<u8>,
+    /// Bytes that were received and not returned yet.
+    buffer: Vec<u8>,
 }
 
-/// An answer as it stood on the wire.
+/// A response as it was received.
 #[derive(Debug)]
-pub struct Heard {
+pub struct RawResponse {
     pub status: u16,
-    /// Lines of the head, the status line first.
+    /// The lines of the header section, the status line first.
     pub head: Vec<String>,
-    /// As framed by Content-Length; of a chunked body, the chunks as they came.
+    /// The body by Content-Length, or all bytes of a chunked body.
     pub body: String,
 }
 
-impl Heard {
+impl RawResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.iter().skip(1).filter_map(|line| line.split_once(": "));
         fields.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -37,7 +37,8 @@ impl Wire {
         Wire::of(TcpStream::connect(address).await.expect("the gateway listens"))
     }
 
-    /// From one of this machine's addresses: all of `127.0.0.0/8` are. By it, the connection is found in a log.
+    /// Connects from a chosen client address, for example to find the connection in a log. All of `127.0.0.0/8` is this
+    /// machine.
     pub async fn connect_from(client: IpAddr, address: SocketAddr) -> Wire {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(SocketAddr::new(client, 0)).expect("an address of this machine");
@@ -45,84 +46,84 @@ impl Wire {
     }
 
     pub fn of(stream: TcpStream) -> Wire {
-        Wire { stream, heard: Vec::new() }
+        Wire { stream, buffer: Vec::new() }
     }
 
-    pub async fn say(&mut self, bytes: impl AsRef<[u8]>) {
-        self.try_say(bytes).await.expect("the other side takes it");
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).await.expect("the peer reads the bytes");
     }
 
-    pub async fn try_say(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+    pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.stream.write_all(bytes.as_ref()).await
     }
 
-    /// Everything up to and with `end`.
-    pub async fn hear_until(&mut self, end: &str) -> String {
-        let heard = self.try_hear_until(end).await;
-        heard.unwrap_or_else(|| panic!("closed before {end:?}; heard: {}", self.heard_so_far()))
+    /// Reads up to and including `end`. Panics if the peer closes the connection first.
+    pub async fn read_until(&mut self, end: &str) -> String {
+        let received = self.try_read_until(end).await;
+        received.unwrap_or_else(|| panic!("closed before {end:?}; received: {}", self.received()))
     }
 
-    /// `None` if the other side closes before it says `end`.
-    pub async fn try_hear_until(&mut self, end: &str) -> Option<String> {
+    /// As [`Wire::read_until`]. Returns `None` if the peer closes the connection first.
+    pub async fn try_read_until(&mut self, end: &str) -> Option<String> {
         loop {
-            if let Some(at) = self.heard.windows(end.len()).position(|window| window == end.as_bytes()) {
-                let rest = self.heard.split_off(at + end.len());
-                return Some(String::from_utf8_lossy(&std::mem::replace(&mut self.heard, rest)).into_owned());
+            if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end.as_bytes()) {
+                let rest = self.buffer.split_off(at + end.len());
+                return Some(String::from_utf8_lossy(&std::mem::replace(&mut self.buffer, rest)).into_owned());
             }
-            if !self.hear_more().await {
+            if !self.read_more().await {
                 return None;
             }
         }
     }
 
-    /// One answer, without a byte of what follows it.
-    pub async fn answer(&mut self) -> Heard {
-        let head = self.hear_until("\r\n\r\n").await;
+    /// Reads one response, and no byte after it.
+    pub async fn read_response(&mut self) -> RawResponse {
+        let head = self.read_until("\r\n\r\n").await;
         let head: Vec<String> = head.trim_end().split("\r\n").map(str::to_owned).collect();
         let status = head[0].split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status line: {head:?}"));
-        let mut heard = Heard { status, head, body: String::new() };
+        let mut response = RawResponse { status, head, body: String::new() };
         if status == 101 || status == 204 || status == 304 || status == 100 {
-            return heard;
+            return response;
         }
-        heard.body = match heard.header("content-length").map(|length| length.parse().expect("a number")) {
-            Some(length) => String::from_utf8_lossy(&self.hear_bytes(length).await).into_owned(),
-            None if heard.header("transfer-encoding").is_some() => self.hear_until("0\r\n\r\n").await,
-            None => self.hear_to_the_end().await,
+        response.body = match response.header("content-length").map(|length| length.parse().expect("a number")) {
+            Some(length) => String::from_utf8_lossy(&self.read_bytes(length).await).into_owned(),
+            None if response.header("transfer-encoding").is_some() => self.read_until("0\r\n\r\n").await,
+            None => self.read_to_end().await,
         };
-        heard
+        response
     }
 
-    pub async fn hear_bytes(&mut self, count: usize) -> Vec<u8> {
-        while self.heard.len() < count {
-            assert!(self.hear_more().await, "closed before {count} bytes; heard: {}", self.heard_so_far());
+    pub async fn read_bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.buffer.len() < count {
+            assert!(self.read_more().await, "closed before {count} bytes; received: {}", self.received());
         }
-        let rest = self.heard.split_off(count);
-        std::mem::replace(&mut self.heard, rest)
+        let rest = self.buffer.split_off(count);
+        std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Everything that comes before the other side closes, as it must.
-    pub async fn hear_to_the_end(&mut self) -> String {
-        while self.hear_more().await {}
-        String::from_utf8_lossy(&std::mem::take(&mut self.heard)).into_owned()
+    /// Reads until the peer closes the connection. Panics if it does not.
+    pub async fn read_to_end(&mut self) -> String {
+        while self.read_more().await {}
+        String::from_utf8_lossy(&std::mem::take(&mut self.buffer)).into_owned()
     }
 
-    /// Asserts that the other side closes, and says nothing more before it does.
-    pub async fn is_closed(&mut self) {
-        let rest = self.hear_to_the_end().await;
-        assert!(rest.is_empty(), "closed, but not before saying: {rest}");
+    /// Asserts that the peer closes the connection and sends nothing more.
+    pub async fn assert_closed(&mut self) {
+        let rest = self.read_to_end().await;
+        assert!(rest.is_empty(), "the peer sent this before it closed the connection: {rest}");
     }
 
-    /// `false` once the other side has closed. A reset is an end, too.
-    async fn hear_more(&mut self) -> bool {
-        let reading = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.heard));
+    /// Returns false if the peer has closed or reset the connection.
+    async fn read_more(&mut self) -> bool {
+        let reading = tokio::time::timeout(TIMEOUT, self.stream.read_buf(&mut self.buffer));
         match reading.await {
             Ok(read) => read.unwrap_or(0) > 0,
-            Err(_) => panic!("silence, and no end of it; heard: {}", self.heard_so_far()),
+            Err(_) => panic!("no byte within {TIMEOUT:?}; received: {}", self.received()),
         }
     }
 
-    fn heard_so_far(&self) -> String {
-        String::from_utf8_lossy(&self.heard).into_owned()
+    fn received(&self) -> String {
+        String::from_utf8_lossy(&self.buffer).into_owned()
     }
 }

@@ -1,17 +1,18 @@
-//! One line for every request, whatever became of it, and nothing in it that would help a thief.
+//! The access log: one line for each request, and no token in it.
 
 use std::collections::BTreeSet;
 
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
 use crate::support::tokens::Mint;
+use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream, Wire};
 use bearward::tokens::jwt::Algorithm;
 
-/// A line without what is different each time.
-fn settled(mut line: Value) -> Value {
+/// Returns a line without the values that differ in each run.
+fn without_varying(mut line: Value) -> Value {
     let members = line.as_object_mut().expect("an object");
     for changing in ["time", "request_id", "duration_us"] {
         assert!(members.remove(changing).is_some(), "{changing} is missing in {members:?}");
@@ -20,13 +21,13 @@ fn settled(mut line: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_request_let_through_has_a_line_that_says_who_asked_for_what() {
+async fn a_forwarded_request_has_a_line_with_client_and_target() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
     let answer = gateway.client().bearer(&pair.access).header("user-agent", "test/1").get("/orders/1?secret=1").await;
     assert_eq!(answer.status, 200);
-    let line = settled(gateway.log_lines(1).await.remove(0));
+    let line = without_varying(gateway.log_lines(1).await.remove(0));
     assert_eq!(
         line,
         json!({
@@ -49,9 +50,9 @@ async fn a_request_let_through_has_a_line_that_says_who_asked_for_what() {
 }
 
 #[tokio::test]
-async fn every_refusal_has_a_line_with_its_reason() {
+async fn every_rejection_has_a_line_with_its_reason() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, "[[route]]\npath = \"/orders/\"\nscopes = [\"orders:read\"]\n");
+    let gateway = Gateway::with_config(&upstream, "[[route]]\npath = \"/orders/\"\nscopes = [\"orders:read\"]\n");
     let pair = gateway.issue("alice", "").await;
     let alice = gateway.client().bearer(&pair.access);
     gateway.client().get("/orders/").await;
@@ -75,44 +76,44 @@ async fn every_refusal_has_a_line_with_its_reason() {
     assert_eq!(reasons, expected.map(|(status, reason)| (Some(status), Some(reason))).into());
 }
 
-/// hyper answers these by itself. An operator has to see them all the same.
+/// hyper responds to these requests by itself, but the operator must see them too.
 #[tokio::test]
-async fn a_request_that_nobody_can_read_has_a_line_too() {
+async fn a_malformed_request_has_a_line() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(
+    let gateway = Gateway::public(
         upstream.address,
         "[limits]\nrequest_header_size = \"8KiB\"\ntoken_size = \"8KiB\"\nuri_size = \"8KiB\"",
     );
     let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "v".repeat(9000));
-    for (said, status, reason) in [
+    for (request, status, reason) in [
         ("GET / HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", 400, "malformed_framing"),
         ("\0\0\0\r\n\r\n", 400, "malformed_framing"),
         (large.as_str(), 431, "head_too_large"),
     ] {
         let before = gateway.log_lines(0).await.len();
         let mut client = Wire::connect(gateway.address()).await;
-        client.say(said).await;
-        assert!(client.hear_to_the_end().await.starts_with(&format!("HTTP/1.1 {status}")));
-        let line = settled(gateway.log_lines(before + 1).await.remove(before));
+        client.send(request).await;
+        assert!(client.read_to_end().await.starts_with(&format!("HTTP/1.1 {status}")));
+        let line = without_varying(gateway.log_lines(before + 1).await.remove(before));
         assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(status), Some(reason)), "{line}");
         assert_eq!((line["client"].as_str(), line["method"].as_str()), (Some("127.0.0.1"), Some("-")));
     }
-    gateway.counts("rejections_total{reason=\"malformed_framing\"}", 2).await;
+    gateway.wait_for_metric("rejections_total{reason=\"malformed_framing\"}", 2).await;
 }
 
 #[tokio::test]
-async fn what_a_client_says_can_neither_break_a_line_nor_begin_one() {
+async fn a_client_cannot_inject_line_breaks() {
     let upstream = Upstream::start();
     for format in ["json", "text"] {
-        let gateway = Gateway::open_logging(upstream.address, format);
+        let gateway = Gateway::public_with_log_format(upstream.address, format);
         let mut client = Wire::connect(gateway.address()).await;
         client
-            .say(
+            .send(
                 b"GET /a\"b HTTP/1.1\r\nHost: a\r\nUser-Agent: \x1b[31m\t\"\\\xff 200 {\"status\":200}\r\n\
                   Connection: close\r\n\r\n" as &[u8],
             )
             .await;
-        client.hear_to_the_end().await;
+        client.read_to_end().await;
         let text = gateway.log_text(1).await;
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(text.bytes().all(|byte| byte == b'\n' || byte >= b' '), "a control character: {text:?}");
@@ -120,46 +121,46 @@ async fn what_a_client_says_can_neither_break_a_line_nor_begin_one() {
 }
 
 #[tokio::test]
-async fn a_line_of_text_says_the_same_to_people() {
+async fn the_text_format_has_the_same_fields() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open_logging(upstream.address, "text");
+    let gateway = Gateway::public_with_log_format(upstream.address, "text");
     gateway.client().get("/orders/1?secret=1").await;
     gateway.client().get("/orders/%00").await;
     let text = gateway.log_text(2).await;
     let line_with = |mark| text.lines().find(|line| line.contains(mark)).unwrap_or_else(|| panic!("{mark} in {text}"));
-    let (passed, refused) = (line_with("/orders/1"), line_with("/orders/%00"));
+    let (passed, rejected) = (line_with("/orders/1"), line_with("/orders/%00"));
     assert!(passed.contains(" 127.0.0.1 GET \"gateway.test\" \"/orders/1\" HTTP/1.1 200 "), "{passed}");
     assert!(!passed.contains("secret"), "{passed}");
-    assert!(refused.contains(" 400 ") && refused.contains(" bad_path "), "{refused}");
+    assert!(rejected.contains(" 400 ") && rejected.contains(" bad_path "), "{rejected}");
 }
 
-/// A client that leaves before there is an answer, and one that leaves in the middle of it.
+/// One client disconnects before the response, and one in the middle of it.
 #[tokio::test]
-async fn a_client_that_leaves_is_not_forgotten() {
+async fn a_client_that_disconnects_has_a_line() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let mut client = Wire::connect(gateway.address()).await;
-    client.say("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    session::eventually("the backend is asked", || upstream.in_flight() == 1).await;
+    client.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    eventually("the backend has the request", || upstream.in_flight() == 1).await;
     drop(client);
     let line = gateway.log_lines(1).await.remove(0);
     assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(0), Some(false)), "{line}");
 
-    let mut session = Session::http2(gateway.address()).await;
-    let request = Request::get("/large/100000000").body(session::empty()).expect("a request");
-    let mut body = session.send(request).await.into_body();
-    session::next_piece(&mut body).await.expect("a piece");
-    session.cut();
+    let mut connection = HttpConnection::http2(gateway.address()).await;
+    let request = Request::get("/large/100000000").body(connection::empty()).expect("a request");
+    let mut body = connection.send(request).await.into_body();
+    connection::next_chunk(&mut body).await.expect("a piece");
+    connection.abort();
     let line = gateway.log_lines(2).await.remove(1);
     assert_eq!((line["status"].as_u64(), line["complete"].as_bool()), (Some(200), Some(false)), "{line}");
     assert!(line["sent"].as_u64().is_some_and(|sent| sent > 0 && sent < 100_000_000), "{line}");
 }
 
-/// logrotate takes the file away, and tells nobody.
+/// logrotate renames the file without a signal to the gateway.
 #[tokio::test]
-async fn a_log_that_is_taken_away_is_begun_anew() {
+async fn a_renamed_log_file_is_created_again() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     gateway.client().get("/first").await;
     gateway.log_lines(1).await;
     let (log, rotated) = (gateway.folder.path().join("access.log"), gateway.folder.path().join("access.log.1"));
@@ -170,7 +171,7 @@ async fn a_log_that_is_taken_away_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn no_token_is_in_it_wherever_it_was_put() {
+async fn no_token_of_a_path_is_in_the_log() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -183,15 +184,15 @@ async fn no_token_is_in_it_wherever_it_was_put() {
     let lines = gateway.log_lines(5).await;
     let paths: BTreeSet<_> = lines.iter().map(|line| line["path"].as_str().expect("a path")).collect();
     assert_eq!(paths, ["/", "/[token]", "/a/[token]/b", "/token/[token]", "/user/refresh"].into());
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
-/// Spaces at the beginning of its header, or none of a signature, and the token begins like no other.
+/// A token with spaces before its header does not begin with `eyJ`, so the gateway also detects its shape.
 #[tokio::test]
-async fn a_token_in_a_path_is_known_by_its_shape_as_well() {
+async fn a_token_in_a_path_is_detected_by_its_shape() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let (header, claims) = (mint.header().to_string(), mint.claims(gateway.now_secs()).to_string());
     let spaced =
         [format!(" {header}"), format!("\r\n{header}"), header.replace('{', "{\n "), header.replace('{', "{\t")];
@@ -208,14 +209,14 @@ async fn a_token_in_a_path_is_known_by_its_shape_as_well() {
 }
 
 #[tokio::test]
-async fn one_line_for_each_request_however_many_come_at_once() {
+async fn concurrent_requests_have_one_line_each() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let session = Session::http2(gateway.address()).await;
+    let gateway = Gateway::public(upstream.address, "");
+    let connection = HttpConnection::http2(gateway.address()).await;
     let requests = (0..300).map(|number| {
-        let request = Request::get(format!("/{number}")).body(session::empty()).expect("a request");
-        let sender = session.sender();
-        tokio::spawn(async move { session::text(sender.send(request).await.expect("an answer").into_body()).await })
+        let request = Request::get(format!("/{number}")).body(connection::empty()).expect("a request");
+        let sender = connection.sender();
+        tokio::spawn(async move { connection::text(sender.send(request).await.expect("an answer").into_body()).await })
     });
     for request in requests.collect::<Vec<_>>() {
         assert_eq!(request.await.expect("no panic"), "hello");
@@ -228,5 +229,5 @@ async fn one_line_for_each_request_however_many_come_at_once() {
     let mut ids: Vec<_> = lines.iter().map(|line| line["request_id"].to_string()).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), 300, "no two requests have one id");
+    assert_eq!(ids.len(), 300, "each request has its own id");
 }

@@ -1,4 +1,4 @@
-//! What the operator sees: access log and audit log.
+//! The access log and the audit log.
 
 pub mod access_log;
 pub mod audit_log;

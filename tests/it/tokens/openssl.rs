@@ -1,5 +1,5 @@
-//! Another program's idea of each algorithm: OpenSSL makes keys and signs, in the forms of RFC 7520 section 4, RFC 7797 and
-//! RFC 8037; and OpenSSL checks what the gateway signs.
+//! OpenSSL creates keys and signs tokens in the forms of RFC 7520 section 4, RFC 7797 and RFC 8037, and the gateway
+//! verifies them. OpenSSL also verifies the signatures of the gateway.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::support::tokens::{name, segment};
 
-/// Not ASCII, as the payload of the RFC is not, and no claims either.
+/// Like the payload of the RFC, it is not ASCII and has no claims.
 const PAYLOAD: &str = "“Not all those who wander are lost.” Wer das sagt, hat eine Karte.";
 const SECRET: &[u8] = b"a shared secret that is long enough for each of the three HMACs.";
 
@@ -40,13 +40,13 @@ impl Openssl {
         fs::write(self.folder.path().join(file), content).expect("written");
     }
 
-    /// Makes `key.pem`, and answers the public key.
+    /// Creates `key.pem`, and returns the public key.
     fn make_key(&self, kind: &str) -> Vec<u8> {
         self.run(&format!("genpkey {kind} -out key.pem"));
         self.run("pkey -in key.pem -pubout")
     }
 
-    /// In the form of JWS: two numbers of a fixed length for ECDSA (RFC 7518 section 3.4), where OpenSSL writes DER.
+    /// Signs in the form of JWS: for ECDSA two numbers of fixed length (RFC 7518 section 3.4) instead of DER.
     fn signature(&self, algorithm: &str, message: &str) -> Vec<u8> {
         self.write("message", message);
         let bits = &algorithm[algorithm.len() - 3..];
@@ -78,7 +78,7 @@ impl Openssl {
     }
 }
 
-/// SEQUENCE { INTEGER r, INTEGER s }, short enough for lengths of one byte, or for two if the curve is P-521.
+/// Reads SEQUENCE { INTEGER r, INTEGER s }. The lengths have one byte, or two if the curve is P-521.
 fn as_two_numbers(der: &[u8], len: usize) -> Vec<u8> {
     let mut rest = if der[1] == 0x81 { &der[3..] } else { &der[2..] };
     let mut numbers = Vec::new();
@@ -93,7 +93,7 @@ fn as_two_numbers(der: &[u8], len: usize) -> Vec<u8> {
     numbers
 }
 
-/// Ends in the DER of two numbers, as [`as_two_numbers`] reads it.
+/// Returns two numbers as DER, the inverse of [`as_two_numbers`].
 fn as_der(signature: &[u8]) -> Vec<u8> {
     let (r, s) = signature.split_at(signature.len() / 2);
     let integer = |number: &[u8]| {
@@ -115,20 +115,20 @@ fn kind(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// The payload, or the reason.
+/// Returns the payload, or the reason of the rejection.
 fn verdict(token: &str, keys: &KeySet) -> Result<Vec<u8>, &'static str> {
     verify_signature(token, keys, Trace::OFF).map_err(|reject| reject.reason.code())
 }
 
 #[test]
-fn what_openssl_signs_holds_with_every_algorithm_and_no_longer_once_it_is_changed() {
+fn openssl_signatures_verify_unless_the_token_is_changed() {
     for (name, algorithm) in ALGORITHMS {
         let openssl = Openssl::new();
         let keys = match name.starts_with("HS") {
             true => KeySet::from_secret(SECRET, &[*algorithm]),
             false => KeySet::from_pem(&openssl.make_key(kind(*algorithm)), &[*algorithm]),
         };
-        let keys = keys.expect("a key that OpenSSL made");
+        let keys = keys.expect("a key of OpenSSL");
         // RFC 7520 sections 4.1, 4.2 and 4.4; RFC 8037 appendix A.4.
         let token = openssl.sign(name, &json!({ "alg": name }).to_string(), PAYLOAD);
         assert_eq!(verdict(&token, &keys), Ok(PAYLOAD.as_bytes().to_vec()), "{name}");
@@ -136,16 +136,16 @@ fn what_openssl_signs_holds_with_every_algorithm_and_no_longer_once_it_is_change
         let (header, _) = message.split_once('.').expect("two segments");
         let another = format!("{header}.{}.{signature}", segment("another payload"));
         assert_eq!(verdict(&another, &keys), Err("bad_signature"), "{name}");
-        // Section 4.5: the content is somewhere else.
+        // Section 4.5: detached content.
         assert_eq!(verdict(&format!("{header}..{signature}"), &keys), Err("bad_signature"), "{name}");
-        // Section 4.6 to 4.8: in JSON, flat and general, with members that nobody signed.
+        // Sections 4.6 to 4.8: JSON serializations, flattened and general, with unsigned members.
         let payload = segment(PAYLOAD);
         let flat = json!({ "payload": payload, "protected": header, "header": { "kid": "x" }, "signature": signature });
         let general = json!({ "payload": payload, "signatures": [{ "protected": header, "signature": signature }] });
         for form in [flat, general] {
             assert_eq!(verdict(&form.to_string(), &keys), Err("malformed_token"), "{name}");
         }
-        // RFC 7797 section 4: a payload that is not encoded, signed well.
+        // RFC 7797 section 4: an unencoded payload with a valid signature.
         let header = segment(json!({ "alg": name, "b64": false, "crit": ["b64"] }).to_string());
         let message = format!("{header}.not encoded");
         let signature = URL_SAFE_NO_PAD.encode(openssl.signature(name, &message));
@@ -153,9 +153,9 @@ fn what_openssl_signs_holds_with_every_algorithm_and_no_longer_once_it_is_change
     }
 }
 
-/// RFC 7520 section 4.3: ES512 over P-521, which is none of our algorithms.
+/// RFC 7520 section 4.3: ES512 over P-521, which the gateway does not support.
 #[test]
-fn a_curve_that_is_not_ours_is_no_key_and_its_algorithm_no_algorithm() {
+fn an_unsupported_curve_and_its_algorithm_are_rejected() {
     let openssl = Openssl::new();
     let public = openssl.make_key("-algorithm EC -pkeyopt ec_paramgen_curve:P-521");
     let all: Vec<Algorithm> = ALGORITHMS.iter().map(|(_, algorithm)| *algorithm).collect();
@@ -168,13 +168,13 @@ fn a_curve_that_is_not_ours_is_no_key_and_its_algorithm_no_algorithm() {
 }
 
 #[test]
-fn what_the_gateway_signs_holds_for_openssl() {
+fn openssl_verifies_the_signatures_of_the_gateway() {
     for algorithm in SIGNING {
         let openssl = Openssl::new();
         let pem = generate_pem(*algorithm).expect("a key");
         openssl.write("key.pem", pem.expose());
         openssl.run("pkey -in key.pem -pubout -out public.pem");
-        let key = SigningKey::from_pem(pem.expose(), *algorithm).expect("its own key");
+        let key = SigningKey::from_pem(pem.expose(), *algorithm).expect("a key of the gateway");
         let token = key.sign(&Map::new()).expect("a token");
         let (message, signature) = token.rsplit_once('.').expect("three segments");
         let signature = URL_SAFE_NO_PAD.decode(signature).expect("base64url");

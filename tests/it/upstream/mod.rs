@@ -1,4 +1,4 @@
-//! Backends: groups of servers, and how they fail.
+//! Upstreams: groups of servers, and their failures.
 
 pub mod failures;
 pub mod groups;

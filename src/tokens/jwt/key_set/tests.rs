@@ -1,20 +1,22 @@
-//! Which keys are admitted, and why the others are not.
+//! Which keys are accepted, and why the others are not.
 
 use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rcgen::{CertificateParams, PKCS_RSA_SHA256};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512, PKCS_ED25519};
 use serde_json::json;
 
 use super::*;
-use crate::tokens::jwt::BASE64;
+use crate::tokens::jwt::algorithm::algorithm_name;
+use crate::tokens::jwt::key_error::KeyError;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem};
 use Algorithm::*;
 
 fn b64(bytes: &[u8]) -> String {
-    BASE64.encode(bytes)
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// An RSA key by its size alone: nobody asks whether the modulus is the product of two primes.
+/// An RSA key of this size. The checks do not need a modulus that is the product of two primes.
 fn rsa(bits: usize, exponent: &[u8]) -> Value {
     let mut modulus = vec![0xff; bits / 8];
     modulus[0] = 0x80;
@@ -34,7 +36,7 @@ fn public(algorithm: Algorithm) -> Value {
     SigningKey::from_pem(pem.expose(), algorithm).expect("its own key").public_jwk()
 }
 
-/// `null` takes a member out.
+/// `null` removes a member.
 fn with(mut jwk: Value, changes: Value) -> Value {
     for (name, value) in changes.as_object().expect("an object") {
         match value {
@@ -52,7 +54,7 @@ fn jwks(keys: &[Value]) -> String {
 const PUBLIC: &[Algorithm] = &[ES256, ES384, EdDSA, RS256];
 
 #[test]
-fn what_is_good_is_admitted_and_what_is_not_ours_is_left_out() {
+fn good_keys_are_accepted_and_unusable_ones_skipped() {
     let ec = public(ES256);
     let rows: Vec<(&str, Vec<Value>, &[Algorithm], usize)> = vec![
         ("one of each kind", [ES256, ES384, EdDSA, RS256].map(public).to_vec(), PUBLIC, 4),
@@ -68,34 +70,29 @@ fn what_is_good_is_admitted_and_what_is_not_ours_is_left_out() {
         ("without use", vec![with(ec.clone(), json!({ "use": null }))], PUBLIC, 1),
         ("key_ops", vec![with(ec.clone(), json!({ "use": null, "key_ops": ["verify"] }))], PUBLIC, 1),
         (
-            "an encryption key beside",
+            "with an encryption key",
             vec![ec.clone(), with(good_rsa(), json!({ "use": "enc", "kid": ec["kid"] }))],
             PUBLIC,
             1,
         ),
-        ("a weak encryption key beside", vec![ec.clone(), with(rsa(512, &[1]), json!({ "use": "enc" }))], PUBLIC, 1),
-        ("a key for wrapping beside", vec![ec.clone(), with(good_rsa(), json!({ "key_ops": ["wrapKey"] }))], PUBLIC, 1),
-        ("RSA-OAEP beside", vec![ec.clone(), with(good_rsa(), json!({ "alg": "RSA-OAEP" }))], PUBLIC, 1),
-        ("P-521 beside", vec![ec.clone(), json!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" })], PUBLIC, 1),
+        ("with a weak encryption key", vec![ec.clone(), with(rsa(512, &[1]), json!({ "use": "enc" }))], PUBLIC, 1),
+        ("with a key for wrapping", vec![ec.clone(), with(good_rsa(), json!({ "key_ops": ["wrapKey"] }))], PUBLIC, 1),
+        ("with RSA-OAEP", vec![ec.clone(), with(good_rsa(), json!({ "alg": "RSA-OAEP" }))], PUBLIC, 1),
+        ("with P-521", vec![ec.clone(), json!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" })], PUBLIC, 1),
         (
-            "secp256k1 beside",
+            "with secp256k1",
             vec![ec.clone(), json!({ "kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA" })],
             PUBLIC,
             1,
         ),
-        ("Ed448 beside", vec![ec.clone(), json!({ "kty": "OKP", "crv": "Ed448", "x": "AA" })], PUBLIC, 1),
-        ("X25519 beside", vec![ec.clone(), json!({ "kty": "OKP", "crv": "X25519", "x": "AA" })], PUBLIC, 1),
-        (
-            "an unknown kind beside",
-            vec![ec.clone(), json!({ "kty": "AKP", "alg": "ML-DSA-65", "pub": "AA" })],
-            PUBLIC,
-            1,
-        ),
-        ("an algorithm that is not allowed beside", vec![ec.clone(), good_rsa()], &[ES256], 1),
+        ("with Ed448", vec![ec.clone(), json!({ "kty": "OKP", "crv": "Ed448", "x": "AA" })], PUBLIC, 1),
+        ("with X25519", vec![ec.clone(), json!({ "kty": "OKP", "crv": "X25519", "x": "AA" })], PUBLIC, 1),
+        ("with an unknown type", vec![ec.clone(), json!({ "kty": "AKP", "alg": "ML-DSA-65", "pub": "AA" })], PUBLIC, 1),
+        ("with an algorithm that is not allowed", vec![ec.clone(), good_rsa()], &[ES256], 1),
         ("unknown members", vec![with(ec.clone(), json!({ "x5c": ["MII"], "ext": true }))], PUBLIC, 1),
     ];
     for (name, keys, allowed, count) in rows {
-        let set = KeySet::from_jwks(&jwks(&keys), allowed).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        let set = KeySet::from_jwks(&jwks(&keys), allowed).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(set.keys().len(), count, "{name}");
         if allowed != [HS256] {
             let (remote, warnings) = KeySet::from_remote_jwks(&jwks(&keys), allowed).expect(name);
@@ -104,9 +101,9 @@ fn what_is_good_is_admitted_and_what_is_not_ours_is_left_out() {
     }
 }
 
-/// Each is refused in a file, and left out of a remote set in which a good key stands beside it.
+/// Each key is an error in a file, and is skipped in a remote set with another good key.
 #[test]
-fn what_is_dangerous_is_refused_in_a_file_and_left_out_of_a_remote_set() {
+fn a_dangerous_key_is_an_error_in_a_file_and_skipped_if_fetched() {
     let (ec, ed) = (public(ES256), public(EdDSA));
     let even = |mut key: Value| {
         let mut modulus = vec![0xff; 256];
@@ -139,14 +136,14 @@ fn what_is_dangerous_is_refused_in_a_file_and_left_out_of_a_remote_set() {
         (with(ec.clone(), json!({ "y": null, "kid": "p" })), "y is missing"),
         (with(ec.clone(), json!({ "y": "AA", "kid": "p" })), "y has 1 bytes instead of 32"),
         (with(ec.clone(), json!({ "y": "=", "kid": "p" })), "not base64url"),
-        (with(ec.clone(), json!({ "y": ec["x"], "kid": "p" })), "no point of the curve"),
+        (with(ec.clone(), json!({ "y": ec["x"], "kid": "p" })), "not a point on the curve"),
         (with(ed.clone(), json!({ "x": "AA", "kid": "p" })), "32 bytes"),
-        (json!(5), "not an object"),
+        (json!(5), "not a JSON object"),
     ];
     let good = public(ES384);
     for (key, says) in rows {
-        let fault = KeySet::from_jwks(&jwks(std::slice::from_ref(&key)), PUBLIC).expect_err(says);
-        assert!(fault.contains(says) && fault.starts_with("key 0"), "{says:?} is not said: {fault}");
+        let error = KeySet::from_jwks(&jwks(std::slice::from_ref(&key)), PUBLIC).expect_err(says).to_string();
+        assert!(error.contains(says) && error.starts_with("key 0"), "{says:?} is missing: {error}");
         let (set, warnings) = KeySet::from_remote_jwks(&jwks(&[key, good.clone()]), PUBLIC).expect(says);
         assert_eq!((set.keys().len(), warnings.len()), (1, 1), "{says}: {warnings:?}");
         assert!(warnings[0].contains(says), "{warnings:?}");
@@ -154,7 +151,7 @@ fn what_is_dangerous_is_refused_in_a_file_and_left_out_of_a_remote_set() {
 }
 
 #[test]
-fn secrets_are_long_enough_and_never_among_public_keys() {
+fn a_secret_is_long_enough_and_never_among_public_keys() {
     for (len, algorithm, good) in [
         (0, HS256, false),
         (31, HS256, false),
@@ -168,65 +165,71 @@ fn secrets_are_long_enough_and_never_among_public_keys() {
         let jwk = with(secret(len), json!({ "alg": algorithm_name(algorithm) }));
         assert_eq!(KeySet::from_jwks(&jwks(&[jwk]), &[algorithm]).is_ok(), good, "{algorithm:?}, {len} bytes");
     }
-    // A file that mixes them is refused even if the configuration would use only some.
+    // A file that mixes them is an error even if the configuration would use only some.
     for (keys, allowed) in [([secret(32), public(ES256)], PUBLIC), ([public(ES256), secret(32)], &[HS256])] {
-        assert!(KeySet::from_jwks(&jwks(&keys), allowed).is_err_and(|fault| fault.contains("mixed")));
+        assert!(
+            KeySet::from_jwks(&jwks(&keys), allowed).is_err_and(|error| matches!(error, KeySetError::MixedSecrets))
+        );
     }
-    // What is fetched never holds one, whatever is allowed.
+    // A fetched set never has a secret, whatever algorithms are allowed.
     let (set, warnings) = KeySet::from_remote_jwks(&jwks(&[secret(64), public(ES256)]), &[ES256, HS256]).expect("one");
     assert_eq!((set.keys().len(), set.keys()[0].algorithm, warnings.len()), (1, ES256, 1));
-    let none = KeySet::from_remote_jwks(&jwks(&[secret(64)]), &[HS256]).expect_err("no key");
-    assert!(none.contains("secret is nobody's"), "{none}");
+    let none = KeySet::from_remote_jwks(&jwks(&[secret(64)]), &[HS256]).expect_err("no key").to_string();
+    assert!(none.contains("a published secret protects nothing"), "{none}");
 }
 
 #[test]
-fn a_set_says_which_key_is_meant() {
+fn a_kid_or_the_algorithm_selects_exactly_one_key() {
     let [a, b] = [public(ES256), public(ES256)];
     let twins = [with(a.clone(), json!({ "kid": "x" })), with(b.clone(), json!({ "kid": "x" })), public(EdDSA)];
-    assert!(KeySet::from_jwks(&jwks(&twins), PUBLIC).is_err_and(|fault| fault.contains("two keys have the kid \"x\"")));
+    assert!(
+        KeySet::from_jwks(&jwks(&twins), PUBLIC).is_err_and(|error| error.to_string() == "two keys have the kid \"x\"")
+    );
     let (set, warnings) = KeySet::from_remote_jwks(&jwks(&twins), PUBLIC).expect("the third");
     assert_eq!((set.keys().len(), set.keys()[0].algorithm, warnings.len()), (1, EdDSA, 1));
 
     let nameless = [with(a.clone(), json!({ "kid": null })), public(EdDSA)];
-    assert!(KeySet::from_jwks(&jwks(&nameless), PUBLIC).is_err_and(|fault| fault.contains("each needs a kid")));
+    assert!(KeySet::from_jwks(&jwks(&nameless), PUBLIC).is_err_and(|error| matches!(error, KeySetError::MissingKid)));
     let (set, warnings) = KeySet::from_remote_jwks(&jwks(&nameless), PUBLIC).expect("the second");
     assert_eq!((set.keys().len(), set.keys()[0].algorithm, warnings.len()), (1, EdDSA, 1));
 
-    // The same key twice leaves no doubt.
+    // The same key twice is not ambiguous.
     let (set, warnings) = KeySet::from_remote_jwks(&jwks(&[a.clone(), a.clone()]), PUBLIC).expect("one");
     assert_eq!((set.keys().len(), warnings.len()), (1, 0));
     // The token never chooses between algorithms.
     let ambiguous = jwks(&[with(good_rsa(), json!({ "alg": null }))]);
-    assert!(KeySet::from_jwks(&ambiguous, &[RS256, PS256]).is_err_and(|fault| fault.contains("give it an alg")));
+    assert!(
+        KeySet::from_jwks(&ambiguous, &[RS256, PS256]).is_err_and(|error| error.to_string().contains("give it an alg"))
+    );
 }
 
 #[test]
-fn a_set_without_a_key_to_use_is_refused_and_says_why() {
+fn a_set_without_a_usable_key_is_an_error_with_details() {
     let rows: Vec<(String, &str)> = vec![
-        (jwks(&[]), "there is no key that can be used with ES256, ES384, EdDSA, RS256"),
+        (jwks(&[]), "no key can be used with ES256, ES384, EdDSA, RS256"),
         (jwks(&[with(good_rsa(), json!({ "use": "enc" }))]), "key 0 (kid \"r\"): it is for encryption"),
         (jwks(&[with(good_rsa(), json!({ "use": "tls" }))]), "it is for \"tls\""),
         (jwks(&[with(good_rsa(), json!({ "alg": "PS512" }))]), "it is for PS512"),
-        (jwks(&[json!({ "kty": "EC", "crv": "P-521" })]), "it is of the kind \"EC P-521\""),
-        (jwks(&[json!({ "kty": "AKP" })]), "it is of the kind \"AKP\""),
+        (jwks(&[json!({ "kty": "EC", "crv": "P-521" })]), "it has the unsupported type \"EC P-521\""),
+        (jwks(&[json!({ "kty": "AKP" })]), "it has the unsupported type \"AKP\""),
         (r#"{"keys":{}}"#.into(), "the array \"keys\""),
-        (r#"{"keys":[],"keys":[]}"#.into(), "a member stands twice"),
+        (r#"{"keys":[],"keys":[]}"#.into(), "duplicate member"),
         ("[]".into(), "not an object"),
         ("<html>".into(), "not JSON"),
         (String::new(), "not JSON"),
         (format!("{}x", jwks(&[public(ES256)])), "not JSON"),
     ];
     for (text, says) in rows {
-        for fault in [
+        for error in [
             KeySet::from_jwks(&text, PUBLIC).expect_err(says),
             KeySet::from_remote_jwks(&text, PUBLIC).map(drop).expect_err(says),
         ] {
-            assert!(fault.contains(says), "{says:?} is not said: {fault}");
+            assert!(error.to_string().contains(says), "{says:?} is missing: {error}");
         }
     }
     let many = jwks(&vec![json!({ "kty": "AKP" }); 700]);
-    let fault = KeySet::from_remote_jwks(&many, PUBLIC).map(drop).expect_err("no key");
-    assert!(fault.len() < 1000 && fault.contains("and 695 more"), "{fault}");
+    let error = KeySet::from_remote_jwks(&many, PUBLIC).map(drop).expect_err("no key").to_string();
+    assert!(error.len() < 1000 && error.contains("and 695 more"), "{error}");
 }
 
 #[test]
@@ -242,22 +245,30 @@ fn public_keys_and_certificates_are_read_from_pem() {
         let certificate = certificate.expect("a certificate").pem();
         let public = pair.public_key_pem();
         let [by_key, by_certificate] = [&public, &certificate].map(|pem| {
-            KeySet::from_pem(pem.as_bytes(), &[algorithm]).unwrap_or_else(|fault| panic!("{algorithm:?}: {fault}"))
+            KeySet::from_pem(pem.as_bytes(), &[algorithm]).unwrap_or_else(|error| panic!("{algorithm:?}: {error}"))
         });
         assert!(by_key.has_all(&by_certificate), "{algorithm:?}: the same key");
         assert!(by_key.find(Some("any"), algorithm).is_some());
-        // A chain is read by its leaf; several keys are not.
+        // Of a chain, the leaf is used. Several public keys are an error.
         assert!(KeySet::from_pem(format!("{certificate}{certificate}").as_bytes(), &[algorithm]).is_ok());
         let two = KeySet::from_pem(format!("{public}{public}").as_bytes(), &[algorithm]).expect_err("two keys");
-        assert!(two.contains("several keys"), "{two}");
+        assert!(matches!(two, KeySetError::Key(KeyError::SeveralPemKeys)), "{two}");
         let private = KeySet::from_pem(format!("{public}{}", pair.serialize_pem()).as_bytes(), &[algorithm]);
-        assert!(private.is_err_and(|fault| fault.contains("private key")));
-        assert!(
-            KeySet::from_pem(public.as_bytes(), &[HS256]).is_err_and(|fault| fault.contains("none of the issuer's"))
-        );
+        assert!(private.is_err_and(|error| matches!(error, KeySetError::Key(KeyError::PrivateKey))));
+        let other = KeySet::from_pem(public.as_bytes(), &[HS256]);
+        assert!(other.is_err_and(|error| matches!(error, KeySetError::Key(KeyError::NoAlgorithm))));
+        // A private key is found also if it is encrypted, or if its end is missing.
+        for label in ["ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+            let section = format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+            for private in [section.clone(), format!("{public}{section}"), format!("{public}-----BEGIN {label}-----\n")]
+            {
+                let error = KeySet::from_pem(private.as_bytes(), &[algorithm]).expect_err(label);
+                assert!(matches!(error, KeySetError::Key(KeyError::PrivateKey)), "{error}");
+            }
+        }
     }
     let p521 = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512).expect("a key").public_key_pem();
-    assert!(KeySet::from_pem(p521.as_bytes(), &[ES256]).is_err_and(|fault| fault.contains("P-256 nor P-384")));
+    assert!(KeySet::from_pem(p521.as_bytes(), &[ES256]).is_err_and(|error| error.to_string().contains("P-256, P-384")));
     for (pem, says) in [
         (rsa_pem(1024, &[1, 0, 1]), "too weak"),
         (rsa_pem(2048, &[1]), "below 3"),
@@ -266,10 +277,10 @@ fn public_keys_and_certificates_are_read_from_pem() {
         ("-----BEGIN PUBLIC KEY-----\n".into(), "not a PEM public key"),
         (String::new(), "not a PEM public key"),
     ] {
-        let fault = KeySet::from_pem(pem.as_bytes(), &[RS256]).expect_err(says);
-        assert!(fault.contains(says), "{fault}");
+        let error = KeySet::from_pem(pem.as_bytes(), &[RS256]).expect_err(says).to_string();
+        assert!(error.contains(says), "{error}");
     }
-    KeySet::from_pem(rsa_pem(2048, &[3]).as_bytes(), &[RS256]).expect("the neighbour is good");
+    KeySet::from_pem(rsa_pem(2048, &[3]).as_bytes(), &[RS256]).expect("the exponent 3 is accepted");
 }
 
 /// PKCS#1: a SEQUENCE of two INTEGERs.
@@ -278,30 +289,30 @@ fn rsa_pem(bits: usize, exponent: &[u8]) -> String {
         let len = u16::try_from(content.len()).expect("short").to_be_bytes();
         [&[tag, 0x82, len[0], len[1]], content].concat()
     };
-    // A leading zero, as an INTEGER whose top bit is set would be negative.
+    // With a leading zero, because an INTEGER with its top bit set is negative.
     let numbers = [element(2, &[&[0][..], &vec![0xff; bits / 8]].concat()), element(2, exponent)].concat();
-    let body = base64::engine::general_purpose::STANDARD.encode(element(0x30, &numbers));
+    let body = STANDARD.encode(element(0x30, &numbers));
     format!("-----BEGIN RSA PUBLIC KEY-----\n{body}\n-----END RSA PUBLIC KEY-----\n")
 }
 
 #[test]
-fn sets_are_compared_by_what_their_keys_are() {
+fn sets_are_compared_by_the_fingerprints_of_their_keys() {
     let [a, b] = [public(ES256), public(ES256)];
     let set = |keys: &[Value]| KeySet::from_jwks(&jwks(keys), PUBLIC).expect("good keys");
     let (one, both) = (set(std::slice::from_ref(&a)), set(&[a.clone(), b.clone()]));
     assert!(both.has_all(&one) && !one.has_all(&both));
-    let turned = set(&[b, with(a.clone(), json!({ "x5t": "other words about the same key" }))]);
-    assert!(both.has_all(&turned) && turned.has_all(&both), "order and trimmings do not matter");
+    let turned = set(&[b, with(a.clone(), json!({ "x5t": "another description of the same key" }))]);
+    assert!(both.has_all(&turned) && turned.has_all(&both), "order and unknown members do not matter");
     let renamed = set(&[with(a.clone(), json!({ "kid": "z" }))]);
     assert!(!renamed.has_all(&one), "another kid is another key");
     let (rs, ps) = (good_rsa(), with(good_rsa(), json!({ "alg": "PS256" })));
     let allowed = &[RS256, PS256];
     let [rs, ps] = [rs, ps].map(|key| KeySet::from_jwks(&jwks(&[key]), allowed).expect("good"));
-    assert!(!rs.has_all(&ps), "and so is another algorithm");
+    assert!(!rs.has_all(&ps), "another algorithm is another key");
 }
 
 #[test]
-fn no_key_shows_its_material() {
-    let shown = format!("{:?}", KeySet::from_secret(&[0x41; 32], &[HS256]).expect("good"));
-    assert_eq!(shown, "KeySet { keys: [Key(None, HS256)], revoked: [] }");
+fn debug_output_has_no_key_material() {
+    let printed = format!("{:?}", KeySet::from_secret(&[0x41; 32], &[HS256]).expect("good"));
+    assert_eq!(printed, "KeySet { keys: [Key(None, HS256)], revoked: [] }");
 }

@@ -1,4 +1,4 @@
-//! `bearward reload`, and what is left of a reload in the log and in the metrics.
+//! `bearward reload`, and what the log and the metrics report about a reload.
 
 use std::process::Output;
 
@@ -8,25 +8,25 @@ use super::{metric, served, soon, write};
 use crate::support::Upstream;
 use crate::support::program::bearward;
 
-/// Its exit status, standard output and standard error.
-fn said(output: Output) -> (Option<i32>, String, String) {
+/// Returns the exit status, standard output and standard error.
+fn parts(output: Output) -> (Option<i32>, String, String) {
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[tokio::test]
-async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wrong() {
+async fn the_command_reports_active_sections_restarts_and_errors() {
     let upstream = Upstream::start();
     let (served, folder, text) = served(&upstream, |text| text);
-    let run = |arguments: &[&str]| said(bearward(folder.path(), arguments));
-    assert_eq!(metric(&served, "bearward_reload_succeeded").await, 1.0, "the start");
+    let run = |arguments: &[&str]| parts(bearward(folder.path(), arguments));
+    assert_eq!(metric(&served, "bearward_reload_succeeded").await, 1.0, "after the start");
     let started = metric(&served, "bearward_reload_success_time_seconds").await;
 
-    // The admin address in the file is not the 0 that it was started with.
+    // The file now has the real admin address instead of port 0.
     write(folder.path(), &text.replace("public = true", "public = false"));
     let out = "reloaded; changed: route\nchanges that require a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
-    served.client().get("/").await.refused(401, "unauthorized");
+    served.client().get("/").await.assert_rejected(401, "unauthorized");
     let out = "reloaded; no changes\nchanges that require a restart: admin\n";
     assert_eq!(run(&["reload"]), (Some(0), out.into(), String::new()));
     write(folder.path(), &text);
@@ -39,37 +39,37 @@ async fn the_command_says_what_is_in_force_what_takes_a_restart_and_what_is_wron
     write(folder.path(), &format!("{text}\n[[route]]\npath = 7\nupstraem = \"x\"\n"));
     let (status, out, err) = run(&["reload"]);
     assert_eq!((status, out.as_str()), (Some(2), ""));
-    for says in [
+    for expected in [
         "not reloaded; the current settings stay active",
         "route[1].path",
         "--> gateway.toml:",
         "did you mean `upstream`?",
         "2 errors",
     ] {
-        assert!(err.contains(says), "{says} is not in\n{err}");
+        assert!(err.contains(expected), "{expected} is not in\n{err}");
     }
-    served.program.stderr_with("did you mean `upstream`?");
+    served.program.wait_for_stderr("did you mean `upstream`?");
     let (status, out, err) = run(&["reload", "--json"]);
     let out: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((status, err.as_str(), &out["success"]), (Some(2), "", &json!(false)));
     assert_eq!(out["faults"].as_array().expect("a list").len(), 2);
     assert!(out["faults"][0]["line"].is_u64() && out["faults"][0]["key"] == "route[1].path", "{out}");
-    assert_eq!(served.client().get("/").await.status, 200, "nothing has changed");
+    assert_eq!(served.client().get("/").await.status, 200, "the settings are unchanged");
     assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
     assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await, 2.0);
     assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"succeeded\"}").await, 3.0);
 
     write(folder.path(), &text);
     served.program.signal("HUP");
-    soon("it is in force", async || metric(&served, "bearward_reload_succeeded").await == 1.0).await;
+    soon("the settings are active", async || metric(&served, "bearward_reload_succeeded").await == 1.0).await;
     served.program.kill();
     let (status, _, err) = run(&["reload"]);
     assert!(status == Some(1) && err.contains("no gateway listens"), "{err}");
 }
 
-/// Nobody waits for an answer to a signal: the log and the metric are all there is.
+/// A signal has no response, so the operator only sees the log and the metric.
 #[tokio::test]
-async fn a_signal_with_a_file_that_cannot_be_used_changes_nothing_and_says_so() {
+async fn a_signal_with_an_invalid_file_keeps_the_settings() {
     let upstream = Upstream::start();
     let (served, folder, text) = served(&upstream, |text| text);
     let closed = text.replace("public = true", "public = false");
@@ -80,15 +80,15 @@ async fn a_signal_with_a_file_that_cannot_be_used_changes_nothing_and_says_so() 
         write(folder.path(), &torn);
         served.program.signal("HUP");
         let done = async || metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await == failed;
-        soon("it is counted", done).await;
-        served.program.stderr_with("not reloaded; the current settings stay active");
-        served.program.stderr_with(says);
+        soon("the failure is counted", done).await;
+        served.program.wait_for_stderr("not reloaded; the current settings stay active");
+        served.program.wait_for_stderr(says);
         assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
-        assert_eq!(served.client().get("/").await.status, 200, "nothing has changed");
+        assert_eq!(served.client().get("/").await.status, 200, "the settings are unchanged");
     }
     write(folder.path(), &closed);
     served.program.signal("HUP");
-    soon("it is in force", async || served.client().get("/").await.status == 401).await;
+    soon("the settings are active", async || served.client().get("/").await.status == 401).await;
     assert_eq!(metric(&served, "bearward_reload_succeeded").await, 1.0);
 }
 
@@ -96,7 +96,7 @@ async fn a_signal_with_a_file_that_cannot_be_used_changes_nothing_and_says_so() 
 async fn a_reload_needs_the_admin_token_and_a_post() {
     let upstream = Upstream::start();
     let (served, _folder, _) = served(&upstream, |text| text);
-    let nobody = crate::support::Client::http1(served.admin);
-    assert_eq!(nobody.post("/admin/v1/reload", &json!({})).await.status, 401);
+    let unauthenticated = crate::support::Client::http1(served.admin);
+    assert_eq!(unauthenticated.post("/admin/v1/reload", &json!({})).await.status, 401);
     assert_eq!(served.admin_client().get("/admin/v1/reload").await.status, 405);
 }

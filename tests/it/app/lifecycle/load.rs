@@ -1,4 +1,4 @@
-//! Clients that ask all the time, and take no other answer than the right one.
+//! Clients that send requests all the time, and fail at any wrong response.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,20 +16,24 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::support::client::tls_connect;
-use crate::support::session::{self, Session, eventually};
-use crate::support::wire::PATIENCE;
+use crate::support::connection::{self, HttpConnection};
+use crate::support::wait::eventually;
+use crate::support::wire::TIMEOUT;
 
-/// Where clients come in.
+/// How long a stream waits between two messages.
+const PACE: Duration = Duration::from_millis(20);
+
+/// How clients connect.
 #[derive(Clone)]
-pub enum Way {
+pub enum Transport {
     Cleartext(SocketAddr),
-    /// And whom they trust.
+    /// The address, and the certificate that clients trust.
     Tls(SocketAddr, CertificateDer<'static>),
 }
 
-impl From<SocketAddr> for Way {
-    fn from(address: SocketAddr) -> Way {
-        Way::Cleartext(address)
+impl From<SocketAddr> for Transport {
+    fn from(address: SocketAddr) -> Transport {
+        Transport::Cleartext(address)
     }
 }
 
@@ -37,28 +41,28 @@ trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
-impl Way {
-    /// For HTTP/1.1. Over TLS, each time with a full handshake.
+impl Transport {
+    /// Opens a connection for HTTP/1.1. Over TLS, each one has a full handshake.
     async fn connect(&self) -> Box<dyn Duplex> {
-        let (Way::Cleartext(address) | Way::Tls(address, _)) = self;
-        let stream = TcpStream::connect(address).await.expect("nobody is refused");
+        let (Transport::Cleartext(address) | Transport::Tls(address, _)) = self;
+        let stream = TcpStream::connect(address).await.expect("the gateway accepts the connection");
         match self {
-            Way::Cleartext(_) => Box::new(stream),
-            Way::Tls(_, trusted) => {
+            Transport::Cleartext(_) => Box::new(stream),
+            Transport::Tls(_, trusted) => {
                 Box::new(tls_connect(stream, trusted.clone(), "http/1.1").await.expect("a handshake"))
             }
         }
     }
 
-    async fn session(&self, version: Version) -> Session {
+    async fn connection(&self, version: Version) -> HttpConnection {
         match self {
-            Way::Cleartext(address) => Session::of(version, *address).await,
-            Way::Tls(address, trusted) => Session::over_tls(version, *address, trusted.clone()).await,
+            Transport::Cleartext(address) => HttpConnection::of(version, *address).await,
+            Transport::Tls(address, trusted) => HttpConnection::over_tls(version, *address, trusted.clone()).await,
         }
     }
 }
 
-/// The token that clients ask with, until it is another.
+/// The token that clients send. The test can replace it.
 #[derive(Clone)]
 pub struct Current(Arc<Mutex<Arc<str>>>);
 
@@ -71,23 +75,23 @@ impl Current {
         self.0.lock().expect("unpoisoned").clone()
     }
 
-    /// Returns when nobody asks with the one before any more.
+    /// Replaces the token. Returns when no client uses the previous one.
     pub async fn becomes(&self, token: &str) {
         let before = std::mem::replace(&mut *self.0.lock().expect("unpoisoned"), token.into());
-        eventually("nobody asks with it any more", || Arc::strong_count(&before) == 1).await;
+        eventually("no client uses the previous token", || Arc::strong_count(&before) == 1).await;
     }
 }
 
 pub struct Load {
     stop: Arc<AtomicBool>,
-    /// Milliseconds that somebody had to wait, at most, for an answer on a new connection.
+    /// The longest time that a client waited for a response on a new connection, in milliseconds.
     longest: Arc<AtomicU64>,
     clients: Vec<Client>,
 }
 
 struct Client {
-    /// Answers that it had.
-    answered: Arc<AtomicUsize>,
+    /// How many responses the client got.
+    responses: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -96,60 +100,68 @@ impl Load {
         Load { stop: Arc::default(), longest: Arc::default(), clients: Vec::new() }
     }
 
-    /// One more client, which is told where it counts its answers.
+    /// Starts one more client, and passes it the counter of its responses.
     fn begin_client<F: Future<Output = ()> + Send + 'static>(&mut self, client: impl FnOnce(Arc<AtomicUsize>) -> F) {
-        let answered: Arc<AtomicUsize> = Arc::default();
-        let task = tokio::spawn(client(answered.clone()));
-        self.clients.push(Client { answered, task });
+        let responses: Arc<AtomicUsize> = Arc::default();
+        let task = tokio::spawn(client(responses.clone()));
+        self.clients.push(Client { responses, task });
     }
 
-    /// So many clients, each on a new connection for every request.
-    pub fn newcomers(mut self, way: impl Into<Way>, count: usize) -> Self {
-        let way = way.into();
+    /// Starts `count` clients that open a new connection for each request.
+    pub fn new_connections(mut self, transport: impl Into<Transport>, count: usize) -> Self {
+        let transport = transport.into();
         for _ in 0..count {
-            let (stop, longest, way) = (self.stop.clone(), self.longest.clone(), way.clone());
-            self.begin_client(|answered| async move {
+            let (stop, longest, transport) = (self.stop.clone(), self.longest.clone(), transport.clone());
+            self.begin_client(|responses| async move {
                 while !stop.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    tokio::time::timeout(PATIENCE, arrive(&way)).await.expect("an answer in time");
-                    let waited = u64::try_from(began.elapsed().as_millis()).expect("not for ever");
+                    tokio::time::timeout(TIMEOUT, request_on_new_connection(&transport))
+                        .await
+                        .expect("a response in time");
+                    let waited = u64::try_from(began.elapsed().as_millis()).expect("fits into 64 bits");
                     longest.fetch_max(waited, Ordering::Relaxed);
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    responses.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         self
     }
 
-    /// So many clients that keep their connections for as long as those live.
-    pub fn regulars(self, way: impl Into<Way>, version: Version, count: usize) -> Self {
-        self.keeping(&way.into(), version, count, None)
+    /// Starts `count` clients that keep their connections open.
+    pub fn kept_connections(self, transport: impl Into<Transport>, version: Version, count: usize) -> Self {
+        self.on_kept_connections(&transport.into(), version, count, None)
     }
 
-    /// As [`Load::regulars`], of which each shows a token, at `/private`.
-    pub fn bearers(self, way: impl Into<Way>, version: Version, count: usize, token: &Current) -> Self {
-        self.keeping(&way.into(), version, count, Some(token))
+    /// As [`Load::kept_connections`], but each client sends a token, to `/private`.
+    pub fn bearers(self, transport: impl Into<Transport>, version: Version, count: usize, token: &Current) -> Self {
+        self.on_kept_connections(&transport.into(), version, count, Some(token))
     }
 
-    fn keeping(mut self, way: &Way, version: Version, count: usize, token: Option<&Current>) -> Self {
+    fn on_kept_connections(
+        mut self,
+        transport: &Transport,
+        version: Version,
+        count: usize,
+        token: Option<&Current>,
+    ) -> Self {
         for _ in 0..count {
-            let (stop, way, token) = (self.stop.clone(), way.clone(), token.cloned());
-            self.begin_client(|answered| async move {
-                let mut session = way.session(version).await;
+            let (stop, transport, token) = (self.stop.clone(), transport.clone(), token.cloned());
+            self.begin_client(|responses| async move {
+                let mut connection = transport.connection(version).await;
                 while !stop.load(Ordering::Relaxed) {
-                    // Held until the answer is here.
+                    // Kept until the response has arrived, so that `Current::becomes` can wait for it.
                     let token = token.as_ref().map(Current::token);
-                    match session.try_send(get(token.as_deref())).await {
-                        Ok(answer) => {
-                            assert_eq!(answer.status(), 200);
-                            assert_eq!(session::text(answer.into_body()).await, "hello");
-                            answered.fetch_add(1, Ordering::Relaxed);
+                    match connection.try_send(get(token.as_deref())).await {
+                        Ok(response) => {
+                            assert_eq!(response.status(), 200);
+                            assert_eq!(connection::text(response.into_body()).await, "hello");
+                            responses.fetch_add(1, Ordering::Relaxed);
                             tokio::task::yield_now().await;
                         }
-                        // The connection was closed in an orderly way before this was sent.
+                        // The gateway closed the connection in order before this request was sent.
                         Err(error) if error.is_canceled() || error.is_closed() => {
-                            drop(session);
-                            session = way.session(version).await;
+                            drop(connection);
+                            connection = transport.connection(version).await;
                         }
                         Err(error) => panic!("a request was lost: {error:?}"),
                     }
@@ -159,85 +171,88 @@ impl Load {
         self
     }
 
-    /// A WebSocket that speaks now and then.
-    pub async fn websocket(self, way: impl Into<Way>) -> Self {
-        self.speaking(&way.into(), "ws://gateway.test/ws".into_client_request().expect("a request")).await
+    /// Starts a WebSocket that sends a message every 20 ms.
+    pub async fn websocket(self, transport: impl Into<Transport>) -> Self {
+        self.exchanging_messages(&transport.into(), "ws://gateway.test/ws".into_client_request().expect("a request"))
+            .await
     }
 
-    /// As [`Load::websocket`], standing on a token.
-    pub async fn bearers_websocket(self, way: impl Into<Way>, token: &str) -> Self {
+    /// As [`Load::websocket`], with a token.
+    pub async fn bearers_websocket(self, transport: impl Into<Transport>, token: &str) -> Self {
         let mut request = "ws://gateway.test/private/ws".into_client_request().expect("a request");
         request.headers_mut().insert("authorization", format!("Bearer {token}").parse().expect("a header value"));
-        self.speaking(&way.into(), request).await
+        self.exchanging_messages(&transport.into(), request).await
     }
 
-    async fn speaking(mut self, way: &Way, request: Request<()>) -> Self {
-        let (mut socket, _) = client_async(request, way.connect().await).await.expect("a WebSocket");
+    async fn exchanging_messages(mut self, transport: &Transport, request: Request<()>) -> Self {
+        let (mut socket, _) = client_async(request, transport.connect().await).await.expect("a WebSocket");
         let stop = self.stop.clone();
-        self.begin_client(|answered| async move {
+        self.begin_client(|responses| async move {
             while !stop.load(Ordering::Relaxed) {
-                socket.send(Message::text("still there?")).await.expect("it is open");
-                let echo = socket.next().await.expect("it is open").expect("a message");
+                socket.send(Message::text("still there?")).await.expect("the WebSocket is open");
+                let echo = socket.next().await.expect("the WebSocket is open").expect("a message");
                 assert!(echo == Message::text("still there?"));
-                answered.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                responses.fetch_add(1, Ordering::Relaxed);
+                // The pace of the messages, not a wait for a condition.
+                tokio::time::sleep(PACE).await;
             }
         });
         self
     }
 
-    /// Server-sent events that stand on a token, and of which nothing but heartbeats comes.
-    pub async fn bearers_events(mut self, way: impl Into<Way>, version: Version, token: &str) -> Self {
+    /// Starts server-sent events with a token. The gateway sends only heartbeats on them.
+    pub async fn bearers_events(mut self, transport: impl Into<Transport>, version: Version, token: &str) -> Self {
         let request = Request::get("/private/events").header("authorization", format!("Bearer {token}"));
-        let mut session = way.into().session(version).await;
-        let answer = session.send(request.body(session::empty()).expect("a request")).await;
-        assert_eq!(answer.status(), 200);
-        let (mut events, stop) = (answer.into_body(), self.stop.clone());
-        self.begin_client(|answered| async move {
+        let mut connection = transport.into().connection(version).await;
+        let response = connection.send(request.body(connection::empty()).expect("a request")).await;
+        assert_eq!(response.status(), 200);
+        let (mut events, stop) = (response.into_body(), self.stop.clone());
+        self.begin_client(|responses| async move {
             while !stop.load(Ordering::Relaxed) {
-                assert!(session::next_piece(&mut events).await.is_some(), "they go on");
-                answered.fetch_add(1, Ordering::Relaxed);
+                assert!(connection::next_chunk(&mut events).await.is_some(), "the events go on");
+                responses.fetch_add(1, Ordering::Relaxed);
             }
-            session.cut();
+            connection.abort();
         });
         self
     }
 
-    /// A request whose answer goes on and on, both ways.
-    pub async fn stream(mut self, way: impl Into<Way>, version: Version) -> Self {
-        let (pieces, body) = session::streamed();
+    /// Starts a request with a body and a response that go on until the load ends.
+    pub async fn stream(mut self, transport: impl Into<Transport>, version: Version) -> Self {
+        let (pieces, body) = connection::streamed();
         let request = Request::builder().method(Method::POST).uri("/mirror").body(body).expect("a request");
-        let session = way.into().session(version).await;
-        let sending = session.sender().send(request);
+        let connection = transport.into().connection(version).await;
+        let sending = connection.sender().send(request);
         let stop = self.stop.clone();
-        self.begin_client(|answered| async move {
+        self.begin_client(|responses| async move {
             let first = pieces.send("first");
-            let (answer, ()) = tokio::join!(sending, first);
-            let mut answer = answer.expect("an answer").into_body();
-            assert_eq!(session::next_piece(&mut answer).await.as_deref(), Some(&b"first"[..]));
+            let (response, ()) = tokio::join!(sending, first);
+            let mut response = response.expect("a response").into_body();
+            assert_eq!(connection::next_chunk(&mut response).await.as_deref(), Some(&b"first"[..]));
             while !stop.load(Ordering::Relaxed) {
                 pieces.send("more").await;
-                assert_eq!(session::next_piece(&mut answer).await.as_deref(), Some(&b"more"[..]));
-                answered.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                assert_eq!(connection::next_chunk(&mut response).await.as_deref(), Some(&b"more"[..]));
+                responses.fetch_add(1, Ordering::Relaxed);
+                // The pace of the messages, not a wait for a condition.
+                tokio::time::sleep(PACE).await;
             }
             drop(pieces);
-            assert!(session::next_piece(&mut answer).await.is_none(), "it ends in order");
-            drop(session);
+            assert!(connection::next_chunk(&mut response).await.is_none(), "the response ends in order");
+            drop(connection);
         });
         self
     }
 
-    /// How many answers each client had.
-    fn answered(&self) -> Vec<usize> {
-        self.clients.iter().map(|client| client.answered.load(Ordering::Relaxed)).collect()
+    /// Returns how many responses each client got.
+    fn responses(&self) -> Vec<usize> {
+        self.clients.iter().map(|client| client.responses.load(Ordering::Relaxed)).collect()
     }
 
-    /// Waits until there were so many more answers, and one at least for each client.
+    /// Waits for `count` more responses, at least one of them for each client.
     pub async fn goes_on_for(&self, count: usize) {
-        let before = self.answered();
+        let before = self.responses();
         eventually("the load goes on", || {
-            let more: Vec<_> = self.answered().iter().zip(&before).map(|(now, before)| now - before).collect();
+            let more: Vec<_> = self.responses().iter().zip(&before).map(|(now, before)| now - before).collect();
             self.has_failed() || more.iter().sum::<usize>() >= count && more.iter().all(|more| *more > 0)
         })
         .await;
@@ -248,31 +263,31 @@ impl Load {
         !self.stop.load(Ordering::Relaxed) && self.clients.iter().any(|client| client.task.is_finished())
     }
 
-    /// Asserts that nobody has failed. Answers how many answers there were, and how long the slowest newcomer waited.
+    /// Asserts that no client failed. Returns the number of responses, and how long the slowest new connection waited.
     pub async fn end(self) -> (usize, Duration) {
-        let answered = self.answered().iter().sum();
+        let responses = self.responses().iter().sum();
         self.stop.store(true, Ordering::Relaxed);
         for client in self.clients {
             client.task.await.expect("no client has failed");
         }
-        (answered, Duration::from_millis(self.longest.load(Ordering::Relaxed)))
+        (responses, Duration::from_millis(self.longest.load(Ordering::Relaxed)))
     }
 }
 
-fn get(token: Option<&str>) -> Request<session::Body> {
+fn get(token: Option<&str>) -> Request<connection::Body> {
     let request = match token {
         None => Request::get("/"),
         Some(token) => Request::get("/private").header("authorization", format!("Bearer {token}")),
     };
-    request.body(session::empty()).expect("a request")
+    request.body(connection::empty()).expect("a request")
 }
 
-/// One request on a new connection, and the orderly end of that.
-async fn arrive(way: &Way) {
-    let mut stream = way.connect().await;
+/// Sends one request on a new connection, and reads to its orderly close.
+async fn request_on_new_connection(transport: &Transport) {
+    let mut stream = transport.connect().await;
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(request).await.expect("the gateway takes it");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer, and an orderly end");
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nhello"), "{answer}");
+    stream.write_all(request).await.expect("the gateway reads it");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("a response, and an orderly close");
+    assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\nhello"), "{response}");
 }

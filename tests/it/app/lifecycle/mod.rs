@@ -1,4 +1,4 @@
-//! Another configuration, another certificate, another process: whoever is being served notices nothing of it.
+//! Reloads, renewed certificates and take-overs do not disturb the clients.
 
 mod command;
 mod load;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::support::program::Served;
+use crate::support::program::GatewayProcess;
 use crate::support::{Gateway, Upstream};
 
-/// A gateway that asks for no token, and a `gateway.toml` in which its admin address has become the real one.
-fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (Served, TempDir, String) {
+/// A gateway that requires no token, and a `gateway.toml` with its real admin address.
+fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (GatewayProcess, TempDir, String) {
     let folder = TempDir::new().expect("a folder");
-    let text = edit(Gateway::open_text(upstream.address, ""));
+    let text = edit(Gateway::public_config(upstream.address, ""));
     write(folder.path(), &text);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let admin = format!("[admin]\naddress = \"{}\"", served.admin);
     let named = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &admin);
     (served, folder, named)
@@ -31,16 +31,17 @@ fn write(folder: &Path, text: &str) {
     fs::write(folder.join("gateway.toml"), text).expect("written");
 }
 
-async fn soon(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < Duration::from_secs(30), "never happened: {what}");
+/// Waits until `condition` holds. Allows more time than `eventually`, because the gateway first has to notice a change.
+async fn soon(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < Duration::from_secs(30), "never happened: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// One value of `/metrics`.
-async fn metric(served: &Served, name: &str) -> f64 {
+/// Returns one value of `/metrics`.
+async fn metric(served: &GatewayProcess, name: &str) -> f64 {
     let page = served.admin_client().get("/metrics").await.text();
     let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{page}"));
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")

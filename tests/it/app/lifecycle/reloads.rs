@@ -1,4 +1,4 @@
-//! Reloads while clients are being served.
+//! Reloads under load.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use bearward::config::{self, Probe};
 use http::{Request, Version};
 
 use super::load::Load;
-use crate::support::rounds::rounds;
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::repetitions::repetitions;
 use crate::support::{Gateway, Upstream};
 
 #[tokio::test]
-async fn a_hundred_reloads_at_load_lose_no_request_and_no_stream() {
+async fn a_hundred_reloads_under_load_lose_no_request_and_no_stream() {
     let (one, other) = (Upstream::start(), Upstream::start());
     let open = |upstream: &Upstream, more| {
-        format!("{}\n[[route]]\npath = \"/private\"\n", Gateway::open_text(upstream.address, more))
+        format!("{}\n[[route]]\npath = \"/private\"\n", Gateway::public_config(upstream.address, more))
     };
     let gateway = Gateway::from_text(open(&one, ""));
     let address = gateway.address();
     let alice = gateway.issue("alice", "").await;
-    let load = Load::begin().newcomers(address, 2).regulars(address, Version::HTTP_11, 2);
-    let load = load.regulars(address, Version::HTTP_2, 2).websocket(address).await;
+    let load = Load::begin().new_connections(address, 2).kept_connections(address, Version::HTTP_11, 2);
+    let load = load.kept_connections(address, Version::HTTP_2, 2).websocket(address).await;
     let mut load = load.bearers_websocket(address, &alice.access).await;
     for version in [Version::HTTP_11, Version::HTTP_2] {
         load = load.stream(address, version).await.bearers_events(address, version, &alice.access).await;
@@ -34,39 +34,39 @@ async fn a_hundred_reloads_at_load_lose_no_request_and_no_stream() {
         kept,
     ];
     let configs = texts.map(|text| config::parse(&text, gateway.path(), Probe::None).expect("a good configuration"));
-    // On another thread: the clients live on this one.
+    // On another thread, because the clients run on this one.
     let gateway = Arc::new(gateway);
     let reloading = gateway.clone();
     let reloads = tokio::task::spawn_blocking(move || {
-        for round in 0..rounds(100) {
+        for round in 0..repetitions(100) {
             reloading.running().reload(configs[round % configs.len()].clone()).expect("it reloads");
         }
     });
     reloads.await.expect("no panic");
     load.goes_on_for(20).await;
     load.end().await;
-    assert!(other.connections() > 0, "both were in force");
+    assert!(other.connections() > 0, "both configurations were active");
 }
 
 #[tokio::test]
-async fn connections_to_an_upstream_outlive_a_reload_that_leaves_it_as_it_is() {
+async fn a_reload_keeps_the_connections_of_an_unchanged_upstream() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let mut kept = Session::http1(gateway.address()).await;
+    let gateway = Gateway::public(upstream.address, "");
+    let mut kept = HttpConnection::http1(gateway.address()).await;
     let mut ask = async || {
-        let request = Request::get("/").body(session::empty()).expect("a request");
-        session::text(kept.send(request).await.into_body()).await;
+        let request = Request::get("/").body(connection::empty()).expect("a request");
+        connection::text(kept.send(request).await.into_body()).await;
     };
     ask().await;
     let reload = |text: &str| {
         let config = config::parse(text, gateway.path(), Probe::None).expect("good");
         gateway.running().reload(config).expect("it reloads").active
     };
-    let routed = Gateway::open_text(upstream.address, "[[route]]\npath = \"/more/\"");
+    let routed = Gateway::public_config(upstream.address, "[[route]]\npath = \"/more/\"");
     assert_eq!(reload(&routed), ["route"]);
     ask().await;
     assert_eq!(upstream.connections(), 1, "the pool is the same");
-    assert_eq!(reload(&Gateway::open_text(upstream.address, "connect_timeout = \"1s\"")), ["upstream", "route"]);
+    assert_eq!(reload(&Gateway::public_config(upstream.address, "connect_timeout = \"1s\"")), ["upstream", "route"]);
     ask().await;
-    assert_eq!(upstream.connections(), 2, "another pool, by other rules");
+    assert_eq!(upstream.connections(), 2, "other settings need another pool");
 }

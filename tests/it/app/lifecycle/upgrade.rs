@@ -1,4 +1,4 @@
-//! One process after another on the same addresses and the same store, under load: nobody is refused, nothing is lost.
+//! One process takes over from another on the same addresses and store, under load. No request is rejected or lost.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -11,21 +11,21 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::load::{Load, Way};
+use super::load::{Load, Transport};
 use super::write;
-use crate::support::program::{Program, Served, bearward};
-use crate::support::rounds::rounds;
-use crate::support::session::{self, Session};
-use crate::support::{Pair, Upstream, Wire};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::program::{GatewayProcess, Program, bearward};
+use crate::support::repetitions::repetitions;
+use crate::support::{TokenPair, Upstream, Wire};
 
-/// Nobody else's tests use it, so that a free port stays free.
+/// No other test uses this address, so a free port stays free.
 const HOST: &str = "127.0.0.77:0";
 
 fn free_address() -> SocketAddr {
     TcpListener::bind(HOST).expect("a free port").local_addr().expect("an address")
 }
 
-/// One cleartext listener, and no others.
+/// A configuration with one cleartext listener.
 fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> String {
     format!(
         "workers = 2\n[[listener]]\naddress = \"{listener}\"\ntls = \"off\"\n[admin]\naddress = \"{admin}\"\n\
@@ -36,160 +36,165 @@ fn text(upstream: &Upstream, listener: SocketAddr, admin: &str, more: &str) -> S
     )
 }
 
-/// A gateway that runs, and where.
-struct Before {
+/// The first gateway, its folder and its addresses.
+struct FirstGateway {
     folder: TempDir,
     address: SocketAddr,
     admin: SocketAddr,
-    served: Served,
+    served: GatewayProcess,
 }
 
-impl Before {
-    async fn running(upstream: &Upstream, more: &str) -> Before {
+impl FirstGateway {
+    async fn running(upstream: &Upstream, more: &str) -> FirstGateway {
         let folder = TempDir::new().expect("a folder");
         let (address, admin) = (free_address(), free_address());
         write(folder.path(), &text(upstream, address, &admin.to_string(), more));
-        let served = serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
-        Before { folder, address, admin, served }
+        let served = wait_until_serving(Program::start(folder.path(), &["serve"]), folder.path()).await;
+        FirstGateway { folder, address, admin, served }
     }
 }
 
-/// The one after it.
-async fn taking_over(folder: &Path) -> Served {
-    serving(Program::start(folder, &["serve", "--take-over"]), folder).await
+/// Starts the next gateway, which takes over.
+async fn take_over(folder: &Path) -> GatewayProcess {
+    wait_until_serving(Program::start(folder, &["serve", "--take-over"]), folder).await
 }
 
-async fn issue(served: &Served, subject: &str) -> Pair {
-    Pair::of(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
+async fn issue(served: &GatewayProcess, subject: &str) -> TokenPair {
+    TokenPair::from_json(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
 }
 
-async fn ended(program: Program) -> String {
+async fn wait_for_exit(program: Program) -> String {
     let (status, _, said) = tokio::task::spawn_blocking(|| program.wait()).await.expect("no panic");
     assert!(status.success(), "{said}");
     said
 }
 
-async fn serving(program: Program, folder: &Path) -> Served {
+async fn wait_until_serving(program: Program, folder: &Path) -> GatewayProcess {
     let folder = folder.to_owned();
-    tokio::task::spawn_blocking(move || Served::of(program, &folder)).await.expect("no panic")
+    tokio::task::spawn_blocking(move || GatewayProcess::wait_for(program, &folder)).await.expect("no panic")
 }
 
 #[tokio::test]
-async fn a_process_that_takes_over_is_noticed_by_nobody() {
+async fn a_take_over_under_load_disturbs_no_client() {
     let upstream = Upstream::start();
-    let secure = free_address();
-    let more = format!("[[listener]]\naddress = \"{secure}\"\n");
-    let Before { folder, address, admin, mut served } = Before::running(&upstream, &more).await;
+    let tls_address = free_address();
+    let more = format!("[[listener]]\naddress = \"{tls_address}\"\n");
+    let FirstGateway { folder, address, admin, mut served } = FirstGateway::running(&upstream, &more).await;
     let mut pair = issue(&served, "alice").await;
-    let trusted = CertificateDer::from_pem_file(folder.path().join("tls/self-signed.pem")).expect("made at the start");
+    let trusted = CertificateDer::from_pem_file(folder.path().join("tls/self-signed.pem")).expect("created at startup");
     let mut load = Load::begin();
-    for way in [Way::Cleartext(address), Way::Tls(secure, trusted)] {
-        load = load.newcomers(way.clone(), 2);
-        load = load.regulars(way.clone(), Version::HTTP_11, 2).regulars(way, Version::HTTP_2, 2);
+    for transport in [Transport::Cleartext(address), Transport::Tls(tls_address, trusted)] {
+        load = load.new_connections(transport.clone(), 2);
+        load = load.kept_connections(transport.clone(), Version::HTTP_11, 2).kept_connections(
+            transport,
+            Version::HTTP_2,
+            2,
+        );
     }
-    for round in 0..rounds(4) {
+    for round in 0..repetitions(4) {
         load.goes_on_for(50).await;
-        let next = taking_over(folder.path()).await;
-        assert_eq!((next.addresses.as_slice(), next.admin), ([address, secure].as_slice(), admin));
-        let said = ended(std::mem::replace(&mut served, next).program).await;
+        let next = take_over(folder.path()).await;
+        assert_eq!((next.addresses.as_slice(), next.admin), ([address, tls_address].as_slice(), admin));
+        let said = wait_for_exit(std::mem::replace(&mut served, next).program).await;
         assert!(
             said.contains("draining signal=\"take-over\"")
                 && said.contains("the store is closed; the next gateway opens it"),
             "{said}"
         );
-        // Whatever the old one gave out is good, and goes on here.
+        // Tokens of the old process are valid here, and this process can refresh them.
         let refresh = json!({ "refreshToken": pair.refresh });
         let answer = served.client().bearer(&pair.access).post("/user/refresh", &refresh).await;
         assert_eq!(answer.status, 200, "round {round}: {answer:?}");
-        pair = Pair::of(&answer.json());
+        pair = TokenPair::from_json(&answer.json());
         assert_eq!(served.admin_client().get("/readyz").await.status, 200);
     }
     load.goes_on_for(50).await;
-    let (answered, longest) = load.end().await;
-    eprintln!("{answered} answers, the slowest newcomer waited {longest:?}");
-    let asked_at = folder.path().join("bearward.db.take-over");
-    assert!(asked_at.exists(), "the next one could ask");
+    let (responses, longest) = load.end().await;
+    eprintln!("{responses} responses, the slowest new connection waited {longest:?}");
+    let take_over_socket = folder.path().join("bearward.db.take-over");
+    assert!(take_over_socket.exists(), "the next process could ask for a take-over");
     served.program.signal("TERM");
-    ended(served.program).await;
-    assert!(!asked_at.exists(), "nothing is left behind");
+    wait_for_exit(served.program).await;
+    assert!(!take_over_socket.exists(), "the socket is removed");
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
-    assert!(!lines.contains("\"status\":5"), "of {answered} answers:\n{lines}");
+    assert!(!lines.contains("\"status\":5"), "of {responses} responses:\n{lines}");
 }
 
-/// It is served to its end, without the store. What asks the store for something then has to ask again.
+/// The old process serves the request without the store. A request that needs the store must be retried.
 #[tokio::test]
-async fn a_long_request_holds_up_no_take_over() {
+async fn a_long_request_does_not_delay_a_take_over() {
     let upstream = Upstream::start();
-    let Before { folder, address, served: old, .. } = Before::running(&upstream, "").await;
+    let FirstGateway { folder, address, served: old, .. } = FirstGateway::running(&upstream, "").await;
     let pair = issue(&old, "alice").await;
-    let (pieces, body) = session::streamed();
-    let session = Session::http1(address).await;
-    let sending = session.sender().send(http::Request::post("/mirror").body(body).expect("a request"));
+    let (pieces, body) = connection::streamed();
+    let connection = HttpConnection::http1(address).await;
+    let sending = connection.sender().send(http::Request::post("/mirror").body(body).expect("a request"));
     let (answer, ()) = tokio::join!(sending, pieces.send("first"));
     let mut answer = answer.expect("an answer").into_body();
-    assert!(session::next_piece(&mut answer).await.is_some());
-    // A refresh of which half is sent.
+    assert!(connection::next_chunk(&mut answer).await.is_some());
+    // Half of a refresh request.
     let content = json!({ "refreshToken": pair.refresh }).to_string();
-    let mut late = Wire::connect(address).await;
-    late.say(format!(
-        "POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer {}\r\n\
+    let mut late_client = Wire::connect(address).await;
+    late_client
+        .send(format!(
+            "POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer {}\r\n\
          Content-Length: {}\r\n\r\n{}",
-        pair.access,
-        content.len(),
-        &content[..9]
-    ))
-    .await;
+            pair.access,
+            content.len(),
+            &content[..9]
+        ))
+        .await;
 
     let began = Instant::now();
-    let new = taking_over(folder.path()).await;
+    let new = take_over(folder.path()).await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    late.say(&content[9..]).await;
-    let refused = late.answer().await;
-    assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true), "{refused:?}");
+    late_client.send(&content[9..]).await;
+    let response = late_client.read_response().await;
+    assert_eq!((response.status, response.header("retry-after").is_some()), (503, true), "{response:?}");
     let refresh = json!({ "refreshToken": pair.refresh });
     assert_eq!(new.client().bearer(&pair.access).post("/user/refresh", &refresh).await.status, 200);
     pieces.send("more").await;
-    assert_eq!(session::next_piece(&mut answer).await.as_deref(), Some(&b"more"[..]));
+    assert_eq!(connection::next_chunk(&mut answer).await.as_deref(), Some(&b"more"[..]));
     drop(pieces);
-    assert!(session::next_piece(&mut answer).await.is_none());
-    ended(old.program).await;
+    assert!(connection::next_chunk(&mut answer).await.is_none());
+    wait_for_exit(old.program).await;
     assert_eq!(new.client().get("/").await.status, 200);
 }
 
-/// What still runs in the old process stands on tokens that only the new one can revoke.
+/// Streams of the old process use tokens that only the new process can revoke.
 #[tokio::test]
-async fn what_is_revoked_after_a_take_over_ends_streams_of_before() {
+async fn a_revocation_after_a_take_over_ends_streams_of_before() {
     let upstream = Upstream::start();
-    let before = Before::running(&upstream, "[[route]]\npath = \"/mirror\"\n").await;
-    let Before { folder, address, served: old, .. } = before;
+    let before = FirstGateway::running(&upstream, "[[route]]\npath = \"/mirror\"\n").await;
+    let FirstGateway { folder, address, served: old, .. } = before;
     let mut streams = Vec::new();
     for subject in ["alice", "bob"] {
         let pair = issue(&old, subject).await;
         let mut wire = Wire::connect(address).await;
         let head = format!("POST /mirror HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n", pair.access);
-        wire.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")).await;
-        wire.hear_until("first\r\n").await;
+        wire.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")).await;
+        wire.read_until("first\r\n").await;
         streams.push((pair, wire));
     }
-    let new = taking_over(folder.path()).await;
+    let new = take_over(folder.path()).await;
     let admin = new.admin_client();
     let [(alice, mut of_alice), (_, mut of_bob)] = <[_; 2]>::try_from(streams).ok().expect("two");
     let began = Instant::now();
     assert_eq!(admin.delete(&format!("/admin/v1/tokens/{}", alice.token_id)).await.status, 200);
-    of_alice.is_closed().await;
+    of_alice.assert_closed().await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    of_bob.say("6\r\nsecond\r\n").await;
-    of_bob.hear_until("second\r\n").await;
+    of_bob.send("6\r\nsecond\r\n").await;
+    of_bob.read_until("second\r\n").await;
 
     let keys = admin.get("/admin/v1/keys").await.json();
     let active =
-        keys["keys"].as_array().expect("a list").iter().find(|key| key["state"] == "active").expect("one signs");
+        keys["keys"].as_array().expect("a list").iter().find(|key| key["state"] == "active").expect("one key signs");
     let kid = active["kid"].as_str().expect("a name");
     let began = Instant::now();
     assert_eq!(admin.post(&format!("/admin/v1/keys/{kid}/revoke"), &json!({})).await.status, 200);
-    of_bob.is_closed().await;
+    of_bob.assert_closed().await;
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    ended(old.program).await;
+    wait_for_exit(old.program).await;
     let lines = std::fs::read_to_string(folder.path().join("access.log")).expect("a log");
     for reason in ["revoked", "key_revoked"] {
         assert!(lines.contains(&format!("\"ended\":\"{reason}\"")), "{reason}: {lines}");
@@ -197,13 +202,13 @@ async fn what_is_revoked_after_a_take_over_ends_streams_of_before() {
 }
 
 #[tokio::test]
-async fn what_cannot_take_over_leaves_the_gateway_that_runs_alone() {
+async fn a_failed_take_over_leaves_the_running_gateway_alone() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
     let good = text(&upstream, free_address(), &free_address().to_string(), "");
     write(folder.path(), &good);
-    // Without anybody there, it starts as usual.
-    let served = taking_over(folder.path()).await;
+    // Without a running gateway, it starts as usual.
+    let served = take_over(folder.path()).await;
     write(folder.path(), &good.replace("workers = 2", "wrokers = 2"));
     assert_eq!(bearward(folder.path(), &["serve", "--take-over"]).status.code(), Some(2));
     write(folder.path(), &good);
@@ -211,7 +216,7 @@ async fn what_cannot_take_over_leaves_the_gateway_that_runs_alone() {
     std::fs::write(folder.path().join("admin.token"), "short").expect("written");
     assert_eq!(bearward(folder.path(), &["serve", "--take-over"]).status.code(), Some(1));
     std::fs::write(folder.path().join("admin.token"), token).expect("written");
-    // It is a newer program that runs.
+    // The running gateway is newer.
     let database = Connection::open(folder.path().join("bearward.db")).expect("opened");
     let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).expect("read");
     database.pragma_update(None, "user_version", 99).expect("written");
@@ -219,56 +224,56 @@ async fn what_cannot_take_over_leaves_the_gateway_that_runs_alone() {
     let said = String::from_utf8_lossy(&older.stderr);
     assert!(older.status.code() == Some(1) && said.contains("newer version"), "{said}");
     database.pragma_update(None, "user_version", version).expect("written");
-    // Whoever does not ask for it does not get it.
+    // Without --take-over, a second gateway does not start.
     assert_eq!(bearward(folder.path(), &["serve"]).status.code(), Some(2), "the addresses are in use");
     assert_eq!(served.client().get("/").await.status, 200);
     assert_eq!(served.admin_client().get("/readyz").await.status, 200);
 }
 
-/// As systemd does it: the socket is passed on, and outlives every process.
+/// Passes the listening socket to each process, as systemd does. The socket outlives every process.
 #[tokio::test]
-async fn a_socket_of_systemd_outlives_restarts_at_load() {
+async fn a_socket_of_systemd_outlives_restarts_under_load() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
     let socket = TcpListener::bind(HOST).expect("a free port");
     let address = socket.local_addr().expect("an address");
     write(folder.path(), &text(&upstream, address, "127.0.0.1:0", ""));
-    let start = || Program::start_on(&socket, folder.path(), &["serve"]);
-    let mut served = serving(start(), folder.path()).await;
+    let start = || Program::start_with_socket(&socket, folder.path(), &["serve"]);
+    let mut served = wait_until_serving(start(), folder.path()).await;
     assert_eq!(served.addresses, [address]);
-    let load = Load::begin().newcomers(address, 4);
-    let load = load.regulars(address, Version::HTTP_11, 2).regulars(address, Version::HTTP_2, 2);
-    for _ in 0..rounds(4) {
+    let load = Load::begin().new_connections(address, 4);
+    let load = load.kept_connections(address, Version::HTTP_11, 2).kept_connections(address, Version::HTTP_2, 2);
+    for _ in 0..repetitions(4) {
         load.goes_on_for(50).await;
         served.program.signal("TERM");
-        ended(served.program).await;
-        served = serving(start(), folder.path()).await;
+        wait_for_exit(served.program).await;
+        served = wait_until_serving(start(), folder.path()).await;
     }
     load.goes_on_for(50).await;
-    let (answered, longest) = load.end().await;
-    eprintln!("{answered} answers, the slowest newcomer waited {longest:?}");
+    let (responses, longest) = load.end().await;
+    eprintln!("{responses} responses, the slowest new connection waited {longest:?}");
 
-    // A socket that nobody would serve.
+    // A socket that no listener in gateway.toml uses.
     served.program.signal("TERM");
-    ended(served.program).await;
+    wait_for_exit(served.program).await;
     write(folder.path(), &text(&upstream, free_address(), "127.0.0.1:0", ""));
     let (status, _, said) = start().wait();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("systemd listens on {address}")) && said.contains("ListenStream="), "{said}");
 }
 
-/// `Type=notify`: systemd is told when it is ready, when it reloads, and when it ends.
+/// `Type=notify`: the gateway notifies systemd when it is ready, when it reloads and when it stops.
 #[test]
-fn systemd_is_told_of_the_start_each_reload_and_the_end() {
+fn systemd_is_notified_of_start_reload_and_stop() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
     write(folder.path(), &text(&upstream, free_address(), "127.0.0.1:0", ""));
     let path = folder.path().join("notify");
-    let told = std::os::unix::net::UnixDatagram::bind(&path).expect("bound");
-    told.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    let socket_of_systemd = std::os::unix::net::UnixDatagram::bind(&path).expect("bound");
+    socket_of_systemd.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     let next = || {
         let mut message = [0; 256];
-        let length = told.recv(&mut message).expect("it is told");
+        let length = socket_of_systemd.recv(&mut message).expect("a notification");
         String::from_utf8(message[..length].to_vec()).expect("UTF-8")
     };
     let program = Program::start_with(("NOTIFY_SOCKET", path.as_os_str()), folder.path(), &["serve"]);

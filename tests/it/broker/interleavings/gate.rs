@@ -48,10 +48,10 @@ impl Gate {
     pub(super) async fn let_through(&self, count: usize) {
         let calls: Vec<_> = self.waiting.lock().expect("unpoisoned").drain(..count).collect();
         let plug = (count > 1).then(|| self.plug());
-        let answers: Vec<_> = calls.into_iter().map(|call| call(&self.store)).collect();
+        let responses: Vec<_> = calls.into_iter().map(|call| call(&self.store)).collect();
         drop(plug);
-        for answer in answers {
-            answer.await;
+        for response in responses {
+            response.await;
         }
     }
 
@@ -63,7 +63,7 @@ impl Gate {
         let wait = move |_: Option<&Family>, _, _: &PresentedToken| {
             let _ = reached.lock().expect("unpoisoned").send(());
             let _ = pulled.lock().expect("unpoisoned").recv();
-            Rotation::Refused(Reason::GrantUnknown)
+            Rotation::Rejected(Reason::GrantUnknown)
         };
         drop(self.store.rotate(token(&login("nobody", LOGIN), 1), Box::new(wait), LOGIN.into()));
         arrived.recv().expect("the store's thread runs");
@@ -74,13 +74,13 @@ impl Gate {
         &self,
         call: impl FnOnce(&SqliteStore) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
-        let (caller, answer) = oneshot::channel();
+        let (caller, response) = oneshot::channel();
         let call: Call = Box::new(|store| {
-            let answer = call(store);
-            Box::pin(async move { drop(caller.send(answer.await)) })
+            let response = call(store);
+            Box::pin(async move { drop(caller.send(response.await)) })
         });
         self.waiting.lock().expect("unpoisoned").push(call);
-        Box::pin(async { answer.await.unwrap_or_else(|_| Err(StoreError::new("killed"))) })
+        Box::pin(async { response.await.unwrap_or_else(|_| Err(StoreError::new("killed"))) })
     }
 }
 
@@ -89,14 +89,14 @@ impl Store for Gate {
         self.wait(move |store| store.issue(family, most_live, occasion))
     }
 
-    fn issue_begun(
+    fn issue_unless_revoked_since(
         &self,
+        known: u64,
         family: Family,
         most_live: usize,
-        known: u64,
         occasion: EventContext,
     ) -> StoreFuture<Option<Family>> {
-        self.wait(move |store| store.issue_begun(family, most_live, known, occasion))
+        self.wait(move |store| store.issue_unless_revoked_since(known, family, most_live, occasion))
     }
 
     fn rotate(

@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::store::given::{AFTER_GRACE, LOGIN};
-use crate::support::rounds::rounds;
+use crate::support::repetitions::repetitions;
 use model::{CachedToken, Moment, Tokens};
 use process::Process;
 
@@ -53,7 +53,7 @@ fn whatever_the_order_what_was_revoked_is_dead_and_nothing_else() {
         return run([seed.parse().expect("a number")], key);
     }
     // Two threads, each with databases of its own.
-    let seeds: Vec<u64> = (0..rounds(ORDERS) as u64).collect();
+    let seeds: Vec<u64> = (0..repetitions(ORDERS) as u64).collect();
     let (one, other) = seeds.split_at(seeds.len() / 2);
     std::thread::scope(|threads| {
         for half in [one, other] {
@@ -130,13 +130,13 @@ enum Told {
 
 struct Call<'p> {
     asked: Asked,
-    began: Moment,
-    answer: Pin<Box<dyn Future<Output = Told> + 'p>>,
+    started: Moment,
+    response: Pin<Box<dyn Future<Output = Told> + 'p>>,
 }
 
 /// A mass revocation: when it was asked for, and when it was sure to be over.
 struct Watermark {
-    began: Moment,
+    started: Moment,
     over: Option<Moment>,
 }
 
@@ -209,7 +209,7 @@ impl<'r> Order<'r> {
             11 => Asked::Capture,
             12 => Asked::Confirm,
             _ => {
-                self.watermarks.push(Watermark { began: self.step, over: None });
+                self.watermarks.push(Watermark { started: self.step, over: None });
                 Asked::RevokeAll { watermark: self.watermarks.len() - 1 }
             }
         }
@@ -217,7 +217,7 @@ impl<'r> Order<'r> {
 
     fn begin<'p>(&mut self, process: &'p Process, asked: Asked) -> Call<'p> {
         let now = self.now;
-        let answer: Pin<Box<dyn Future<Output = Told> + 'p>> = match &asked {
+        let response: Pin<Box<dyn Future<Output = Told> + 'p>> = match &asked {
             Asked::Issue => {
                 let subject = self.subject.clone();
                 Box::pin(async move { Told::Pair(process.issue(&subject, now).await) })
@@ -252,18 +252,18 @@ impl<'r> Order<'r> {
             }
             Asked::Confirm => Box::pin(async move { Told::Done(process.write_confirmations().await) }),
         };
-        let mut call = Call { asked, began: self.step, answer };
+        let mut call = Call { asked, started: self.step, response };
         // To the store's gate.
         if let Poll::Ready(told) = self.poll(&mut call) {
             let answered = std::future::ready(told);
-            call.answer = Box::pin(answered);
+            call.response = Box::pin(answered);
         }
         call
     }
 
     fn poll(&self, call: &mut Call<'_>) -> Poll<Told> {
         let _time = self.runtime.enter();
-        call.answer.as_mut().poll(&mut Context::from_waker(&noop_waker()))
+        call.response.as_mut().poll(&mut Context::from_waker(&noop_waker()))
     }
 
     fn let_some_through(&mut self, process: &Process) {
@@ -279,35 +279,35 @@ impl<'r> Order<'r> {
         if let Poll::Ready(told) = self.poll(&mut calls[place]) {
             let call = calls.remove(place);
             self.step += 1;
-            self.hear(&call.asked, call.began, told);
+            self.hear(&call.asked, call.started, told);
         }
     }
 
-    fn hear(&mut self, asked: &Asked, began: Moment, told: Told) {
+    fn hear(&mut self, asked: &Asked, started: Moment, told: Told) {
         let now = self.step;
         match (asked, told) {
             (Asked::Issue, Told::Pair(Ok(pair))) => {
                 let mut known = CachedToken::new(&pair);
-                known.doomed = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= began));
+                known.doomed = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= started));
                 self.logins.push(known);
                 self.known_since.push(now);
             }
             (Asked::Capture, Told::Pair(Ok(pair))) => {
                 let mut known = CachedToken::new(&pair);
-                known.doomed = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= began));
+                known.doomed = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= started));
                 // Whoever revokes everything means also whoever is logging in.
-                if self.watermarks.iter().any(|mark| mark.began > began && mark.over.is_some()) {
+                if self.watermarks.iter().any(|mark| mark.started > started && mark.over.is_some()) {
                     known.dies(now);
                 }
                 self.logins.push(known);
-                self.known_since.push(began);
+                self.known_since.push(started);
             }
             (Asked::Capture, Told::Pair(Err(reject))) => {
-                let overtaken = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= began));
+                let overtaken = self.watermarks.iter().any(|mark| mark.over.is_none_or(|over| over >= started));
                 assert!(reject.reason == Reason::LoginCapture && overtaken, "{reject:?}");
             }
-            (Asked::Refresh { login, presented }, Told::Pair(answer)) => {
-                self.logins[*login].refreshed(*presented, began, now, answer);
+            (Asked::Refresh { login, presented }, Told::Pair(response)) => {
+                self.logins[*login].refreshed(*presented, started, now, response);
             }
             (Asked::Revoke { login }, Told::Done(Ok(()))) => self.logins[*login].dies(now),
             // The bearer of a logout was revoked before.
@@ -317,14 +317,14 @@ impl<'r> Order<'r> {
             (Asked::RevokeAll { watermark }, Told::Done(Ok(()))) => {
                 self.watermarks[*watermark].over = Some(now);
                 for (known, since) in self.logins.iter_mut().zip(&self.known_since) {
-                    if *since < began {
+                    if *since < started {
                         known.dies(now);
                     }
                 }
             }
             (Asked::Confirm, Told::Done(Ok(()))) => {}
             (_, Told::Pair(Err(reject)) | Told::Done(Err(reject))) => panic!("{:?}: {}", reject.reason, reject.detail),
-            _ => panic!("an answer of another kind"),
+            _ => panic!("a response of another kind"),
         }
     }
 
@@ -361,7 +361,7 @@ impl<'r> Order<'r> {
                 self.runtime.block_on(process.gate.let_through(process.gate.waiting()));
                 self.look_at(calls, 0);
             }
-            assert!(calls.len() < before, "an answer is missing");
+            assert!(calls.len() < before, "a response is missing");
         }
     }
 
@@ -378,7 +378,7 @@ impl<'r> Order<'r> {
         for place in 0..self.logins.len() {
             self.step += 1;
             let known = &self.logins[place];
-            let eldest = known.all().next().expect("it began with one");
+            let eldest = known.all().next().expect("it started with one");
             for tokens in [eldest, known.newest()] {
                 self.check_use(process, place, &tokens.access);
             }

@@ -35,7 +35,7 @@ impl CachedToken {
 
     pub(super) fn newest(&self) -> &Tokens {
         let newest = self.generations.last().and_then(|generation| generation.last());
-        newest.expect("it began with one")
+        newest.expect("it started with one")
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Tokens> {
@@ -64,17 +64,17 @@ impl CachedToken {
     pub(super) fn refreshed(
         &mut self,
         presented: usize,
-        began: Moment,
+        started: Moment,
         now: Moment,
-        answer: Result<TokenPair, Reject>,
+        response: Result<TokenPair, Reject>,
     ) {
-        let is_revoked = answer.as_ref().is_err_and(|reject| reject.reason == Reason::GrantRevoked);
+        let is_revoked = response.as_ref().is_err_and(|reject| reject.reason == Reason::GrantRevoked);
         assert!(!is_revoked || self.may_be_dead(), "a living login was refused");
         let heard = self.unheard.iter().position(|unheard| *unheard == presented).expect("it was asked");
         self.unheard.swap_remove(heard);
-        match answer {
+        match response {
             Ok(pair) => {
-                assert!(!self.was_dead(began), "a dead login was refreshed");
+                assert!(!self.was_dead(started), "a dead login was refreshed");
                 match self.generations.get_mut(presented + 1) {
                     Some(child) => {
                         assert_eq!(child[0].refresh, pair.refresh_token, "one parent has two children");

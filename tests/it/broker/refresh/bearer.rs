@@ -39,10 +39,10 @@ async fn without_a_good_bearer_nothing_is_refreshed() {
         ("one whose time has not come", bearer(&early), 401, "invalid_token"),
         ("two", bearer(&pair.access).bearer(&pair.access), 400, "invalid_request"),
     ] {
-        let answer = client.post("/user/refresh", &body).await;
-        eprintln!("{what}: {answer:?}");
-        answer.refused(status, error);
-        let challenge = answer.header("www-authenticate").map(|challenge| challenge.contains("error="));
+        let response = client.post("/user/refresh", &body).await;
+        eprintln!("{what}: {response:?}");
+        response.assert_rejected(status, error);
+        let challenge = response.header("www-authenticate").map(|challenge| challenge.contains("error="));
         assert_eq!(challenge, (status == 401).then_some(error == "invalid_token"), "RFC 6750 section 3.1");
     }
     refreshed(&gateway, &pair).await;
@@ -67,9 +67,9 @@ async fn an_expired_bearer_refreshes_until_the_idle_limit_after_its_end() {
     gateway.advance(Duration::from_secs(last - gateway.now_secs()) - MILLISECOND);
     let fourth = pair_of(&gateway.refresh(&first.access, &third.refresh).await);
     gateway.advance(MILLISECOND);
-    gateway.refresh(&first.access, &fourth.refresh).await.refused(401, "invalid_token");
+    gateway.refresh(&first.access, &fourth.refresh).await.assert_rejected(401, "invalid_token");
     gateway.advance(DAY);
-    gateway.refresh(&first.access, &fourth.refresh).await.refused(401, "invalid_token");
+    gateway.refresh(&first.access, &fourth.refresh).await.assert_rejected(401, "invalid_token");
     refreshed(&gateway, &fourth).await;
 }
 
@@ -84,7 +84,7 @@ async fn a_bearer_of_another_login_is_a_mismatch_that_ends_neither() {
     claims["sub"] = "bob".into();
     let other_subject = signed(&gateway, &claims);
     for bearer in [&laptop.access, &bob.access, &other_subject] {
-        gateway.refresh(bearer, &phone.refresh).await.refused(400, "invalid_grant");
+        gateway.refresh(bearer, &phone.refresh).await.assert_rejected(400, "invalid_grant");
     }
     for (pair, subject) in [(&phone, "alice"), (&laptop, "alice"), (&bob, "bob")] {
         assert_eq!(listed(&gateway, pair, subject).await["state"], "live");
@@ -96,7 +96,7 @@ async fn a_bearer_of_another_login_is_a_mismatch_that_ends_neither() {
     let of_bob = mismatches.iter().find(|line| line["subject"] == "bob" && line["token_id"] == bob.token_id.as_str());
     let detail = &of_bob.expect("the log names who tried")["detail"];
     assert_eq!(*detail, format!("the refresh token belongs to {}, the bearer token to another family", phone.token_id));
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 /// A client that refreshes on every 401 would never stop.
@@ -107,9 +107,9 @@ async fn the_bearer_of_a_revoked_login_is_a_dead_grant_and_not_a_401() {
     let pair = gateway.issue("alice", "").await;
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
     assert_eq!(gateway.status_of(&pair.access).await, 401);
-    let answer = gateway.refresh(&pair.access, &pair.refresh).await;
-    answer.refused(400, "invalid_grant");
-    assert!(answer.header("www-authenticate").is_none());
+    let response = gateway.refresh(&pair.access, &pair.refresh).await;
+    response.assert_rejected(400, "invalid_grant");
+    assert!(response.header("www-authenticate").is_none());
 }
 
 #[tokio::test]

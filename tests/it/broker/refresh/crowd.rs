@@ -9,20 +9,20 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::refreshed;
-use crate::support::session::{Session, full};
-use crate::support::{Gateway, Pair, Upstream};
+use crate::support::connection::{HttpConnection, full};
+use crate::support::{Gateway, TokenPair, Upstream};
 
 const CONNECTIONS: usize = 100;
 const REFRESHES: usize = 1_000;
 
 /// Sends it, and reads the whole answer.
-async fn refresh(session: &Session, pair: &Pair) -> (u16, Value) {
+async fn refresh(connection: &HttpConnection, pair: &TokenPair) -> (u16, Value) {
     let request = Request::post("/user/refresh").header("content-type", "application/json");
     let request = request.header("authorization", format!("Bearer {}", pair.access));
     let body = full(json!({ "refreshToken": pair.refresh }).to_string());
-    let response = session.sender().send(request.body(body).expect("a request")).await.expect("an answer");
+    let response = connection.sender().send(request.body(body).expect("a request")).await.expect("a response");
     let status = response.status().as_u16();
-    let body = response.into_body().collect().await.expect("the whole answer").to_bytes();
+    let body = response.into_body().collect().await.expect("the whole response").to_bytes();
     (status, serde_json::from_slice(&body).expect("JSON"))
 }
 
@@ -34,16 +34,16 @@ async fn a_token_that_is_refreshed_a_thousand_times_at_once_rotates_once_and_eve
     let pair = gateway.issue("alice", "").await;
     let neighbour = gateway.issue("alice", "").await;
     let open = async |number: usize| match number % 2 {
-        0 => Session::http1(gateway.address()).await,
-        _ => Session::http2(gateway.address()).await,
+        0 => HttpConnection::http1(gateway.address()).await,
+        _ => HttpConnection::http2(gateway.address()).await,
     };
     let sessions = join_all((0..CONNECTIONS).map(open)).await;
 
-    let answers = join_all((0..REFRESHES).map(|number| refresh(&sessions[number % CONNECTIONS], &pair))).await;
+    let responses = join_all((0..REFRESHES).map(|number| refresh(&sessions[number % CONNECTIONS], &pair))).await;
 
-    assert!(answers.iter().all(|(status, _)| *status == 200), "{answers:?}");
-    let children: Vec<_> = answers.iter().map(|(_, answer)| Pair::of(answer)).collect();
-    let distinct = |part: fn(&Pair) -> &String| children.iter().map(part).collect::<HashSet<_>>().len();
+    assert!(responses.iter().all(|(status, _)| *status == 200), "{responses:?}");
+    let children: Vec<_> = responses.iter().map(|(_, response)| TokenPair::from_json(response)).collect();
+    let distinct = |part: fn(&TokenPair) -> &String| children.iter().map(part).collect::<HashSet<_>>().len();
     assert_eq!(distinct(|child| &child.refresh), 1, "one child, byte for byte");
     assert_eq!(distinct(|child| &child.access), REFRESHES, "each with an access token of its own");
     assert_eq!(children[0].token_id, pair.token_id, "no second family");
@@ -52,9 +52,9 @@ async fn a_token_that_is_refreshed_a_thousand_times_at_once_rotates_once_and_eve
     assert_eq!((family.generation, family.revoked), (2, None));
 
     // Its login, one rotation, and everybody else again. What came before is of the keys and the logins.
-    let events = gateway.audit(REFRESHES).await;
+    let events = gateway.audit_events(REFRESHES).await;
     let before = events.iter().position(|event| event["event"] == "token.refreshed").expect("it rotated");
-    let mut events = gateway.audit(before + REFRESHES).await;
+    let mut events = gateway.audit_events(before + REFRESHES).await;
     events.retain(|event| event["token_id"] == pair.token_id);
     let count = |name: &str| events.iter().filter(|event| event["event"] == name).count();
     let counts = ["token.issued", "token.refreshed", "refresh.replayed"].map(count);

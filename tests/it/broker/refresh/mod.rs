@@ -1,16 +1,16 @@
 //! `POST /user/refresh`: what it answers, what it asks for, and every row of the rotation table.
 
-mod answer;
 mod bearer;
 mod crowd;
 mod request;
+mod response;
 mod rotation;
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -18,25 +18,25 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// With more keys in `[tokens]`.
 fn gateway_with_tokens(upstream: &Upstream, keys: &str) -> Gateway {
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     Gateway::from_text(text.replace("[tokens]\n", &format!("[tokens]\n{keys}\n")))
 }
 
 /// Refreshes a pair with itself, and expects the next one.
-async fn refreshed(gateway: &Gateway, pair: &Pair) -> Pair {
+async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
     pair_of(&gateway.refresh(&pair.access, &pair.refresh).await)
 }
 
 #[track_caller]
-fn pair_of(answer: &Answer) -> Pair {
-    assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
-    Pair::of(&answer.json())
+fn pair_of(response: &TestResponse) -> TokenPair {
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.header("cache-control"), Some("no-store"), "{response:?}");
+    TokenPair::from_json(&response.json())
 }
 
 /// The family as the admin API lists it.
-async fn listed(gateway: &Gateway, pair: &Pair, subject: &str) -> Value {
-    let answer = gateway.admin_client().get(&format!("/admin/v1/subjects/{subject}/tokens")).await;
-    let tokens = answer.json()["tokens"].as_array().expect("a list").clone();
+async fn listed(gateway: &Gateway, pair: &TokenPair, subject: &str) -> Value {
+    let response = gateway.admin_client().get(&format!("/admin/v1/subjects/{subject}/tokens")).await;
+    let tokens = response.json()["tokens"].as_array().expect("a list").clone();
     tokens.into_iter().find(|token| token["tokenId"] == pair.token_id).expect("the family is listed")
 }

@@ -5,11 +5,11 @@ use http::Method;
 use serde_json::json;
 
 use super::refreshed;
-use crate::support::client::raw;
+use crate::support::client::send_raw;
 use crate::support::tokens::forged_refresh;
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
-async fn post(gateway: &Gateway, pair: &Pair, media_type: Option<&str>, body: impl Into<Bytes>) -> Answer {
+async fn post(gateway: &Gateway, pair: &TokenPair, media_type: Option<&str>, body: impl Into<Bytes>) -> TestResponse {
     let mut client = gateway.client().bearer(&pair.access);
     if let Some(media_type) = media_type {
         client = client.header("content-type", media_type);
@@ -22,9 +22,9 @@ async fn it_is_a_post() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS] {
-        let answer = gateway.client().send(method.clone(), "/user/refresh", Bytes::new()).await;
-        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("POST")), "{method}");
-        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        let response = gateway.client().send(method.clone(), "/user/refresh", Bytes::new()).await;
+        assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("POST")), "{method}");
+        assert_eq!(response.header("cache-control"), Some("no-store"));
     }
     assert!(upstream.seen().is_empty());
 }
@@ -37,12 +37,12 @@ async fn it_is_json_by_its_media_type() {
     let body = json!({ "refreshToken": pair.refresh }).to_string();
     for media_type in [None, Some(""), Some("text/plain"), Some("application/x-www-form-urlencoded"), Some("text/json")]
     {
-        post(&gateway, &pair, media_type, body.clone()).await.refused(415, "invalid_request");
+        post(&gateway, &pair, media_type, body.clone()).await.assert_rejected(415, "invalid_request");
     }
     // Whoever reads the other one reads another body.
     let twice = gateway.client().bearer(&pair.access).header("content-type", "application/json");
     let twice = twice.header("content-type", "application/x-www-form-urlencoded");
-    twice.send(Method::POST, "/user/refresh", body.clone().into()).await.refused(415, "invalid_request");
+    twice.send(Method::POST, "/user/refresh", body.clone().into()).await.assert_rejected(415, "invalid_request");
     for media_type in ["application/json", "Application/JSON", "application/json; charset=utf-8"] {
         assert_eq!(post(&gateway, &pair, Some(media_type), body.clone()).await.status, 200, "{media_type}");
     }
@@ -73,17 +73,22 @@ async fn the_body_is_an_object_with_the_refresh_token_once() {
         json!({ "refreshToken": 5 }).to_string(),
         json!({ "refreshToken": { "a": 1 } }).to_string(),
     ] {
-        let answer = post(&gateway, &pair, Some("application/json"), body.clone()).await;
+        let response = post(&gateway, &pair, Some("application/json"), body.clone()).await;
         eprintln!("{body}");
-        answer.refused(400, "invalid_request");
+        response.assert_rejected(400, "invalid_request");
     }
     post(&gateway, &pair, Some("application/json"), &b"{\"refreshToken\":\"\xff\"}"[..])
         .await
-        .refused(400, "invalid_request");
+        .assert_rejected(400, "invalid_request");
 
-    let answer = gateway.client().header("accept", "application/problem+json").post("/user/refresh", &json!({})).await;
-    answer.refused(400, "invalid_request");
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"), "and the body comes before the Bearer");
+    let response =
+        gateway.client().header("accept", "application/problem+json").post("/user/refresh", &json!({})).await;
+    response.assert_rejected(400, "invalid_request");
+    assert_eq!(
+        response.header("content-type"),
+        Some("application/problem+json"),
+        "and the body comes before the Bearer"
+    );
 
     let more = json!({ "refreshToken": token, "device": { "name": "phone" } }).to_string();
     assert_eq!(
@@ -91,7 +96,7 @@ async fn the_body_is_an_object_with_the_refresh_token_once() {
         200,
         "what it does not know is left"
     );
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -103,7 +108,7 @@ async fn a_body_over_8_kib_is_refused_however_it_comes() {
         let body = json!({ "refreshToken": pair.refresh }).to_string();
         format!("{body}{}", " ".repeat(len - body.len()))
     };
-    post(&gateway, &pair, Some("application/json"), padded(8 * 1024 + 1)).await.refused(413, "invalid_request");
+    post(&gateway, &pair, Some("application/json"), padded(8 * 1024 + 1)).await.assert_rejected(413, "invalid_request");
     let chunked = |body: &str| {
         format!(
             "POST /user/refresh HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
@@ -112,10 +117,10 @@ async fn a_body_over_8_kib_is_refused_however_it_comes() {
             body.len()
         )
     };
-    let answer = raw(gateway.address(), chunked(&padded(8 * 1024 + 1)).as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    let answer = raw(gateway.address(), chunked(&padded(8 * 1024)).as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let response = send_raw(gateway.address(), chunked(&padded(8 * 1024 + 1)).as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
+    let response = send_raw(gateway.address(), chunked(&padded(8 * 1024)).as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     assert_eq!(post(&gateway, &pair, Some("application/json"), padded(8 * 1024)).await.status, 200);
 }
 
@@ -126,7 +131,7 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
     let pair = gateway.issue("alice", "").await;
     let token = &pair.refresh;
     let other_end = if token.ends_with('0') { "1" } else { "0" };
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for malformed in [
         String::new(),
         "x".into(),
@@ -144,20 +149,20 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
         "x".repeat(4096),
         forged_refresh(&pair.token_id),
     ] {
-        let answer = gateway.refresh(&pair.access, &malformed).await;
+        let response = gateway.refresh(&pair.access, &malformed).await;
         eprintln!("{malformed}");
-        answer.refused(400, "invalid_grant");
-        let mut body = answer.json();
+        response.assert_rejected(400, "invalid_grant");
+        let mut body = response.json();
         body["requestId"].take();
-        answers.push(body);
+        responses.push(body);
     }
-    answers.dedup();
-    assert_eq!(answers.len(), 1, "nothing tells a thief how close they came: {answers:?}");
+    responses.dedup();
+    assert_eq!(responses.len(), 1, "nothing tells a thief how close they came: {responses:?}");
     refreshed(&gateway, &pair).await;
 
     let lines = gateway.log_lines(16).await;
     let reasons: Vec<_> = lines.iter().filter_map(|line| line["reason"].as_str()).collect();
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_malformed").count(), 14, "the log knows more");
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_forged").count(), 1);
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }

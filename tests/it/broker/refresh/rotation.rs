@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{DAY, HOUR, MILLISECOND, listed, pair_of, refreshed};
 use crate::support::gateway::ISSUER;
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
 const GRACE: Duration = Duration::from_secs(10);
 const AFTER_GRACE: Duration = Duration::from_millis(10_001);
@@ -15,7 +15,7 @@ const AFTER_GRACE: Duration = Duration::from_millis(10_001);
 /// A login, and every pair that it was given: generation 1 first.
 struct Login<'g> {
     gateway: &'g Gateway,
-    pairs: Vec<Pair>,
+    pairs: Vec<TokenPair>,
 }
 
 impl<'g> Login<'g> {
@@ -31,12 +31,12 @@ impl<'g> Login<'g> {
         login
     }
 
-    fn newest(&self) -> &Pair {
-        self.pairs.last().expect("it began with one")
+    fn newest(&self) -> &TokenPair {
+        self.pairs.last().expect("it started with one")
     }
 
     /// Presents the refresh token of a generation, with the newest access token.
-    async fn present(&self, generation: usize) -> Answer {
+    async fn present(&self, generation: usize) -> TestResponse {
         self.gateway.refresh(&self.newest().access, &self.pairs[generation - 1].refresh).await
     }
 
@@ -44,7 +44,7 @@ impl<'g> Login<'g> {
     async fn is_dead(&self) {
         for pair in &self.pairs {
             assert_eq!(self.gateway.status_of(&pair.access).await, 401);
-            self.gateway.refresh(&pair.access, &pair.refresh).await.refused(400, "invalid_grant");
+            self.gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(400, "invalid_grant");
         }
         assert_eq!(listed(self.gateway, self.newest(), "alice").await["state"], "revoked");
     }
@@ -117,15 +117,15 @@ async fn every_row_of_the_rotation_table() {
             assert_eq!(gateway.status_of(&login.pairs[generation - 1].access).await, 200);
         }
         gateway.advance(after);
-        let answer = login.present(p).await;
+        let response = login.present(p).await;
         match outcome {
             Rotated => {
-                let next = pair_of(&answer);
+                let next = pair_of(&response);
                 assert!(login.pairs.iter().all(|pair| pair.refresh != next.refresh));
                 assert_eq!(gateway.status_of(&next.access).await, 200);
             }
             TheChildAgain => {
-                let again = pair_of(&answer);
+                let again = pair_of(&response);
                 assert_eq!(again.refresh, login.newest().refresh);
                 assert_ne!(again.access, login.newest().access);
                 assert_eq!(gateway.status_of(&again.access).await, 200);
@@ -133,17 +133,17 @@ async fn every_row_of_the_rotation_table() {
                 assert_ne!(next.refresh, again.refresh, "and the child rotates");
             }
             Conflict => {
-                answer.refused(409, "refresh_conflict");
-                assert_eq!(answer.header("retry-after"), Some("1"));
+                response.assert_rejected(409, "refresh_conflict");
+                assert_eq!(response.header("retry-after"), Some("1"));
                 login.lives_on().await;
             }
             Reuse => {
-                answer.refused(400, "invalid_grant");
+                response.assert_rejected(400, "invalid_grant");
                 login.is_dead().await;
             }
         }
     }
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_retry_does_not_stretch_the_grace() {
         assert_eq!(pair_of(&login.present(1).await).refresh, login.newest().refresh);
     }
     gateway.advance(MILLISECOND);
-    login.present(1).await.refused(400, "invalid_grant");
+    login.present(1).await.assert_rejected(400, "invalid_grant");
     login.is_dead().await;
 }
 
@@ -169,7 +169,7 @@ async fn a_reuse_is_remembered_through_a_restart_and_its_reason_is_in_the_log() 
     let neighbour = gateway.issue("alice", "").await;
     assert_eq!(gateway.status_of(&login.newest().access).await, 200);
     gateway.advance(AFTER_GRACE);
-    login.present(1).await.refused(400, "invalid_grant");
+    login.present(1).await.assert_rejected(400, "invalid_grant");
     let lines = gateway.log_lines(3).await;
     let line = lines.iter().find(|line| line["status"] == 400).expect("a line for each request");
     assert_eq!(
@@ -182,7 +182,7 @@ async fn a_reuse_is_remembered_through_a_restart_and_its_reason_is_in_the_log() 
     Login { gateway: &gateway, pairs }.is_dead().await;
     assert_eq!(gateway.status_of(&neighbour.access).await, 200, "another login of hers is not touched");
     refreshed(&gateway, &neighbour).await;
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_login_that_is_not_refreshed_for_the_idle_limit_is_dead() {
     gateway.advance(7 * DAY - MILLISECOND);
     let next = refreshed(&gateway, &pair).await;
     gateway.advance(7 * DAY);
-    gateway.refresh(&next.access, &next.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&next.access, &next.refresh).await.assert_rejected(400, "invalid_grant");
 }
 
 #[tokio::test]
@@ -207,22 +207,22 @@ async fn thirty_days_after_the_login_refreshing_does_not_help() {
         pair = refreshed(&gateway, &pair).await;
     }
     gateway.advance(6 * DAY - MILLISECOND);
-    let answer = gateway.refresh(&pair.access, &pair.refresh).await;
-    let last = pair_of(&answer);
-    assert_eq!(answer.json()["expiresAt"], login + 30 * 86_400, "no access token outlives its login");
+    let response = gateway.refresh(&pair.access, &pair.refresh).await;
+    let last = pair_of(&response);
+    assert_eq!(response.json()["expiresAt"], login + 30 * 86_400, "no access token outlives its login");
     gateway.advance(MILLISECOND);
-    gateway.refresh(&last.access, &last.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&last.access, &last.refresh).await.assert_rejected(400, "invalid_grant");
 }
 
 #[tokio::test]
 async fn a_shorter_idle_limit_of_one_login_stays_with_it_through_rotation() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let kiosk = Pair::of(&gateway.ask_for_tokens(&json!({ "sub": "alice", "idle": 3_600 })).await.json());
+    let kiosk = TokenPair::from_json(&gateway.request_tokens(&json!({ "sub": "alice", "idle": 3_600 })).await.json());
     gateway.advance(HOUR - MILLISECOND);
     let next = refreshed(&gateway, &kiosk).await;
     gateway.advance(HOUR);
-    gateway.refresh(&next.access, &next.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&next.access, &next.refresh).await.assert_rejected(400, "invalid_grant");
 }
 
 #[tokio::test]
@@ -235,7 +235,7 @@ async fn a_login_that_is_not_younger_than_its_subjects_watermark_is_dead() {
     gateway.running().broker.store.revoke(everything_of_alice, now.into()).await.expect("the store works");
 
     assert_eq!(gateway.status_of(&old.access).await, 401);
-    gateway.refresh(&old.access, &old.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&old.access, &old.refresh).await.assert_rejected(400, "invalid_grant");
     refreshed(&gateway, &other).await;
     let new = gateway.issue("alice", "").await;
     assert_eq!(gateway.status_of(&new.access).await, 200, "a login in the same second works");
@@ -260,7 +260,7 @@ async fn a_token_that_is_newer_than_the_store_is_refused_and_the_login_is_not_en
     std::fs::copy(&backup, &database).expect("copied");
 
     let gateway = gateway.restart();
-    gateway.refresh(&third.access, &third.refresh).await.refused(400, "invalid_grant");
+    gateway.refresh(&third.access, &third.refresh).await.assert_rejected(400, "invalid_grant");
     let lines = gateway.log_lines(3).await;
     assert!(lines.iter().any(|line| line["reason"] == "grant_ahead"), "{lines:?}");
     assert_eq!(refreshed(&gateway, &first).await.refresh, second.refresh, "the same token, derived again");

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 
 use super::faithful::{IDENTITY, SET, Table, exchange, fields};
-use crate::support::session::{self, Session};
-use crate::support::{Backend, Gateway, Scripted, Wire};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::{Backend, Gateway, ScriptedBackend, Wire};
 
 /// What a client says under these names reaches no backend.
 const REMOVED: [(&str, &str); 9] = [
@@ -39,7 +39,7 @@ fn member(name: &str) -> HeaderName {
 }
 
 #[tokio::test]
-async fn what_is_removed_is_what_is_listed_and_nothing_else() {
+async fn only_the_documented_headers_are_removed() {
     for backend_version in [Version::HTTP_11, Version::HTTP_2] {
         let (table, _backend, gateway) = Table::served(backend_version).await;
         let pair = gateway.issue("alice", "bears:keep").await;
@@ -71,10 +71,10 @@ async fn what_is_removed_is_what_is_listed_and_nothing_else() {
                 sent.insert(HeaderName::from_static(name), HeaderValue::from_static("forged"));
             }
             table.lay(&exchange("", "GET", "/"));
-            let mut request = Request::get("/").body(session::empty()).expect("a request");
+            let mut request = Request::get("/").body(connection::empty()).expect("a request");
             *request.headers_mut() = sent;
-            let answer = Session::of(client_version, gateway.address()).await.send(request).await;
-            assert_eq!(answer.status(), 200, "{told}");
+            let response = HttpConnection::of(client_version, gateway.address()).await.send(request).await;
+            assert_eq!(response.status(), 200, "{told}");
             let arrived = table.arrived.lock().expect("unpoisoned").take().expect("it arrived").headers;
             assert_eq!(fields(&arrived, &[&SET[..], &IDENTITY, &["host"]].concat()), fields(&expected, &[]), "{told}");
             for name in SET.iter().chain(&IDENTITY) {
@@ -101,45 +101,45 @@ fn every_change_is_documented() {
 
 /// An answer without a date gets one (RFC 9110 section 6.6.1); more is not added to it.
 #[tokio::test]
-async fn an_answer_gets_the_date_that_it_lacks_and_nothing_else() {
-    let backend = Scripted::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-    let gateway = Gateway::open(backend.address, "");
+async fn a_response_without_a_date_gets_one_and_nothing_else() {
+    let backend = ScriptedBackend::responding_with("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let gateway = Gateway::public(backend.address, "");
     for client in gateway.clients() {
-        let answer = client.get("/").await;
-        let mut names: Vec<_> = answer.headers.keys().map(HeaderName::as_str).collect();
+        let response = client.get("/").await;
+        let mut names: Vec<_> = response.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, ["content-length", "date"], "{answer:?}");
+        assert_eq!(names, ["content-length", "date"], "{response:?}");
     }
 }
 
 /// Beyond what the page says, an answer is no answer; below, it is.
 #[tokio::test]
-async fn the_head_of_an_answer_may_be_so_large_and_no_larger() {
+async fn response_headers_have_a_maximum_size_and_count() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let backend = Backend::start(version, move |request| async move {
             let mut numbers = request.uri().path().split('/').skip(1).map(|number| number.parse::<usize>());
             let [Some(Ok(count)), Some(Ok(size))] = [numbers.next(), numbers.next()] else { panic!("two numbers") };
-            let mut answer = Response::new(session::empty());
+            let mut response = Response::new(connection::empty());
             for number in 0..count {
                 let name: HeaderName = format!("x-{number}").parse().expect("a name");
-                answer.headers_mut().insert(name, "v".repeat(size).parse().expect("a value"));
+                response.headers_mut().insert(name, "v".repeat(size).parse().expect("a value"));
             }
-            answer
+            response
         })
         .await;
-        let gateway = Gateway::open(backend.address, backend.protocol());
+        let gateway = Gateway::public(backend.address, backend.protocol());
         // `Date` and `Content-Length` are fields, too.
         let cases = match version {
             Version::HTTP_2 => [("/3/80000", 200), ("/4/70000", 502), ("/150/10", 200)],
             _ => [("/5/80000", 200), ("/98/10", 200), ("/101/10", 502)],
         };
         for client_version in [Version::HTTP_11, Version::HTTP_2] {
-            let mut session = Session::of(client_version, gateway.address()).await;
+            let mut connection = HttpConnection::of(client_version, gateway.address()).await;
             for (path, status) in cases {
-                let request = Request::get(path).body(session::empty()).expect("a request");
-                let answer = session.send(request).await;
-                assert_eq!(answer.status(), status, "{client_version:?} to {version:?}: {path}");
-                session::text(answer.into_body()).await;
+                let request = Request::get(path).body(connection::empty()).expect("a request");
+                let response = connection.send(request).await;
+                assert_eq!(response.status(), status, "{client_version:?} to {version:?}: {path}");
+                connection::text(response.into_body()).await;
             }
         }
     }
@@ -147,19 +147,19 @@ async fn the_head_of_an_answer_may_be_so_large_and_no_larger() {
 
 /// Over HTTP/1.1 names are in lower case, and stand in the order in which they were first named.
 #[tokio::test]
-async fn on_the_wire_a_request_looks_so() {
+async fn the_head_of_a_forwarded_http1_request_is_exact() {
     let (heads, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let backend = Scripted::start(move |mut wire, _| {
+    let backend = ScriptedBackend::start(move |mut wire, _| {
         let heads = heads.clone();
         async move {
-            heads.send(wire.hear_until("\r\n\r\n").await).expect("it is waited for");
-            wire.say("HTTP/1.1 204 No Content\r\n\r\n").await;
+            heads.send(wire.read_until("\r\n\r\n").await).expect("it is waited for");
+            wire.send("HTTP/1.1 204 No Content\r\n\r\n").await;
         }
     });
-    let gateway = Gateway::open(backend.address, "");
+    let gateway = Gateway::public(backend.address, "");
     let mut client = Wire::connect(gateway.address()).await;
-    client.say("GET /a HTTP/1.1\r\nX-One:  1 \r\nHOST: Gateway.Test\r\nx-TWO: 2\r\nX-One: 3\r\n\r\n").await;
-    assert_eq!(client.answer().await.status, 204);
+    client.send("GET /a HTTP/1.1\r\nX-One:  1 \r\nHOST: Gateway.Test\r\nx-TWO: 2\r\nX-One: 3\r\n\r\n").await;
+    assert_eq!(client.read_response().await.status, 204);
     let head = heard.recv().await.expect("it arrived");
     let (head, id) = head.split_once("x-request-id: ").expect("its id, last");
     assert_eq!(

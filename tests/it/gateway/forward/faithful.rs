@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
 use crate::support::{Backend, Gateway};
 
 /// What the gateway sets on every request.
@@ -64,7 +64,7 @@ impl Message {
         self.trailers.iter().map(field).collect()
     }
 
-    fn to_body(&self) -> session::Body {
+    fn to_body(&self) -> connection::Body {
         if !self.streamed {
             return Full::new(self.body.clone()).boxed_unsync();
         }
@@ -82,11 +82,11 @@ pub struct Exchange {
     target: &'static str,
     request: Message,
     status: u16,
-    answer: Message,
+    response: Message,
 }
 
 pub fn exchange(name: &'static str, method: &'static str, target: &'static str) -> Exchange {
-    Exchange { name, method, target, request: Message::default(), status: 200, answer: Message::default() }
+    Exchange { name, method, target, request: Message::default(), status: 200, response: Message::default() }
 }
 
 impl Exchange {
@@ -95,8 +95,8 @@ impl Exchange {
         self
     }
 
-    fn hears(mut self, status: u16, answer: Message) -> Exchange {
-        (self.status, self.answer) = (status, answer);
+    fn hears(mut self, status: u16, response: Message) -> Exchange {
+        (self.status, self.response) = (status, response);
         self
     }
 }
@@ -207,12 +207,12 @@ pub struct Arrived {
 /// What the backend is to answer next, and what it was asked last.
 #[derive(Default)]
 pub struct Table {
-    answer: Mutex<Option<Response<session::Body>>>,
+    response: Mutex<Option<Response<connection::Body>>>,
     pub arrived: Mutex<Option<Arrived>>,
 }
 
 impl Table {
-    pub async fn exchange(self: Arc<Self>, request: Request<Incoming>) -> Response<session::Body> {
+    pub async fn exchange(self: Arc<Self>, request: Request<Incoming>) -> Response<connection::Body> {
         let (head, body) = request.into_parts();
         let collected = body.collect().await.expect("a whole body");
         let trailers = collected.trailers().cloned().unwrap_or_default();
@@ -226,7 +226,7 @@ impl Table {
             body: collected.to_bytes(),
             trailers,
         });
-        self.answer.lock().expect("unpoisoned").take().expect("one request for each answer")
+        self.response.lock().expect("unpoisoned").take().expect("one request for each response")
     }
 
     /// A backend of this protocol that answers from a table, and a gateway in front of it.
@@ -234,16 +234,16 @@ impl Table {
         let table = Arc::new(Table::default());
         let tables = table.clone();
         let backend = Backend::start(version, move |request| tables.clone().exchange(request)).await;
-        let gateway = Gateway::from_text(Gateway::text(&backend.address.to_string(), backend.protocol()));
+        let gateway = Gateway::from_text(Gateway::config_text(&backend.address.to_string(), backend.protocol()));
         (table, backend, gateway)
     }
 
     pub fn lay(&self, exchange: &Exchange) {
-        let mut answer = Response::new(exchange.answer.to_body());
-        *answer.status_mut() = StatusCode::from_u16(exchange.status).expect("a status");
-        *answer.headers_mut() = exchange.answer.header_map();
-        answer.headers_mut().insert("date", HeaderValue::from_static("Sat, 21 Nov 2026 05:00:00 GMT"));
-        *self.answer.lock().expect("unpoisoned") = Some(answer);
+        let mut response = Response::new(exchange.response.to_body());
+        *response.status_mut() = StatusCode::from_u16(exchange.status).expect("a status");
+        *response.headers_mut() = exchange.response.header_map();
+        response.headers_mut().insert("date", HeaderValue::from_static("Sat, 21 Nov 2026 05:00:00 GMT"));
+        *self.response.lock().expect("unpoisoned") = Some(response);
     }
 }
 
@@ -258,16 +258,23 @@ pub fn fields(headers: &HeaderMap, without: &[&str]) -> Vec<String> {
     names.into_iter().flat_map(values).collect()
 }
 
-async fn tell(exchange: &Exchange, session: &mut Session, token: &str, table: &Table, backend: Version, told: &str) {
+async fn tell(
+    exchange: &Exchange,
+    connection: &mut HttpConnection,
+    token: &str,
+    table: &Table,
+    backend: Version,
+    told: &str,
+) {
     table.lay(exchange);
     let mut request = Request::builder().method(exchange.method).uri(exchange.target).body(exchange.request.to_body());
     let request = request.as_mut().expect("a request");
     *request.headers_mut() = exchange.request.header_map();
     let bearer = format!("Bearer {token}");
     request.headers_mut().insert("authorization", bearer.parse().expect("a value"));
-    let request = std::mem::replace(request, Request::new(session::empty()));
-    let answer = session.send(request).await;
-    let (head, body) = answer.into_parts();
+    let request = std::mem::replace(request, Request::new(connection::empty()));
+    let response = connection.send(request).await;
+    let (head, body) = response.into_parts();
     let collected = body.collect().await.unwrap_or_else(|error| panic!("{told}: {error}"));
 
     // Up.
@@ -293,32 +300,32 @@ async fn tell(exchange: &Exchange, session: &mut Session, token: &str, table: &T
 
     // Down.
     assert_eq!(head.status, exchange.status, "{told}");
-    let laid = exchange.answer.header_map();
+    let laid = exchange.response.header_map();
     let framing = ["content-length", "transfer-encoding"];
     assert_eq!(fields(&head.headers, &[&framing[..], &["date"]].concat()), fields(&laid, &framing), "{told}");
     assert_eq!(head.headers["date"], "Sat, 21 Nov 2026 05:00:00 GMT", "{told}");
     let length = head.headers.get("content-length").cloned();
     match laid.get("content-length") {
         Some(laid) => assert_eq!(length.as_ref(), Some(laid), "{told}"),
-        None if exchange.answer.streamed => assert_eq!(length, None, "{told}"),
-        None => assert!(length.is_none_or(|length| length == exchange.answer.body.len().to_string()), "{told}"),
+        None if exchange.response.streamed => assert_eq!(length, None, "{told}"),
+        None => assert!(length.is_none_or(|length| length == exchange.response.body.len().to_string()), "{told}"),
     }
     let trailers = collected.trailers().cloned().unwrap_or_default();
-    assert_eq!(fields(&trailers, &[]), fields(&exchange.answer.trailer_map(), &[]), "{told}: down");
+    assert_eq!(fields(&trailers, &[]), fields(&exchange.response.trailer_map(), &[]), "{told}: down");
     let body = collected.to_bytes();
-    assert!(body == exchange.answer.body, "{told}: {} bytes came", body.len());
+    assert!(body == exchange.response.body, "{told}: {} bytes came", body.len());
 }
 
 #[tokio::test]
-async fn whatever_is_sent_arrives_and_whatever_is_answered_comes_back() {
+async fn messages_pass_unchanged_in_all_protocol_combinations() {
     for backend_version in [Version::HTTP_11, Version::HTTP_2] {
         let (table, backend, gateway) = Table::served(backend_version).await;
         let pair = gateway.issue("alice", "bears:keep").await;
         for (number, client_version) in [Version::HTTP_11, Version::HTTP_2].into_iter().enumerate() {
-            let mut session = Session::of(client_version, gateway.address()).await;
+            let mut connection = HttpConnection::of(client_version, gateway.address()).await;
             for exchange in exchanges() {
                 let told = format!("{} ({client_version:?} to {backend_version:?})", exchange.name);
-                tell(&exchange, &mut session, &pair.access, &table, backend_version, &told).await;
+                tell(&exchange, &mut connection, &pair.access, &table, backend_version, &told).await;
             }
             assert!(backend.connections() <= number + 1, "one connection is enough for all of them");
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request, Version};
 
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
 use crate::support::{Gateway, Upstream};
 
 /// A backend for each protocol, and the line of configuration that it needs.
@@ -12,9 +12,9 @@ fn backends() -> [(Upstream, &'static str); 2] {
 }
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_sent_and_its_answer_comes_back_whole() {
+async fn requests_and_responses_pass_in_all_protocols() {
     for (upstream, protocol) in backends() {
-        let gateway = Gateway::with(&upstream, protocol);
+        let gateway = Gateway::with_config(&upstream, protocol);
         let pair = gateway.issue("alice", "orders:write").await;
         for client in gateway.clients() {
             let client =
@@ -22,9 +22,9 @@ async fn a_request_arrives_as_it_was_sent_and_its_answer_comes_back_whole() {
             for size in [0, 1, 1 << 20] {
                 let body = Bytes::from(vec![b'b'; size]);
                 let method = Method::from_bytes(b"REPORT").expect("a method");
-                let answer = client.send(method, "/orders/%7E1?x=y&x=%20&z", body.clone()).await;
-                assert_eq!(answer.status, 200, "{answer:?}");
-                assert_eq!(answer.body, if size == 0 { Bytes::from_static(b"hello") } else { body.clone() });
+                let response = client.send(method, "/orders/%7E1?x=y&x=%20&z", body.clone()).await;
+                assert_eq!(response.status, 200, "{response:?}");
+                assert_eq!(response.body, if size == 0 { Bytes::from_static(b"hello") } else { body.clone() });
 
                 let seen = upstream.seen().pop().expect("it arrived");
                 assert_eq!(seen.method, "REPORT");
@@ -41,13 +41,13 @@ async fn a_request_arrives_as_it_was_sent_and_its_answer_comes_back_whole() {
 }
 
 #[tokio::test]
-async fn each_side_speaks_its_own_protocol() {
+async fn each_side_uses_its_own_protocol() {
     for (upstream, protocol) in backends() {
-        let gateway = Gateway::open(upstream.address, protocol);
+        let gateway = Gateway::public(upstream.address, protocol);
         let spoken = if protocol.is_empty() { Version::HTTP_11 } else { Version::HTTP_2 };
         for client in gateway.clients() {
-            let answer = client.get("/").await;
-            assert_eq!(answer.version, client.version());
+            let response = client.get("/").await;
+            assert_eq!(response.version, client.version());
             assert_eq!(upstream.seen().pop().expect("it arrived").version, spoken);
         }
     }
@@ -55,19 +55,19 @@ async fn each_side_speaks_its_own_protocol() {
 
 /// A second gateway plays the backend: it speaks TLS.
 #[tokio::test]
-async fn a_backend_may_speak_tls_and_has_to_show_a_certificate() {
+async fn a_tls_backend_needs_a_trusted_certificate() {
     let upstream = Upstream::start();
-    let backend = Gateway::open(upstream.address, "");
-    let stranger = Gateway::open(upstream.address, "");
+    let backend = Gateway::public(upstream.address, "");
+    let stranger = Gateway::public(upstream.address, "");
     for protocol in ["http1", "h2"] {
         for (ca, status) in [(&backend, 200), (&stranger, 502)] {
             let options = format!("protocol = \"{protocol}\"\nca_file = \"{}\"", ca.certificate().display());
-            let text =
-                Gateway::open_text(backend.tls_address(), &options).replace("http://127.0.0.1", "https://localhost");
+            let text = Gateway::public_config(backend.tls_address(), &options)
+                .replace("http://127.0.0.1", "https://localhost");
             let gateway = Gateway::from_text(text);
             for client in gateway.clients() {
-                let answer = client.send(Method::PUT, "/orders", "secret".into()).await;
-                assert_eq!(answer.status, status, "{answer:?}");
+                let response = client.send(Method::PUT, "/orders", "secret".into()).await;
+                assert_eq!(response.status, status, "{response:?}");
             }
             if status == 502 {
                 let line = gateway.log_lines(1).await.remove(0);
@@ -86,17 +86,17 @@ async fn a_backend_may_speak_tls_and_has_to_show_a_certificate() {
 #[tokio::test]
 async fn trailers_pass_both_ways() {
     for (upstream, protocol) in backends() {
-        let gateway = Gateway::open(upstream.address, protocol);
+        let gateway = Gateway::public(upstream.address, protocol);
         for version in [Version::HTTP_11, Version::HTTP_2] {
-            let session = Session::of(version, gateway.address()).await;
-            let (pieces, body) = session::streamed();
+            let connection = HttpConnection::of(version, gateway.address()).await;
+            let (pieces, body) = connection::streamed();
             let request = Request::post("/trailers").header("te", "trailers").header("trailer", "x-digest").body(body);
-            let sending = tokio::spawn(session.sender().send(request.expect("a request")));
+            let sending = tokio::spawn(connection.sender().send(request.expect("a request")));
             pieces.send("data").await;
             pieces.end_with("x-digest", "9").await;
 
-            let answer = sending.await.expect("no panic").expect("an answer");
-            let (text, trailers) = session::text_and_trailers(answer.into_body()).await;
+            let response = sending.await.expect("no panic").expect("a response");
+            let (text, trailers) = connection::text_and_trailers(response.into_body()).await;
             assert_eq!(text, "data");
             assert_eq!(trailers.expect("trailers")["x-checksum"], "7", "{version:?} to {protocol:?}");
             let seen = upstream.seen().pop().expect("it arrived");
@@ -110,23 +110,23 @@ async fn trailers_pass_both_ways() {
 #[tokio::test]
 async fn cookies_in_several_fields_become_one_for_an_http1_backend() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let [_, client, ..] = gateway.clients();
     assert_eq!(client.header("cookie", "a=1").header("cookie", "b=2").get("/").await.status, 200);
-    let seen = upstream.only();
+    let seen = upstream.only_request();
     let cookies: Vec<_> = seen.headers.get_all("cookie").iter().collect();
     assert_eq!(cookies, ["a=1; b=2"]);
 }
 
 /// The length of what is not there would make the backend wait for it, and take the next request for it.
 #[tokio::test]
-async fn a_content_length_that_is_not_true_goes_nowhere() {
+async fn a_request_with_a_wrong_content_length_is_not_forwarded() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let mut session = Session::http2(gateway.address()).await;
-    for body in [session::empty(), session::full("abc")] {
+    let gateway = Gateway::public(upstream.address, "");
+    let mut connection = HttpConnection::http2(gateway.address()).await;
+    for body in [connection::empty(), connection::full("abc")] {
         let request = Request::post("/").header("content-length", "5").body(body).expect("a request");
-        session.try_send(request).await.expect_err("no request of HTTP/2");
+        connection.try_send(request).await.expect_err("no request of HTTP/2");
     }
     assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
 }

@@ -1,4 +1,4 @@
-//! The metadata of a protected resource (RFC 9728), and the way that a client finds it.
+//! The metadata of a protected resource (RFC 9728), and how a client finds it.
 
 use http::Method;
 use serde_json::json;
@@ -9,36 +9,40 @@ const RESOURCE: &str = "[oauth]\nresource = \"https://api.example/v1\"\nscopes_s
 const PATH: &str = "/.well-known/oauth-protected-resource/v1";
 
 #[tokio::test]
-async fn a_client_without_a_token_is_led_to_the_metadata() {
+async fn a_rejected_client_finds_the_resource_metadata() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with(&upstream, RESOURCE);
+    let gateway = Gateway::with_config(&upstream, RESOURCE);
     let url = format!("resource_metadata=\"https://api.example{PATH}\"");
-    let answer = gateway.client().get("/").await;
-    answer.refused(401, "unauthorized");
-    assert_eq!(answer.header("www-authenticate"), Some(format!("Bearer realm=\"bearward\", {url}").as_str()));
+    let response = gateway.client().get("/").await;
+    response.assert_rejected(401, "unauthorized");
+    assert_eq!(response.header("www-authenticate"), Some(format!("Bearer realm=\"bearward\", {url}").as_str()));
     let pair = gateway.issue("alice", "").await;
     for (client, path) in [(gateway.client().bearer("x"), "/"), (gateway.client().bearer(&pair.access), "/scoped")] {
-        let answer = client.get(path).await;
-        let challenge = answer.header("www-authenticate").expect("a challenge").to_owned();
+        let response = client.get(path).await;
+        let challenge = response.header("www-authenticate").expect("a challenge").to_owned();
         assert!(challenge.contains(&url) && challenge.contains(", error=\""), "{challenge}");
     }
 
     for client in gateway.clients() {
-        let answer = client.get(PATH).await;
-        assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
-        assert_eq!(answer.header("cache-control"), Some("public, max-age=600"));
+        let response = client.get(PATH).await;
+        assert_eq!((response.status.as_u16(), response.header("content-type")), (200, Some("application/json")));
+        assert_eq!(response.header("cache-control"), Some("public, max-age=600"));
         let expected = json!({
             "resource": "https://api.example/v1",
             "authorization_servers": ["https://gateway.example"],
             "bearer_methods_supported": ["header"],
             "scopes_supported": ["orders:read"],
         });
-        assert_eq!(answer.json(), expected);
+        assert_eq!(response.json(), expected);
     }
-    let answer = gateway.client().send(Method::HEAD, PATH, "".into()).await;
-    assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 0));
-    let answer = gateway.client().send(Method::POST, PATH, "".into()).await;
-    assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("GET, HEAD")));
-    assert_eq!(gateway.client().get("/.well-known/oauth-protected-resource").await.status, 401, "another resource's");
+    let response = gateway.client().send(Method::HEAD, PATH, "".into()).await;
+    assert_eq!((response.status.as_u16(), response.body.len()), (200, 0));
+    let response = gateway.client().send(Method::POST, PATH, "".into()).await;
+    assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("GET, HEAD")));
+    assert_eq!(
+        gateway.client().get("/.well-known/oauth-protected-resource").await.status,
+        401,
+        "the path of another resource"
+    );
     assert!(upstream.seen().is_empty());
 }

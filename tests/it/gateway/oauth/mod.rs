@@ -1,4 +1,4 @@
-//! The standard doors: what an OAuth client sends, and what it gets.
+//! The OAuth endpoints of the gateway.
 
 mod introspect;
 mod metadata;
@@ -9,7 +9,7 @@ use bearward::app::explain::{Explainer, Outcome};
 use bytes::Bytes;
 use http::{Method, Request};
 
-use crate::support::{Answer, Client, Gateway, Upstream};
+use crate::support::{Client, Gateway, TestResponse, Upstream};
 
 const OAUTH: &str = r#"
 [oauth]
@@ -21,78 +21,89 @@ introspection_endpoint = "/oauth/introspect"
 const FORM: &str = "application/x-www-form-urlencoded";
 
 fn gateway(upstream: &Upstream) -> Gateway {
-    Gateway::with(upstream, OAUTH)
+    Gateway::with_config(upstream, OAUTH)
 }
 
-/// As a client sends a form. What is in the stories needs no escape.
-async fn post(client: Client, path: &str, form: &[(&str, &str)]) -> Answer {
+/// Posts a form. The values in these tests need no escaping.
+async fn post(client: Client, path: &str, form: &[(&str, &str)]) -> TestResponse {
     let body: Vec<String> = form.iter().map(|(name, value)| format!("{name}={value}")).collect();
     client.header("content-type", FORM).send(Method::POST, path, Bytes::from(body.join("&"))).await
 }
 
-/// `error` of RFC 6749 section 5.2, in an answer that nobody keeps.
+/// Asserts an error response of RFC 6749 section 5.2.
 #[track_caller]
-fn refused(answer: &Answer, status: u16, error: &str) {
-    answer.refused(status, error);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert!(answer.json()["error_description"].is_string());
+fn assert_error(response: &TestResponse, status: u16, error: &str) {
+    response.assert_rejected(status, error);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    assert!(response.json()["error_description"].is_string());
 }
 
 #[tokio::test]
-async fn each_is_off_unless_it_is_configured() {
+async fn oauth_endpoints_are_off_by_default() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for path in ["/oauth/token", "/oauth/revoke", "/oauth/introspect", "/.well-known/oauth-protected-resource"] {
-        post(gateway.client(), path, &[]).await.refused(401, "unauthorized");
+        post(gateway.client(), path, &[]).await.assert_rejected(401, "unauthorized");
     }
     let pair = gateway.issue("alice", "").await;
-    assert_eq!(gateway.client().bearer(&pair.access).get("/oauth/token").await.status, 200, "it is the backend's");
+    assert_eq!(
+        gateway.client().bearer(&pair.access).get("/oauth/token").await.status,
+        200,
+        "the path belongs to the backend"
+    );
     assert_eq!(upstream.seen().len(), 1);
 }
 
 #[tokio::test]
-async fn explain_says_that_the_gateway_answers_them_itself() {
+async fn explain_reports_that_the_gateway_handles_oauth_endpoints() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
     let explainer = Explainer::prepare(&gateway.config(), gateway.clock.clone()).await.expect("it can explain");
-    for (path, says) in
+    for (path, purpose) in
         [("/oauth/token", "exchanges"), ("/oauth/revoke", "revokes"), ("/oauth/introspect", "introspects")]
     {
         let request = Request::post(path).header("host", "gateway.test").body(()).expect("a request");
         let explanation = explainer.explain(&request, false).await;
         let Outcome::Local(what) = explanation.outcome else { panic!("{path}: {:?}", explanation.steps) };
-        assert!(what.contains(says), "{what}");
+        assert!(what.contains(purpose), "{what}");
     }
 }
 
 #[tokio::test]
-async fn they_take_forms_by_post_each_parameter_once_and_not_too_large() {
+async fn oauth_endpoints_accept_small_post_forms_without_duplicates() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
     let pair = gateway.issue("alice", "").await;
     for path in ["/oauth/token", "/oauth/revoke", "/oauth/introspect"] {
         for method in [Method::GET, Method::PUT, Method::OPTIONS, Method::DELETE] {
-            let answer = gateway.client().send(method, path, Bytes::new()).await;
-            assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, Some("POST")));
+            let response = gateway.client().send(method, path, Bytes::new()).await;
+            assert_eq!((response.status.as_u16(), response.header("allow")), (405, Some("POST")));
         }
-        let good = format!("grant_type=refresh_token&refresh_token={0}&token={0}", pair.refresh);
+        let valid = format!("grant_type=refresh_token&refresh_token={0}&token={0}", pair.refresh);
         let send = |kind: &str, body: String| {
             let client = gateway.client().header("content-type", kind);
             async move { client.send(Method::POST, path, body.into()).await }
         };
         for kind in ["application/json", "text/plain", "multipart/form-data", ""] {
-            refused(&send(kind, good.clone()).await, 400, "invalid_request");
+            assert_error(&send(kind, valid.clone()).await, 400, "invalid_request");
         }
-        for body in
-            [format!("{good}&x=1&x=1"), format!("{good}&%74oken=x"), format!("{good}&a=%zz"), format!("{good}&a=%ff")]
-        {
-            refused(&send(FORM, body).await, 400, "invalid_request");
+        for body in [
+            format!("{valid}&x=1&x=1"),
+            format!("{valid}&%74oken=x"),
+            format!("{valid}&a=%zz"),
+            format!("{valid}&a=%ff"),
+        ] {
+            assert_error(&send(FORM, body).await, 400, "invalid_request");
         }
-        refused(&send(FORM, format!("{good}&pad={}", "x".repeat(8 << 10))).await, 413, "invalid_request");
-        let answer = gateway.client().send(Method::POST, &format!("{path}?{good}"), Bytes::new()).await;
-        refused(&answer, 400, "invalid_request");
+        assert_error(&send(FORM, format!("{valid}&pad={}", "x".repeat(8 << 10))).await, 413, "invalid_request");
+        let response = gateway.client().send(Method::POST, &format!("{path}?{valid}"), Bytes::new()).await;
+        assert_error(&response, 400, "invalid_request");
     }
-    assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200, "nothing of that did anything");
+    assert_eq!(
+        gateway.refresh(&pair.access, &pair.refresh).await.status,
+        200,
+        "none of these requests used or revoked the token"
+    );
     assert!(upstream.seen().is_empty());
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }

@@ -3,95 +3,94 @@
 use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 
-use super::{OAUTH, gateway, post, refused};
+use super::{OAUTH, assert_error, gateway, post};
 use crate::support::tokens::{Mint, forged_refresh};
-use crate::support::{Answer, Gateway, Pair, Upstream};
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
-async fn revoke(gateway: &Gateway, token: &str) -> Answer {
+async fn revoke(gateway: &Gateway, token: &str) -> TestResponse {
     post(gateway.client(), "/oauth/revoke", &[("token", token)]).await
 }
 
 #[track_caller]
-fn accepted(answer: &Answer) {
-    assert_eq!((answer.status.as_u16(), answer.json()), (200, json!({})), "{answer:?}");
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
+fn assert_accepted(response: &TestResponse) {
+    assert_eq!((response.status.as_u16(), response.json()), (200, json!({})), "{response:?}");
+    assert_eq!(response.header("cache-control"), Some("no-store"));
 }
 
 #[tokio::test]
-async fn any_token_of_a_login_ends_all_of_it_durably() {
+async fn revoking_any_token_of_a_session_ends_it_durably() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
-    let mut dead = Vec::new();
+    let mut revoked = Vec::new();
     for (what, hint) in
-        [("access", "access_token"), ("refresh", "refresh_token"), ("refresh", "access_token"), ("spent", "odd")]
+        [("access", "access_token"), ("refresh", "refresh_token"), ("refresh", "access_token"), ("used", "unknown")]
     {
         let (pair, sibling) = (gateway.issue("alice", "").await, gateway.issue("alice", "").await);
-        let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+        let next = TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json());
         let token = match what {
             "access" => &pair.access,
             "refresh" => &next.refresh,
             _ => &pair.refresh,
         };
         let form = [("token", token.as_str()), ("token_type_hint", hint), ("client_id", "any")];
-        accepted(&post(gateway.client(), "/oauth/revoke", &form).await);
+        assert_accepted(&post(gateway.client(), "/oauth/revoke", &form).await);
         for access in [&pair.access, &next.access] {
-            assert_eq!(gateway.status_of(access).await, 401, "{what}: before the answer was sent");
+            assert_eq!(gateway.status_of(access).await, 401, "{what}: revoked before the response");
         }
-        gateway.refresh(&next.access, &next.refresh).await.refused(400, "invalid_grant");
+        gateway.refresh(&next.access, &next.refresh).await.assert_rejected(400, "invalid_grant");
         assert_eq!(gateway.status_of(&sibling.access).await, 200, "{what}");
-        accepted(&post(gateway.client(), "/oauth/revoke", &form).await);
-        dead.push(next.access);
+        assert_accepted(&post(gateway.client(), "/oauth/revoke", &form).await);
+        revoked.push(next.access);
     }
     let gateway = gateway.restart();
-    for access in &dead {
+    for access in &revoked {
         assert_eq!(gateway.status_of(access).await, 401);
     }
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 #[tokio::test]
-async fn what_is_no_good_token_is_200_and_ends_nothing() {
+async fn revoking_an_invalid_token_is_200_and_ends_nothing() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
     let pair = gateway.issue("alice", "").await;
     let forged = forged(&pair);
-    // Whoever knows a tokenId, and everybody who sees an access token does, must not be able to end it.
-    let minted_elsewhere = forged_refresh(&pair.token_id);
-    for token in
-        ["x", "a,b", "a.b.c", &pair.token_id, &forged, &minted_elsewhere, &pair.refresh[..89], &"x".repeat(8_000)]
+    // Access tokens contain the token id, so the id alone must not be enough to end a session.
+    let forged_by_id = forged_refresh(&pair.token_id);
+    for token in ["x", "a,b", "a.b.c", &pair.token_id, &forged, &forged_by_id, &pair.refresh[..89], &"x".repeat(8_000)]
     {
-        accepted(&revoke(&gateway, token).await);
+        assert_accepted(&revoke(&gateway, token).await);
     }
     assert_eq!(gateway.status_of(&pair.access).await, 200);
     gateway.advance(std::time::Duration::from_secs(3600));
-    accepted(&revoke(&gateway, &pair.access).await);
+    assert_accepted(&revoke(&gateway, &pair.access).await);
     assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200, "an expired access token ends nothing");
 }
 
-fn forged(pair: &Pair) -> String {
+fn forged(pair: &TokenPair) -> String {
     let (message, signature) = pair.access.rsplit_once('.').expect("three segments");
     format!("{message}.{}", signature.chars().rev().collect::<String>())
 }
 
 #[tokio::test]
-async fn a_token_of_another_issuer_is_not_reported_revoked() {
+async fn a_token_of_another_issuer_cannot_be_revoked() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = Gateway::trusting(&upstream, &mint, OAUTH);
-    let foreign = mint.good(gateway.now_secs());
-    refused(&revoke(&gateway, &foreign).await, 400, "unsupported_token_type");
-    assert_eq!(gateway.status_of(&foreign).await, 200);
+    let gateway = Gateway::with_issuer(&upstream, &mint, OAUTH);
+    let external = mint.valid_token(gateway.now_secs());
+    assert_error(&revoke(&gateway, &external).await, 400, "unsupported_token_type");
+    assert_eq!(gateway.status_of(&external).await, 200);
 }
 
 #[tokio::test]
-async fn a_form_without_a_token_and_client_credentials_are_refused() {
+async fn a_revocation_without_token_or_with_credentials_is_rejected() {
     let upstream = Upstream::start();
     let gateway = gateway(&upstream);
     let pair = gateway.issue("alice", "").await;
-    refused(&post(gateway.client(), "/oauth/revoke", &[("token", "")]).await, 400, "invalid_request");
+    assert_error(&post(gateway.client(), "/oauth/revoke", &[("token", "")]).await, 400, "invalid_request");
     let form = [("token", pair.refresh.as_str()), ("client_secret", "x")];
-    refused(&post(gateway.client(), "/oauth/revoke", &form).await, 401, "invalid_client");
+    assert_error(&post(gateway.client(), "/oauth/revoke", &form).await, 401, "invalid_client");
     let basic = gateway.client().header("authorization", "Basic YTpi");
-    refused(&post(basic, "/oauth/revoke", &form[..1]).await, 401, "invalid_client");
+    assert_error(&post(basic, "/oauth/revoke", &form[..1]).await, 401, "invalid_client");
     assert_eq!(gateway.status_of(&pair.access).await, 200);
 }

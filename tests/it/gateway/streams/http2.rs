@@ -9,184 +9,183 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::*;
-use crate::support::session::{self, Session};
+use crate::support::connection::{self, HttpConnection};
 
 type Tunnelled = WebSocketStream<TokioIo<Upgraded>>;
 
 /// An extended CONNECT with these headers.
-fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Request<session::Body> {
+fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Request<connection::Body> {
     let mut request = Request::builder().method(Method::CONNECT).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let mut request = request.body(session::empty()).expect("a request");
+    let mut request = request.body(connection::empty()).expect("a request");
     request.extensions_mut().insert(Protocol::from_static(protocol));
     request
 }
 
-async fn session(gateway: &Gateway) -> Session {
-    let mut session = Session::http2(gateway.address()).await;
-    // Until its SETTINGS have come, a client does not know that it may.
-    session.send(Request::get("/.well-known/jwks.json").body(session::empty()).expect("a request")).await;
-    session
+async fn connection(gateway: &Gateway) -> HttpConnection {
+    let mut connection = HttpConnection::http2(gateway.address()).await;
+    // The client may send an extended CONNECT only after it has received the gateway's SETTINGS.
+    connection.send(Request::get("/.well-known/jwks.json").body(connection::empty()).expect("a request")).await;
+    connection
 }
 
-async fn socket(answer: Response<Incoming>) -> Tunnelled {
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert!(["connection", "upgrade", "sec-websocket-accept"].iter().all(|name| !answer.headers().contains_key(*name)));
-    let upgraded = hyper::upgrade::on(answer).await.expect("a tunnel");
+async fn socket(response: Response<Incoming>) -> Tunnelled {
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(
+        ["connection", "upgrade", "sec-websocket-accept"].iter().all(|name| !response.headers().contains_key(*name))
+    );
+    let upgraded = hyper::upgrade::on(response).await.expect("a tunnel");
     WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await
 }
 
 #[tokio::test]
-async fn a_websocket_opens_over_http2_and_ends_with_its_token() {
+async fn a_websocket_over_http2_opens_and_closes_with_its_token() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
     let bearer = format!("Bearer {}", pair.access);
-    let mut session = session(&gateway).await;
-    let answer = session.send(connect("/ws?room=1", "websocket", &[("authorization", &bearer)])).await;
-    let mut socket = socket(answer).await;
-    echoes(&mut socket).await;
+    let mut connection = connection(&gateway).await;
+    let response = connection.send(connect("/ws?room=1", "websocket", &[("authorization", &bearer)])).await;
+    let mut socket = socket(response).await;
+    assert_open(&mut socket).await;
     let large = Message::binary(vec![7; 1 << 20]);
     socket.send(large.clone()).await.expect("sent");
     assert!(socket.next().await.expect("an echo").expect("a message") == large);
-    let seen = upstream.only();
+    let seen = upstream.only_request();
     assert_eq!((seen.method.as_str(), seen.uri.as_str()), ("GET", "/ws?room=1"));
     assert_eq!((seen.header("connection"), seen.header("upgrade")), (Some("Upgrade"), Some("websocket")));
     assert_eq!((seen.header("sec-websocket-version"), seen.header("x-auth-subject")), (Some("13"), Some("alice")));
     assert_eq!((seen.host(), seen.header("sec-websocket-key").map(str::len)), ("gateway.test".to_owned(), Some(24)));
 
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
-    assert_eq!(within_a_second(closed(&mut socket)).await, revoked());
+    assert_eq!(within_a_second(close_frame(&mut socket)).await, revoked());
     let line = gateway.log_lines(3).await.into_iter().find(|line| line["ended"] == "revoked").expect("its line");
     assert_eq!((line["method"].as_str(), line["protocol"].as_str()), (Some("CONNECT"), Some("HTTP/2")));
     assert_eq!((line["status"].as_u64(), line["path"].as_str()), (Some(200), Some("/ws")));
-    let refused = session.send(connect("/ws", "websocket", &[("authorization", &bearer)])).await;
-    assert_eq!(refused.status(), 401, "the connection lives on");
+    let refused = connection.send(connect("/ws", "websocket", &[("authorization", &bearer)])).await;
+    assert_eq!(refused.status(), 401, "the connection stays open");
 }
 
 #[tokio::test]
-async fn its_subprotocol_may_bring_the_token_and_a_cookie_needs_an_origin() {
+async fn a_websocket_token_can_be_in_a_subprotocol_or_a_cookie() {
     let upstream = Upstream::start();
     let more = "[[route]]\npath = \"/\"\ntoken_from = [\"websocket\", \"cookie:session\"]\n";
-    let gateway = Gateway::with(&upstream, more);
+    let gateway = Gateway::with_config(&upstream, more);
     let pair = gateway.issue("alice", "").await;
-    let mut session = session(&gateway).await;
+    let mut connection = connection(&gateway).await;
     let protocols = format!("bearer, {}", pair.access);
-    let answer = session.send(connect("/ws", "websocket", &[("sec-websocket-protocol", &protocols)])).await;
-    assert_eq!(answer.headers()["sec-websocket-protocol"], "bearer");
-    echoes(&mut socket(answer).await).await;
-    assert_eq!(upstream.only().header("authorization"), Some(&*format!("Bearer {}", pair.access)));
+    let response = connection.send(connect("/ws", "websocket", &[("sec-websocket-protocol", &protocols)])).await;
+    assert_eq!(response.headers()["sec-websocket-protocol"], "bearer");
+    assert_open(&mut socket(response).await).await;
+    assert_eq!(upstream.only_request().header("authorization"), Some(&*format!("Bearer {}", pair.access)));
 
     let cookie = format!("session={}", pair.access);
     for (origin, status) in [("http://gateway.test", 200), ("http://evil.test", 403)] {
-        let answer = session.send(connect("/ws", "websocket", &[("cookie", &cookie), ("origin", origin)])).await;
-        assert_eq!(answer.status(), status, "{origin}");
+        let response = connection.send(connect("/ws", "websocket", &[("cookie", &cookie), ("origin", origin)])).await;
+        assert_eq!(response.status(), status, "{origin}");
     }
-    assert_eq!(session.send(connect("/ws", "websocket", &[("cookie", &cookie)])).await.status(), 403);
-    assert_eq!(session.send(connect("/ws", "websocket", &[])).await.status(), 401);
+    assert_eq!(connection.send(connect("/ws", "websocket", &[("cookie", &cookie)])).await.status(), 403);
+    assert_eq!(connection.send(connect("/ws", "websocket", &[])).await.status(), 401);
 }
 
-/// The whole frame of a text message without a character.
+/// A complete text frame without a payload.
 const EMPTY_TEXT: [u8; 2] = [0x81, 0];
 
-/// Takes the last of the subprotocols that it is offered and the first of the extensions, and says that it is there.
-fn choosing() -> Scripted {
-    Scripted::start(|mut wire, _| async move {
-        let head = wire.hear_until("\r\n\r\n").await;
-        let said = |wanted: &str| {
+/// A backend that selects the last subprotocol and the first extension of the offer, and sends an empty message.
+fn selecting_backend() -> ScriptedBackend {
+    ScriptedBackend::start(|mut wire, _| async move {
+        let head = wire.read_until("\r\n\r\n").await;
+        let field = |wanted: &str| {
             let mut fields = head.lines().filter_map(|line| line.split_once(": "));
             fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map_or("", |(_, value)| value).to_owned()
         };
-        let accept = derive_accept_key(said("sec-websocket-key").as_bytes());
-        let (protocols, extensions) = (said("sec-websocket-protocol"), said("sec-websocket-extensions"));
+        let accept = derive_accept_key(field("sec-websocket-key").as_bytes());
+        let (protocols, extensions) = (field("sec-websocket-protocol"), field("sec-websocket-extensions"));
         let protocol = protocols.rsplit(", ").next().unwrap_or_default();
         let extension = extensions.split(", ").next().unwrap_or_default();
-        wire.say(format!(
+        wire.send(format!(
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: {protocol}\r\n\
              Sec-WebSocket-Extensions: {extension}\r\n\r\n"
         ))
         .await;
-        wire.say(EMPTY_TEXT).await;
-        wire.hear_to_the_end().await;
+        wire.send(EMPTY_TEXT).await;
+        wire.read_to_end().await;
     })
 }
 
 #[tokio::test]
 async fn the_backend_chooses_the_subprotocol_and_the_extensions() {
-    let backend = choosing();
-    let gateway = Gateway::open(backend.address, "");
-    let mut session = session(&gateway).await;
+    let backend = selecting_backend();
+    let gateway = Gateway::public(backend.address, "");
+    let mut connection = connection(&gateway).await;
     let offered =
         [("sec-websocket-protocol", "chat.v1, chat.v2"), ("sec-websocket-extensions", "x-bear; paws=4, x-wolf")];
-    let answer = session.send(connect("/ws", "websocket", &offered)).await;
-    assert_eq!(answer.headers()["sec-websocket-protocol"], "chat.v2");
-    assert_eq!(answer.headers()["sec-websocket-extensions"], "x-bear; paws=4");
-    let mut socket = socket(answer).await;
+    let response = connection.send(connect("/ws", "websocket", &offered)).await;
+    assert_eq!(response.headers()["sec-websocket-protocol"], "chat.v2");
+    assert_eq!(response.headers()["sec-websocket-extensions"], "x-bear; paws=4");
+    let mut socket = socket(response).await;
     assert_eq!(socket.next().await.expect("a message").expect("a message"), Message::text(""));
 }
 
 #[tokio::test]
-async fn nothing_else_is_opened_by_connect() {
+async fn connect_opens_only_websockets() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
-    let mut session = session(&gateway).await;
+    let gateway = Gateway::public(upstream.address, "");
+    let mut connection = connection(&gateway).await;
     for protocol in ["connect-udp", "webtransport", "h2c"] {
-        assert_eq!(session.send(connect("/ws", protocol, &[])).await.status(), 501, "{protocol}");
+        assert_eq!(connection.send(connect("/ws", protocol, &[])).await.status(), 501, "{protocol}");
     }
-    let own = session.send(connect("/.well-known/jwks.json", "websocket", &[])).await;
-    assert_eq!(own.status(), 501, "no tunnel into the gateway itself");
+    let own = connection.send(connect("/.well-known/jwks.json", "websocket", &[])).await;
+    assert_eq!(own.status(), 501, "no tunnel to the gateway's own endpoints");
     assert!(upstream.seen().is_empty());
-    echoes(&mut socket(session.send(connect("/ws", "websocket", &[])).await).await).await;
+    assert_open(&mut socket(connection.send(connect("/ws", "websocket", &[])).await).await).await;
 }
 
 #[tokio::test]
-async fn a_backend_that_does_not_switch_opens_nothing() {
-    for (answer, status) in [
+async fn a_websocket_opens_only_if_the_backend_switches_protocols() {
+    for (response, status) in [
         ("HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\n\r\nfull", 403),
         ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nopen", 501),
-        // To a key that is not the one it was asked with.
+        // The key does not match that of the request.
         (
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
             502,
         ),
     ] {
-        let backend = Scripted::answering(answer);
-        let gateway = Gateway::open(backend.address, "");
-        let mut session = session(&gateway).await;
-        assert_eq!(session.send(connect("/ws", "websocket", &[])).await.status(), status, "{answer}");
+        let backend = ScriptedBackend::responding_with(response);
+        let gateway = Gateway::public(backend.address, "");
+        let mut connection = connection(&gateway).await;
+        assert_eq!(connection.send(connect("/ws", "websocket", &[])).await.status(), status, "{response}");
     }
     let upstream = Upstream::start_http2();
-    let gateway = Gateway::open(upstream.address, "protocol = \"h2\"");
-    let answer = session(&gateway).await.send(connect("/ws", "websocket", &[])).await;
-    assert_eq!(answer.status(), 501, "no WebSocket to a backend of HTTP/2");
+    let gateway = Gateway::public(upstream.address, "protocol = \"h2\"");
+    let response = connection(&gateway).await.send(connect("/ws", "websocket", &[])).await;
+    assert_eq!(response.status(), 501, "no WebSocket to an HTTP/2 backend");
 }
 
-/// A tunnel over which nothing is said is not a client that makes no room.
+/// `timeouts.write` limits clients that do not read. It does not apply to an idle tunnel.
 #[tokio::test]
-async fn silence_does_not_end_it() {
+async fn an_idle_websocket_over_http2_stays_open() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "[timeouts]\nwrite = \"300ms\"");
-    let mut socket = socket(session(&gateway).await.send(connect("/ws", "websocket", &[])).await).await;
-    echoes(&mut socket).await;
+    let gateway = Gateway::public(upstream.address, "[timeouts]\nwrite = \"300ms\"");
+    let mut socket = socket(connection(&gateway).await.send(connect("/ws", "websocket", &[])).await).await;
+    assert_open(&mut socket).await;
+    // The idle time that the test is about.
     tokio::time::sleep(3 * Duration::from_millis(300)).await;
-    echoes(&mut socket).await;
+    assert_open(&mut socket).await;
 }
 
 #[tokio::test]
-async fn a_drain_says_goodbye_here_too() {
+async fn a_drain_closes_websockets_over_http2() {
     let upstream = Upstream::start();
-    let mut gateway = Gateway::open(upstream.address, "");
-    let mut session = session(&gateway).await;
-    let mut socket = socket(session.send(connect("/ws", "websocket", &[])).await).await;
+    let mut gateway = Gateway::public(upstream.address, "");
+    let mut connection = connection(&gateway).await;
+    let mut socket = socket(connection.send(connect("/ws", "websocket", &[])).await).await;
     let draining = gateway.begin_drain();
-    assert_eq!(closed(&mut socket).await.0, 1001);
-    let began = Instant::now();
-    while !draining.is_finished() {
-        assert!(began.elapsed() < PATIENCE, "a drain that lasts its whole deadline");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    assert_eq!(close_frame(&mut socket).await.0, 1001);
+    assert_drained(draining).await;
 }

@@ -1,4 +1,4 @@
-//! Streams end with the token that they stand on, within a second, in their protocol's own way.
+//! A stream ends within a second of the expiry or revocation of its token, in the way of its protocol.
 
 mod bodies;
 mod draining;
@@ -18,19 +18,20 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::support::wire::PATIENCE;
-use crate::support::{Gateway, Scripted, Upstream, Wire};
+use crate::support::wait::eventually;
+use crate::support::wire::TIMEOUT;
+use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Longer than any access token lives, clock skew included.
-const LIFE: Duration = Duration::from_mins(16);
+/// Longer than the lifetime of an access token and the clock skew.
+const LIFETIME: Duration = Duration::from_mins(16);
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 type Socket = WebSocketStream<TcpStream>;
 
-/// A gateway whose streams are all looked after by one worker: what is true of one that was ended is true of the others.
+/// A gateway with one worker. It ends all streams in one pass, so when one has ended, the others that should end have too.
 fn gateway_of_one_worker(upstream: &str, more: &str) -> Gateway {
-    Gateway::from_text(Gateway::text(upstream, more).replace("workers = 2", "workers = 1"))
+    Gateway::from_text(Gateway::config_text(upstream, more).replace("workers = 2", "workers = 1"))
 }
 
 async fn open(gateway: &Gateway, token: &str) -> Socket {
@@ -40,30 +41,30 @@ async fn open(gateway: &Gateway, token: &str) -> Socket {
     client_async(request, stream).await.expect("a WebSocket").0
 }
 
-/// A WebSocket over a backend that is no WebSocket: byte for byte.
+/// Opens a WebSocket as a raw connection, to compare bytes.
 async fn open_wire(gateway: &Gateway, token: &str) -> Wire {
     let mut client = Wire::connect(gateway.address()).await;
     let head = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    client.say(format!("{head}Authorization: Bearer {token}\r\n\r\n")).await;
-    assert_eq!(client.answer().await.status, 101);
+    client.send(format!("{head}Authorization: Bearer {token}\r\n\r\n")).await;
+    assert_eq!(client.read_response().await.status, 101);
     client
 }
 
-/// Asserts that messages still pass.
-async fn echoes<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) {
+/// Asserts that the stream is open: the backend echoes a message.
+async fn assert_open<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) {
     socket.send(Message::text("still there?")).await.expect("sent");
-    let answer = tokio::time::timeout(PATIENCE, socket.next()).await.expect("an echo in time");
-    assert_eq!(answer.expect("an echo").expect("a message"), Message::text("still there?"));
+    let echo = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("an echo in time");
+    assert_eq!(echo.expect("an echo").expect("a message"), Message::text("still there?"));
 }
 
-/// The code and the reason of the close frame that comes next.
-async fn closed<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> (u16, String) {
-    let message = tokio::time::timeout(PATIENCE, socket.next()).await.expect("a close frame in time");
+/// Waits for a close frame and for the end of the connection. Returns the code and the reason of the frame.
+async fn close_frame<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>) -> (u16, String) {
+    let message = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("a close frame in time");
     match message.expect("a close frame before the end").expect("a close frame") {
         Message::Close(Some(frame)) => {
-            // The other side is gone, too.
-            while let Some(Ok(_)) = tokio::time::timeout(PATIENCE, socket.next()).await.expect("closed in time") {}
+            // Returns when the gateway has closed the connection.
+            while let Some(Ok(_)) = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("closed in time") {}
             (frame.code.into(), frame.reason.to_string())
         }
         other => panic!("no close frame: {other:?}"),
@@ -78,22 +79,21 @@ fn expired() -> (u16, String) {
     (1008, "the token expired".into())
 }
 
-/// What is promised: it takes no longer than a second.
+/// Asserts that `ending` takes less than a second, as the documentation promises.
 async fn within_a_second<T>(ending: impl Future<Output = T>) -> T {
-    let began = Instant::now();
-    let ended = ending.await;
-    assert!(began.elapsed() < SECOND, "took {:?}", began.elapsed());
-    ended
+    let started = Instant::now();
+    let result = ending.await;
+    assert!(started.elapsed() < SECOND, "took {:?}", started.elapsed());
+    result
 }
 
-/// The lines of streams that were ended say why.
-async fn logged(gateway: &Gateway, reason: &str) {
-    for _ in 0..500 {
-        let lines = gateway.log_lines(1).await;
-        if let Some(line) = lines.iter().find(|line| line["ended"] == reason) {
-            return assert_eq!(line["complete"], false, "{line}");
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("no line with ended = {reason:?}: {}", gateway.file("access.log"));
+/// Asserts that the access log has a line of a stream that was ended for this reason.
+async fn assert_ended(gateway: &Gateway, reason: &str) {
+    let line = gateway.log_line(|line| line["ended"] == reason).await;
+    assert_eq!(line["complete"], false, "{line}");
+}
+
+/// Asserts that the gateway has drained before its deadline.
+async fn assert_drained(draining: std::thread::JoinHandle<()>) {
+    eventually("the drain ends before its deadline", || draining.is_finished()).await;
 }

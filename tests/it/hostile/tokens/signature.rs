@@ -103,7 +103,7 @@ fn der(r: &[u8], s: &[u8]) -> Vec<u8> {
 }
 
 fn ecdsa_384(world: &World) -> Vec<Row> {
-    let good = world.p384.good(world.now);
+    let good = world.p384.valid_token(world.now);
     let (message, bytes) = taken_apart(&good);
     let p256 = world.mint.sign_message(message);
     vec![
@@ -116,7 +116,7 @@ fn ecdsa_384(world: &World) -> Vec<Row> {
 }
 
 fn eddsa(world: &World) -> Vec<Row> {
-    let good = world.ed.good(world.now);
+    let good = world.ed.valid_token(world.now);
     let (message, bytes) = taken_apart(&good);
     let (r, s) = bytes.split_at(32);
     // The neutral element, as a point.
@@ -160,7 +160,7 @@ fn stranger(algorithm: Algorithm, known: &Mint, now: u64) -> String {
 }
 
 fn rsa(world: &World) -> Vec<Row> {
-    let good = world.rsa.good(world.now);
+    let good = world.rsa.valid_token(world.now);
     let (message, bytes) = taken_apart(&good);
     let mut padded = vec![0xff; 256];
     padded[..2].copy_from_slice(&[0, 1]);

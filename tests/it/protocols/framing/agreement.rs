@@ -17,7 +17,7 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::io::AsyncWriteExt;
 
-use crate::support::rounds::rounds;
+use crate::support::repetitions::repetitions;
 
 /// Unless `BEARWARD_ROUNDS` asks for others.
 const CASES: usize = 4000;
@@ -116,7 +116,7 @@ fn theirs(bytes: &[u8]) -> (u64, hyper::Result<()>) {
 
 #[test]
 fn hyper_finds_the_requests_that_we_let_through_and_no_others() {
-    let cases = u32::try_from(rounds(CASES)).expect("not that many");
+    let cases = u32::try_from(repetitions(CASES)).expect("not that many");
     let counted = RefCell::new((0, 0, 0));
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let ran = runner.run(&(streams(), 1..40_usize), |(bytes, piece)| {

@@ -312,7 +312,7 @@ fn attacks() -> Vec<Attack> {
 #[tokio::test]
 async fn a_hostile_framing_is_refused_with_its_reason_and_nothing_behind_it_is_read() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let attacks = attacks();
     eprintln!("{} hostile framings", attacks.len());
     assert!(attacks.len() >= 100, "a table that tries little: {}", attacks.len());
@@ -324,7 +324,7 @@ async fn a_hostile_framing_is_refused_with_its_reason_and_nothing_behind_it_is_r
 #[tokio::test]
 async fn a_body_with_hostile_chunks_is_a_broken_request() {
     let upstream = Upstream::start();
-    let gateway = Gateway::open(upstream.address, "");
+    let gateway = Gateway::public(upstream.address, "");
     let broken = |chunks: &&str| attack(chunks, post("Transfer-Encoding: chunked", chunks), MalformedFraming);
     let attacks: Vec<Attack> = CHUNKS.iter().map(broken).collect();
     eprintln!("{} hostile bodies", attacks.len());

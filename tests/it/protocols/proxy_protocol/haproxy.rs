@@ -1,4 +1,4 @@
-//! With HAProxy, whose protocol it is, on both sides.
+//! PROXY protocol with HAProxy on both sides.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,13 +15,13 @@ use super::{gateway, get};
 use crate::support::client::tls_connect;
 use crate::support::{Upstream, Wire};
 
-/// Debian has it in a folder that is not in everybody's PATH.
+/// Debian installs it in a folder that is not in every PATH.
 const PROGRAM: &str = "/usr/sbin/haproxy";
 
 struct Haproxy(Child);
 
 impl Haproxy {
-    /// Serves `sections`, and waits until it listens at these addresses.
+    /// Starts HAProxy with `sections`, and waits until it listens at these addresses.
     fn start(folder: &Path, sections: &str, addresses: &[SocketAddr]) -> Haproxy {
         let file = folder.join("haproxy.cfg");
         let defaults = "defaults\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n";
@@ -33,8 +33,9 @@ impl Haproxy {
         let deadline = Instant::now() + Duration::from_secs(30);
         for address in addresses {
             while std::net::TcpStream::connect(address).is_err() {
-                assert!(haproxy.0.try_wait().expect("our child").is_none(), "it ended: see what it printed");
-                assert!(Instant::now() < deadline, "it does not listen");
+                assert!(haproxy.0.try_wait().expect("our child").is_none(), "HAProxy ended: see its output");
+                assert!(Instant::now() < deadline, "HAProxy does not listen");
+                // Polls: HAProxy does not report when it listens.
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -44,20 +45,20 @@ impl Haproxy {
 
 impl Drop for Haproxy {
     fn drop(&mut self) {
-        // One that has ended already is as good.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Addresses that were free a moment ago. Held together, so that no two are the same.
+/// Returns addresses that were free a moment ago. Binds all at once, so that no two are the same.
 fn free<const N: usize>() -> [SocketAddr; N] {
     let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     std::array::from_fn(|place| held[place].local_addr().expect("an address"))
 }
 
 #[tokio::test]
-async fn haproxy_passes_clients_on_and_is_told_of_them() {
+async fn haproxy_sends_and_receives_client_addresses() {
     for version in ["v1", "v2"] {
         let (upstream, folder) = (Upstream::start(), TempDir::new().expect("a folder"));
         let [plain, tls, behind] = free();
@@ -67,7 +68,7 @@ async fn haproxy_passes_clients_on_and_is_told_of_them() {
         for (name, front, to) in [("plain", plain, gateway.address()), ("tls", tls, gateway.tls_address())] {
             write!(sections, "listen {name}\n mode tcp\n bind {front}\n server gateway {to} {send}\n").expect("memory");
         }
-        // What it was told stands in a header that the gateway leaves to backends.
+        // HAProxy reports the received address in a header that the gateway does not change.
         write!(
             sections,
             "listen behind\n mode http\n bind {behind} accept-proxy\n http-request set-header X-Told %[src]\n server upstream {}\n",
@@ -78,17 +79,17 @@ async fn haproxy_passes_clients_on_and_is_told_of_them() {
 
         let client = Ipv4Addr::new(127, 0, 0, 9);
         let mut wire = Wire::connect_from(client.into(), plain).await;
-        wire.say(get("plain", "X-Forwarded-For: 203.0.113.9\r\n")).await;
-        assert_eq!(wire.answer().await.status, 200, "{version}");
+        wire.send(get("plain", "X-Forwarded-For: 203.0.113.9\r\n")).await;
+        assert_eq!(wire.read_response().await.status, 200, "{version}");
 
         let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
         let wire = Wire::connect_from(client.into(), tls).await;
         let mut wire = tls_connect(wire.stream, certificate, "http/1.1").await.expect("a handshake");
         let request = get("tls", "Connection: close\r\n").replace("gateway.test", "localhost");
         wire.write_all(request.as_bytes()).await.expect("written");
-        let mut heard = String::new();
-        wire.read_to_string(&mut heard).await.expect("an answer");
-        assert!(heard.starts_with("HTTP/1.1 200"), "{version}: {heard}");
+        let mut received = String::new();
+        wire.read_to_string(&mut received).await.expect("an answer");
+        assert!(received.starts_with("HTTP/1.1 200"), "{version}: {received}");
 
         let seen = upstream.seen();
         assert_eq!(seen.len(), 2, "{version}");

@@ -1,4 +1,4 @@
-//! Connections that a balancer passes on, and those that we open for a client: whose they are is said before anything else.
+//! PROXY protocol: the header that names the client, from a balancer and to an upstream.
 
 mod haproxy;
 
@@ -12,16 +12,16 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::certificates::Authority;
 use crate::support::client::tls_connect;
-use crate::support::scripted::Scripted;
+use crate::support::scripted_backend::ScriptedBackend;
 use crate::support::{Gateway, Upstream, Wire, frames};
 
-/// Where these stories' balancers are, and one that passes on over HTTP.
+/// The addresses of the balancers of these tests, and of a proxy over HTTP.
 const TRUSTED: &str = "[forwarding]\ntrusted = [\"127.0.0.1\", \"10.0.0.0/8\"]\n";
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Both its listeners expect the header. `keys` are of the `[[upstream]]`.
+/// A gateway with two listeners that expect the header. `keys` belong to `[[upstream]]`.
 fn gateway(upstream: SocketAddr, keys: &str) -> Gateway {
-    let text = Gateway::open_text(upstream, &format!("{keys}\n{TRUSTED}"));
+    let text = Gateway::public_config(upstream, &format!("{keys}\n{TRUSTED}"));
     Gateway::from_text(text.replace("\ntls = ", "\nproxy_protocol = true\ntls = "))
 }
 
@@ -35,7 +35,7 @@ fn get(path: &str, fields: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_client_is_whom_the_balancer_names() {
+async fn the_client_address_is_that_of_the_header() {
     let upstream = Upstream::start();
     let gateway = gateway(upstream.address, "");
     let v4 = [198, 51, 100, 7, 192, 0, 2, 1, 0xc8, 0x22, 1, 0xbb];
@@ -47,32 +47,33 @@ async fn the_client_is_whom_the_balancer_names() {
         (v2(0x21, 0x11, &v4), "198.51.100.7", "http"),
         (v2(0x21, 0x11, &[&v4[..], &[4, 0, 3, 1, 2, 3], &[0; 3000]].concat()), "198.51.100.7", "http"),
         (v2(0x21, 0x21, &v6), "2001:db8::7", "http"),
-        // A proxy behind the balancer that is trusted itself, and believed about the client.
+        // A trusted proxy behind the balancer, so its forwarding headers count.
         (b"PROXY TCP4 10.1.2.3 192.0.2.1 51234 443\r\n".to_vec(), "203.0.113.9", "https"),
-        // The balancer's own, as for a health check; or of a client that it does not name, who is not believed as it is.
+        // A connection of the balancer itself, for example a health check, and one of an unnamed client, which is not
+        // trusted.
         (v2(0x20, 0x00, &[]), "127.0.0.1", "http"),
         (v2(0x21, 0x31, &[0; 216]), "127.0.0.1", "http"),
         (b"PROXY UNKNOWN\r\n".to_vec(), "127.0.0.1", "http"),
     ];
     for (row, (header, client, proto)) in rows.iter().enumerate() {
         for in_pieces in [false, true] {
-            let said = [header.as_slice(), get(&row.to_string(), forwarded).as_bytes()].concat();
+            let bytes = [header.as_slice(), get(&row.to_string(), forwarded).as_bytes()].concat();
             let mut balancer = Wire::connect(gateway.address()).await;
             balancer.stream.set_nodelay(true).expect("a socket");
-            for piece in said.chunks(if in_pieces { 1 } else { said.len() }) {
-                balancer.say(piece).await;
+            for piece in bytes.chunks(if in_pieces { 1 } else { bytes.len() }) {
+                balancer.send(piece).await;
                 tokio::task::yield_now().await;
             }
-            assert_eq!(balancer.answer().await.status, 200, "{row}");
-            let seen = upstream.only();
+            assert_eq!(balancer.read_response().await.status, 200, "{row}");
+            let seen = upstream.only_request();
             assert_eq!(seen.header("x-forwarded-for"), Some(*client), "{row}");
             assert_eq!(seen.header("x-forwarded-proto"), Some(*proto), "{row}");
             upstream.forget();
-            // For the second request as well.
-            balancer.say(get("again", "")).await;
-            assert_eq!(balancer.answer().await.status, 200);
-            let told = upstream.only().header("x-forwarded-for").map(str::to_owned);
-            assert_eq!(told.as_deref(), Some(if *proto == "https" { "10.1.2.3" } else { client }), "{row}");
+            // The header also counts for the second request.
+            balancer.send(get("again", "")).await;
+            assert_eq!(balancer.read_response().await.status, 200);
+            let response_body = upstream.only_request().header("x-forwarded-for").map(str::to_owned);
+            assert_eq!(response_body.as_deref(), Some(if *proto == "https" { "10.1.2.3" } else { client }), "{row}");
             upstream.forget();
         }
     }
@@ -84,30 +85,30 @@ async fn the_client_is_whom_the_balancer_names() {
 }
 
 #[tokio::test]
-async fn tls_begins_behind_the_header() {
+async fn tls_begins_after_the_header() {
     let upstream = Upstream::start();
     let gateway = gateway(upstream.address, "");
     let certificate = CertificateDer::from_pem_file(gateway.certificate()).expect("a certificate");
     let mut balancer = Wire::connect(gateway.tls_address()).await;
-    balancer.say("PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n").await;
+    balancer.send("PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n").await;
     let mut client = tls_connect(balancer.stream, certificate, "http/1.1").await.expect("a handshake");
     let request = get("", "Connection: close\r\n").replace("gateway.test", "localhost");
     client.write_all(request.as_bytes()).await.expect("written");
-    let mut heard = String::new();
-    client.read_to_string(&mut heard).await.expect("an answer");
-    assert!(heard.starts_with("HTTP/1.1 200"), "{heard}");
-    assert_eq!(upstream.only().header("x-forwarded-for"), Some("198.51.100.7"));
-    assert_eq!(upstream.only().header("x-forwarded-proto"), Some("https"));
+    let mut received = String::new();
+    client.read_to_string(&mut received).await.expect("an answer");
+    assert!(received.starts_with("HTTP/1.1 200"), "{received}");
+    assert_eq!(upstream.only_request().header("x-forwarded-for"), Some("198.51.100.7"));
+    assert_eq!(upstream.only_request().header("x-forwarded-proto"), Some("https"));
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_passed_on_is_closed_without_a_word() {
+async fn a_connection_without_a_valid_header_is_closed() {
     let upstream = Upstream::start();
     let gateway = gateway(upstream.address, "[timeouts]\ntls_handshake = \"300ms\"");
     let header = "PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\r\n";
     let get = get("", "");
     let mut tried = 0;
-    for said in [
+    for bytes in [
         get.clone().into_bytes(),
         format!("PROXY TCP4 198.51.100.7 192.0.2.1 51234\r\n{get}").into_bytes(),
         format!("PROXY TCP4 198.51.100.7 192.0.2.1 51234 443\n{get}").into_bytes(),
@@ -115,48 +116,48 @@ async fn a_connection_that_nobody_passed_on_is_closed_without_a_word() {
         [&v2(0x21, 0x12, &[0; 12]), get.as_bytes()].concat(),
         [&v2(0x21, 0x11, &[0; 4]), get.as_bytes()].concat(),
         [&v2(0x21, 0x11, &[0; 5000]), get.as_bytes()].concat(),
-        frames::hello(),
+        frames::connection_preface(),
         b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03".to_vec(),
-        // Slow: the rest never comes.
+        // An incomplete header: the rest never arrives.
         b"PROXY TCP4 198.51".to_vec(),
         SIGNATURE.to_vec(),
         v2(0x21, 0x11, &[0; 12])[..20].to_vec(),
         Vec::new(),
     ] {
         for address in [gateway.address(), gateway.tls_address()] {
-            let mut guest = Wire::connect(address).await;
-            // It may be closed before all is said.
-            let _ = guest.try_say(&said).await;
-            guest.is_closed().await;
+            let mut client_wire = Wire::connect(address).await;
+            // The gateway may close the connection before all is sent.
+            let _ = client_wire.try_send(&bytes).await;
+            client_wire.assert_closed().await;
             tried += 1;
         }
     }
-    // Whoever is not trusted is not even read.
+    // The gateway does not read from an untrusted address.
     let mut stranger = Wire::connect_from("127.0.0.2".parse().expect("an address"), gateway.address()).await;
-    let _ = stranger.try_say(format!("{header}{get}")).await;
-    stranger.is_closed().await;
-    gateway.counts("proxy_protocol_failed_total", tried + 1).await;
+    let _ = stranger.try_send(format!("{header}{get}")).await;
+    stranger.assert_closed().await;
+    gateway.wait_for_metric("proxy_protocol_failed_total", tried + 1).await;
     assert_eq!(upstream.connections(), 0);
-    // A second header is no request.
+    // A second header is not a valid request.
     let mut balancer = Wire::connect(gateway.address()).await;
-    balancer.say([header, header, &get].concat()).await;
-    assert_eq!(balancer.answer().await.status, 400);
-    balancer.is_closed().await;
+    balancer.send([header, header, &get].concat()).await;
+    assert_eq!(balancer.read_response().await.status, 400);
+    balancer.assert_closed().await;
     assert_eq!(upstream.connections(), 0);
 }
 
-/// Limits by address are of the clients, not of the balancer that all of them come through.
+/// Limits per address count the clients, not the balancer in front of them.
 #[tokio::test]
-async fn limits_are_of_the_client_that_is_named() {
+async fn limits_count_the_client_of_the_header() {
     let upstream = Upstream::start();
-    let listeners = Gateway::text(&upstream.address.to_string(), TRUSTED);
+    let listeners = Gateway::config_text(&upstream.address.to_string(), TRUSTED);
     let text = listeners.replace("\ntls = ", "\nproxy_protocol = true\ntls = ").replace("calls = 0", "calls = 1");
     let gateway = Gateway::from_text(text);
     let ask = async |client: &str| {
         let mut balancer = Wire::connect(gateway.address()).await;
         let request = "POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-        balancer.say(format!("PROXY TCP4 {client} 192.0.2.1 1 443\r\n{request}")).await;
-        balancer.answer().await.status
+        balancer.send(format!("PROXY TCP4 {client} 192.0.2.1 1 443\r\n{request}")).await;
+        balancer.read_response().await.status
     };
     assert_ne!(ask("198.51.100.7").await, 429);
     assert_eq!(ask("198.51.100.7").await, 429);
@@ -164,81 +165,82 @@ async fn limits_are_of_the_client_that_is_named() {
 }
 
 #[tokio::test]
-async fn limits_on_connections_and_rates_are_of_the_client_that_is_named() {
+async fn connection_limits_and_rates_count_the_client_of_the_header() {
     let upstream = Upstream::start();
     let limits = "[limits]\nconnections_per_address = 2\n[[rate]]\nper = \"address\"\nrequests = 3\nwindow = \"1h\"";
     let gateway = gateway(upstream.address, limits);
     let arrive = async |client: &str| {
         let mut wire = Wire::connect(gateway.address()).await;
-        // It may be closed before all is said.
-        let _ = wire.try_say(format!("PROXY TCP4 {client} 192.0.2.1 1 443\r\n{}", get("", ""))).await;
+        // The gateway may close the connection before all is sent.
+        let _ = wire.try_send(format!("PROXY TCP4 {client} 192.0.2.1 1 443\r\n{}", get("", ""))).await;
         wire
     };
     let mut held = Vec::new();
     for client in ["198.51.100.7", "198.51.100.7", "198.51.100.8", "198.51.100.8"] {
         let mut wire = arrive(client).await;
-        assert_eq!(wire.answer().await.status, 200, "{client}");
+        assert_eq!(wire.read_response().await.status, 200, "{client}");
         held.push(wire);
     }
     for client in ["198.51.100.7", "198.51.100.8"] {
-        arrive(client).await.is_closed().await;
+        arrive(client).await.assert_closed().await;
     }
-    gateway.counts("address_connections_rejected_total", 2).await;
-    // Their third and fourth request. A connection that was refused has asked nothing.
+    gateway.wait_for_metric("address_connections_rejected_total", 2).await;
+    // Their third and fourth request. A rejected connection does not count.
     for (wire, status) in [(0, 200), (1, 429), (2, 200), (3, 429)] {
-        held[wire].say(get("", "")).await;
-        assert_eq!(held[wire].answer().await.status, status, "{wire}");
+        held[wire].send(get("", "")).await;
+        assert_eq!(held[wire].read_response().await.status, status, "{wire}");
     }
-    // One that is trusted itself has everybody's connections, and everybody's requests.
+    // A trusted proxy has the connections and requests of all its clients, so no limit applies to it.
     for number in 0..6 {
         let mut wire = Wire::connect(gateway.address()).await;
         let request = get("", &format!("X-Forwarded-For: 203.0.113.{number}\r\n"));
-        wire.say(format!("PROXY TCP4 10.1.2.3 192.0.2.1 1 443\r\n{request}")).await;
-        assert_eq!(wire.answer().await.status, 200, "{number}");
+        wire.send(format!("PROXY TCP4 10.1.2.3 192.0.2.1 1 443\r\n{request}")).await;
+        assert_eq!(wire.read_response().await.status, 200, "{number}");
         held.push(wire);
     }
 }
 
-/// One connection is one client's: never another's, and the next time the same one's.
+/// A pooled connection belongs to one client, and only that client's requests use it again.
 #[tokio::test]
-async fn an_upstream_that_asks_for_it_is_told_whose_each_connection_is() {
+async fn an_upstream_with_proxy_protocol_gets_the_client_address() {
     for (version, len) in [("v1", None), ("v2", Some(28))] {
-        let backend = Scripted::start(move |mut wire, number| async move {
+        let backend = ScriptedBackend::start(move |mut wire, number| async move {
             let header = match len {
-                None => wire.hear_until("\r\n").await.into_bytes(),
-                Some(len) => wire.hear_bytes(len).await,
+                None => wire.read_until("\r\n").await.into_bytes(),
+                Some(len) => wire.read_bytes(len).await,
             };
             let client = match len {
                 None => String::from_utf8_lossy(&header).split(' ').nth(2).expect("an address").to_owned(),
                 Some(_) => header[16..20].iter().map(u8::to_string).collect::<Vec<_>>().join("."),
             };
-            while wire.try_hear_until("\r\n\r\n").await.is_some() {
-                let told = format!("{number} {client}");
-                wire.say(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}", told.len())).await;
+            while wire.try_read_until("\r\n\r\n").await.is_some() {
+                let response_body = format!("{number} {client}");
+                wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{response_body}", response_body.len()))
+                    .await;
             }
         });
         let more = format!("proxy_protocol = \"{version}\"\nmax_concurrent_requests = 2");
         let gateway =
-            Gateway::from_text(Gateway::open_text(backend.address, &more).replace("workers = 2", "workers = 1"));
-        for (client, told) in [
+            Gateway::from_text(Gateway::public_config(backend.address, &more).replace("workers = 2", "workers = 1"));
+        for (client, response_body) in [
             ("127.0.0.7", "0 127.0.0.7"),
             ("127.0.0.8", "1 127.0.0.8"),
             ("127.0.0.7", "0 127.0.0.7"),
             ("127.0.0.8", "1 127.0.0.8"),
-            // Two are kept, as many as there may be at once: the one that was used longest ago goes.
+            // The pool keeps two connections, the maximum, and closes the least recently used one.
             ("127.0.0.9", "2 127.0.0.9"),
             ("127.0.0.8", "1 127.0.0.8"),
             ("127.0.0.7", "3 127.0.0.7"),
         ] {
             let mut wire = Wire::connect_from(client.parse().expect("an address"), gateway.address()).await;
-            wire.say(get("", "")).await;
-            assert_eq!(wire.answer().await.body, told, "{version}");
+            wire.send(get("", "")).await;
+            assert_eq!(wire.read_response().await.body, response_body, "{version}");
         }
         assert_eq!(backend.connections(), 4);
     }
 }
 
-/// Whoever stands before the TLS of a backend reads it first, and passes on what follows.
+/// A proxy in front of the backend's TLS reads the header first, and forwards the rest.
 #[tokio::test]
 async fn the_header_for_an_upstream_comes_before_tls() {
     for version in ["v1", "v2"] {
@@ -252,7 +254,7 @@ async fn the_header_for_an_upstream_comes_before_tls() {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     let client = announced(&mut stream, version).await;
-                    let mut stream = acceptor.accept(stream).await.expect("TLS is what follows");
+                    let mut stream = acceptor.accept(stream).await.expect("TLS follows the header");
                     let mut read = [0; 4096];
                     while let Ok(len @ 1..) = stream.read(&mut read).await {
                         assert!(read[..len].starts_with(b"GET / HTTP/1.1\r\n"), "{:?}", &read[..len]);
@@ -264,18 +266,18 @@ async fn the_header_for_an_upstream_comes_before_tls() {
         });
         let ca_file = folder.path().join("ca.pem");
         let keys = format!("proxy_protocol = \"{version}\"\nca_file = \"{}\"", ca_file.display());
-        let text = Gateway::open_text(address, &keys).replace("http://127.0.0.1", "https://localhost");
+        let text = Gateway::public_config(address, &keys).replace("http://127.0.0.1", "https://localhost");
         let gateway = Gateway::from_text(text);
         for client in ["127.0.0.7", "127.0.0.8", "127.0.0.7"] {
             let mut wire = Wire::connect_from(client.parse().expect("an address"), gateway.address()).await;
-            wire.say(get("", "")).await;
-            let answer = wire.answer().await;
+            wire.send(get("", "")).await;
+            let answer = wire.read_response().await;
             assert_eq!((answer.status, answer.body.as_str()), (200, client), "{version}");
         }
     }
 }
 
-/// The client that a header names, and not a byte of what follows it is read.
+/// Reads a header, and returns its client address. Reads no byte after the header.
 async fn announced(stream: &mut TcpStream, version: &str) -> String {
     if version == "v2" {
         let mut header = [0; 28];

@@ -11,7 +11,7 @@ async fn undelivered(store: &dyn Store) -> Vec<Recorded> {
     store.undelivered(100).await.expect("the store works")
 }
 
-/// Sequence and name of each.
+/// Returns the sequence number and name of each event.
 fn names(events: &[Recorded]) -> Vec<(u64, String)> {
     let name = |event: &Recorded| {
         let line: Value = serde_json::from_str(&event.line()).expect("JSON");
@@ -33,7 +33,7 @@ pub(crate) async fn each_decision_is_recorded_once_and_in_order(store: &dyn Stor
     store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
     store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
     store.revoke(Revoked::Everything { not_after: LOGIN }, LOGIN.into()).await.expect("the store works");
-    // Neither decides anything.
+    // Neither is a decision, so neither is recorded.
     store.confirm(vec![(family.id, 2)]).await.expect("the store works");
     store.check().await.expect("the store works");
     let expected =
@@ -43,7 +43,7 @@ pub(crate) async fn each_decision_is_recorded_once_and_in_order(store: &dyn Stor
     assert_eq!(names(&store.undelivered(2).await.expect("the store works")), expected[..2]);
 }
 
-pub(crate) async fn what_is_delivered_is_forgotten_and_the_sequence_goes_on(store: &dyn Store) {
+pub(crate) async fn delivered_events_are_removed_and_the_sequence_goes_on(store: &dyn Store) {
     for name in ["a", "b", "c"] {
         record(store, name).await;
     }
@@ -55,7 +55,7 @@ pub(crate) async fn what_is_delivered_is_forgotten_and_the_sequence_goes_on(stor
     assert_eq!(names(&undelivered(store).await), [(4, "d".to_owned())]);
 }
 
-pub(crate) async fn what_failed_was_never_recorded(store: &dyn Store) {
+pub(crate) async fn a_failed_operation_is_not_recorded(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     assert!(store.issue(family, ANY, LOGIN.into()).await.is_err(), "an id is taken once");
     record(store, "next").await;

@@ -1,4 +1,4 @@
-//! Logins, their limit, who may end them, and who sees them.
+//! Logins: their limit, who can revoke them, and who can list them.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(crate) async fn a_login_beyond_the_limit_ends_the_least_recently_used(store:
         families.push(issued(store, "alice", LOGIN + seconds(count)).await);
     }
     let neighbour = issued(store, "bob", LOGIN).await;
-    // The oldest login was used last, so it stays.
+    // The oldest login was used last, so the limit does not end it.
     rotated(store, &families[0], 1, LOGIN + seconds(5)).await;
     let now = LOGIN + seconds(6);
     let newest = store.issue(login("alice", now), 2, LOGIN.into()).await.expect("the store works");
@@ -68,7 +68,7 @@ pub(crate) async fn a_login_beyond_the_limit_ends_the_least_recently_used(store:
     assert_eq!(ended, [&Revoked::Family(families[2].id), &Revoked::Family(families[1].id)]);
 }
 
-pub(crate) async fn the_limit_counts_only_the_living(store: &dyn Store) {
+pub(crate) async fn the_limit_counts_only_live_families(store: &dyn Store) {
     let living = issued(store, "alice", LOGIN).await;
     let logged_out = issued(store, "alice", LOGIN).await;
     store.revoke_family(logged_out.id, owner("alice"), LOGIN.into()).await.expect("the store works");
@@ -79,7 +79,7 @@ pub(crate) async fn the_limit_counts_only_the_living(store: &dyn Store) {
     assert_eq!(why_revoked(store, &living).await, None);
 }
 
-pub(crate) async fn the_limit_counts_the_living_to_their_last_moment(store: &dyn Store) {
+pub(crate) async fn a_family_counts_until_its_last_moment(store: &dyn Store) {
     let last_moment = LOGIN + seconds(1) - Duration::from_millis(1);
     let idle = Family { idle_expiry: LOGIN + seconds(1), ..login("alice", LOGIN) };
     let over = Family { absolute_expiry: LOGIN + seconds(1), ..login("bob", LOGIN) };
@@ -90,9 +90,9 @@ pub(crate) async fn the_limit_counts_the_living_to_their_last_moment(store: &dyn
     }
 }
 
-pub(crate) async fn the_newest_login_stays_whatever_the_limit_and_the_clock(store: &dyn Store) {
+pub(crate) async fn the_limit_never_ends_the_newest_login(store: &dyn Store) {
     let before = issued(store, "alice", LOGIN).await;
-    // The clock was set back by an hour in between.
+    // The clock was set back by an hour between the logins.
     let newest = store.issue(login("alice", LOGIN - seconds(3_600)), 0, LOGIN.into()).await.expect("the store works");
     assert_eq!(why_revoked(store, &before).await, Some(RevokeReason::Limit));
     assert_eq!(why_revoked(store, &newest).await, None);
@@ -101,10 +101,10 @@ pub(crate) async fn the_newest_login_stays_whatever_the_limit_and_the_clock(stor
 pub(crate) async fn an_id_is_taken_once(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     let thief = Family { id: family.id, ..login("mallory", LOGIN) };
-    let (refused, beside) =
+    let (rejection, beside) =
         (store.issue(thief, ANY, LOGIN.into()), store.issue(login("bob", LOGIN), ANY, LOGIN.into()));
-    assert!(refused.await.is_err());
-    beside.await.expect("a failure beside does no harm");
+    assert!(rejection.await.is_err());
+    beside.await.expect("the failure of another operation does no harm");
     assert_eq!(stored(store, &family).await, family);
 }
 
@@ -122,27 +122,27 @@ pub(crate) async fn only_the_owner_and_admins_revoke(store: &dyn Store) {
     assert_eq!(why_revoked(store, &other).await, Some(RevokeReason::Admin));
 }
 
-pub(crate) async fn the_dead_are_not_revoked_again(store: &dyn Store) {
+pub(crate) async fn revoked_families_are_not_revoked_again(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     let revoke = |by, now: UnixTime| store.revoke_family(family.id, by, now.into());
     revoke(owner("alice"), LOGIN).await.expect("the store works");
     let ended = stored(store, &family).await;
 
     let later = LOGIN + seconds(60);
-    assert_eq!(revoke(owner("alice"), later).await.expect("the store works"), RevokeOutcome::AlreadyDead);
-    assert_eq!(revoke(RevokedBy::Admin, later).await.expect("the store works"), RevokeOutcome::AlreadyDead);
+    assert_eq!(revoke(owner("alice"), later).await.expect("the store works"), RevokeOutcome::AlreadyEnded);
+    assert_eq!(revoke(RevokedBy::Admin, later).await.expect("the store works"), RevokeOutcome::AlreadyEnded);
     assert_eq!(revoke(owner("mallory"), later).await.expect("the store works"), RevokeOutcome::NotFound);
     assert_eq!(stored(store, &family).await, ended);
     assert_eq!(store.revocations_since(0, later).await.expect("the store works").len(), 1);
 }
 
-/// An access token that was given a moment before the family expired outlives it, and must die by its owner's word.
+/// An access token issued just before the family expires outlives it, and its owner must be able to revoke it.
 pub(crate) async fn an_expired_family_is_revoked_while_its_last_token_may_live(store: &dyn Store) {
     let just_before = LONGEST_LIFE - Duration::from_millis(1);
     for (after, outcome) in [
         (seconds(0), RevokeOutcome::Revoked),
         (just_before, RevokeOutcome::Revoked),
-        (LONGEST_LIFE, RevokeOutcome::AlreadyDead),
+        (LONGEST_LIFE, RevokeOutcome::AlreadyEnded),
     ] {
         let family = issued(store, "alice", LOGIN).await;
         let now = family.idle_expiry + after;
@@ -161,7 +161,7 @@ pub(crate) async fn confirming_only_raises_and_only_what_exists(store: &dyn Stor
         assert_eq!(stored(store, &family).await.confirmed, confirmed, "after generation {seen} was seen");
     }
     assert_eq!(stored(store, &other).await.confirmed, 1);
-    store.confirm(vec![]).await.expect("nothing to do is no error");
+    store.confirm(vec![]).await.expect("an empty batch is no error");
 }
 
 pub(crate) async fn a_subject_sees_its_families_newest_first(store: &dyn Store) {
@@ -171,17 +171,17 @@ pub(crate) async fn a_subject_sees_its_families_newest_first(store: &dyn Store) 
     issued(store, "bob", LOGIN).await;
     store.revoke_family(second.id, owner("alice"), (LOGIN + seconds(2)).into()).await.expect("the store works");
     let listed = store.families_of("alice".into()).await.expect("the store works");
-    assert_eq!(listed, [third, stored(store, &second).await, first], "the dead are shown");
+    assert_eq!(listed, [third, stored(store, &second).await, first], "revoked families are listed");
 
     let many: Vec<_> = (0..1_001).map(|_| store.issue(login("carol", LOGIN), ANY, LOGIN.into())).collect();
     for answer in many {
         answer.await.expect("the store works");
     }
     assert_eq!(store.families_of("carol".into()).await.expect("the store works").len(), 1_000);
-    assert!(store.families_of("nobody".into()).await.expect("the store works").is_empty());
+    assert!(store.families_of("unknown".into()).await.expect("the store works").is_empty());
 }
 
-pub(crate) async fn signing_keys_change_as_was_decided(store: &dyn Store) {
+pub(crate) async fn signing_keys_change_as_decided(store: &dyn Store) {
     let key = |kid: &str, later: Duration| StoredKey {
         kid: kid.into(),
         algorithm: "ES256".into(),
@@ -194,7 +194,7 @@ pub(crate) async fn signing_keys_change_as_was_decided(store: &dyn Store) {
         token_life: Duration::from_millis(900_001),
     };
     let (a, b) = (key("a", Duration::ZERO), key("b", AFTER_GRACE));
-    // Two gateways start on an empty store: each would make the first key.
+    // Two gateways start on an empty store, and each tries to create the first key.
     let first = |new: &StoredKey| {
         let new = new.clone();
         store.change_signing_keys(

@@ -25,7 +25,7 @@ async fn revoke(store: &dyn Store, what: Revoked, now: UnixTime) -> u64 {
     store.revoke(what, now.into()).await.expect("the store works")
 }
 
-pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store) {
+pub(crate) async fn the_log_has_no_gaps_and_starts_at_the_given_entry(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     let everything = Revoked::Everything { not_after: UnixTime::from_secs(1) };
     let written = [token("é"), subject("bob", LOGIN), Revoked::Family(family.id), everything];
@@ -40,12 +40,12 @@ pub(crate) async fn the_log_has_no_gaps_and_starts_where_asked(store: &dyn Store
     assert_eq!((log[1].at, log[1].until), (LOGIN + SECOND, LOGIN + SECOND + LONGEST_LIFE));
     assert_eq!(store.revocations_since(2, LOGIN).await.expect("the store works"), log[2..]);
     let last = store.revocations_since(0, LOGIN + LONGEST_LIFE).await.expect("the store works");
-    assert_eq!(last, log, "all of it matters to the last moment");
+    assert_eq!(last, log, "every entry is kept until the last moment");
     let over = store.revocations_since(0, LOGIN + LONGEST_LIFE + MILLISECOND).await.expect("the store works");
-    assert_eq!(over, log[1..2], "the others no longer matter");
+    assert_eq!(over, log[1..2], "the others have expired");
 }
 
-pub(crate) async fn a_family_is_not_revoked_without_asking_who(store: &dyn Store) {
+pub(crate) async fn a_family_is_only_revoked_with_an_actor(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     assert!(store.revoke(Revoked::Family(family.id), LOGIN.into()).await.is_err());
     assert_eq!(stored(store, &family).await, family);
@@ -57,12 +57,12 @@ pub(crate) async fn a_subjects_watermark_ends_its_families(store: &dyn Store) {
     let bob = issued(store, "bob", LOGIN).await;
     revoke(store, subject("alice", LOGIN), LOGIN + SECOND).await;
 
-    assert_eq!(refused(store, &alice, 1, LOGIN + SECOND).await, Reason::GrantRevoked);
+    assert_eq!(rejection(store, &alice, 1, LOGIN + SECOND).await, Reason::GrantRevoked);
     rotated(store, &later, 1, LOGIN + SECOND).await;
     rotated(store, &bob, 1, LOGIN + SECOND).await;
     let shown = store.families_of("alice".into()).await.expect("the store works");
     let reasons: Vec<_> = shown.iter().map(|family| family.revoked.map(|revoked| revoked.reason)).collect();
-    assert_eq!(reasons, [None, Some(RevokeReason::Admin)], "nobody is told that it lives");
+    assert_eq!(reasons, [None, Some(RevokeReason::Admin)], "the list shows the family as revoked");
     assert_eq!(stored(store, &alice).await, shown[1]);
 }
 
@@ -70,12 +70,12 @@ pub(crate) async fn a_watermark_is_never_lowered(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     revoke(store, subject("alice", LOGIN), LOGIN).await;
     revoke(store, subject("alice", LOGIN - SECOND), LOGIN).await;
-    assert_eq!(refused(store, &family, 1, LOGIN).await, Reason::GrantRevoked);
+    assert_eq!(rejection(store, &family, 1, LOGIN).await, Reason::GrantRevoked);
 
     let family = issued(store, "bob", LOGIN).await;
     revoke(store, Revoked::Everything { not_after: LOGIN }, LOGIN).await;
     revoke(store, Revoked::Everything { not_after: LOGIN - SECOND }, LOGIN).await;
-    assert_eq!(refused(store, &family, 1, LOGIN).await, Reason::GrantRevoked);
+    assert_eq!(rejection(store, &family, 1, LOGIN).await, Reason::GrantRevoked);
 }
 
 pub(crate) async fn a_watermark_over_everything_ends_all(store: &dyn Store) {
@@ -84,13 +84,13 @@ pub(crate) async fn a_watermark_over_everything_ends_all(store: &dyn Store) {
     revoke(store, subject("bob", LOGIN - SECOND), LOGIN).await;
     revoke(store, Revoked::Everything { not_after: LOGIN + SECOND }, LOGIN + SECOND).await;
     for family in [&alice, &bob] {
-        assert_eq!(refused(store, family, 1, LOGIN + SECOND).await, Reason::GrantRevoked);
+        assert_eq!(rejection(store, family, 1, LOGIN + SECOND).await, Reason::GrantRevoked);
     }
     revoke(store, subject("bob", LOGIN), LOGIN).await;
-    assert_eq!(refused(store, &bob, 1, LOGIN + SECOND).await, Reason::GrantRevoked, "the later of the two counts");
+    assert_eq!(rejection(store, &bob, 1, LOGIN + SECOND).await, Reason::GrantRevoked, "the later watermark counts");
 }
 
-pub(crate) async fn another_issuers_subject_is_not_ours(store: &dyn Store) {
+pub(crate) async fn a_watermark_of_another_issuer_has_no_effect(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     let issuer = "https://login.example".into();
     revoke(store, Revoked::Subject { issuer, subject: "alice".into(), not_after: LOGIN }, LOGIN).await;
@@ -103,7 +103,7 @@ pub(crate) async fn a_watermark_over_our_issuer_ends_all(store: &dyn Store) {
     revoke(store, issuer("https://login.example"), LOGIN).await;
     let family = rotated(store, &family, 1, LOGIN).await;
     revoke(store, issuer(ISSUER), LOGIN).await;
-    assert_eq!(refused(store, &family, 2, LOGIN).await, Reason::GrantRevoked);
+    assert_eq!(rejection(store, &family, 2, LOGIN).await, Reason::GrantRevoked);
     let log = store.revocations_since(0, LOGIN).await.expect("the store works");
     assert_eq!(
         log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(),
@@ -112,8 +112,8 @@ pub(crate) async fn a_watermark_over_our_issuer_ends_all(store: &dyn Store) {
     assert!(log.iter().all(|each| each.until == LOGIN + LONGEST_LIFE));
 }
 
-/// It is good for refreshes long after it expired, and nothing but this record stops it there.
-pub(crate) async fn one_token_of_ours_is_remembered_as_long_as_its_family_may_live(store: &dyn Store) {
+/// A client can refresh with an expired access token. Only this record rejects the token there.
+pub(crate) async fn a_revoked_token_is_kept_as_long_as_its_family(store: &dyn Store) {
     let ours = Revoked::Token { issuer: ISSUER.into(), jti: "1".into() };
     revoke(store, ours.clone(), LOGIN).await;
     revoke(store, token("1"), LOGIN).await;
@@ -131,9 +131,9 @@ pub(crate) async fn one_token_of_ours_is_remembered_as_long_as_its_family_may_li
     assert_eq!(store.sweep(over, 100).await.expect("the store works"), 1);
 }
 
-/// An access token's time of issue is rounded down to a second. A login in the second of the watermark would get tokens
-/// that the watermark voids, if it were not moved past it.
-pub(crate) async fn a_login_right_after_a_watermark_lives(store: &dyn Store) {
+/// The `iat` of an access token is rounded down to a second. The store moves a login in the second of the watermark
+/// past that second, because the watermark would otherwise revoke its tokens.
+pub(crate) async fn a_login_right_after_a_watermark_is_valid(store: &dyn Store) {
     revoke(store, subject("alice", LOGIN), LOGIN).await;
     let next_second = UnixTime::from_secs(LOGIN.as_secs() + 1);
     for now in [LOGIN - SECOND, LOGIN, LOGIN + MILLISECOND] {
@@ -149,27 +149,43 @@ pub(crate) async fn a_login_right_after_a_watermark_lives(store: &dyn Store) {
     assert_eq!(issued(store, "bob", LOGIN).await.created_at, next_second + SECOND);
 }
 
-pub(crate) async fn what_no_longer_matters_is_swept(store: &dyn Store) {
+pub(crate) async fn the_sweep_removes_expired_entries(store: &dyn Store) {
     let logged_out = issued(store, "alice", LOGIN).await;
     let living = issued(store, "alice", LOGIN + SECOND).await;
     store.revoke_family(logged_out.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
     revoke(store, token("a"), LOGIN + SECOND).await;
     let sweep = |now| store.sweep(now, 100);
 
-    assert_eq!(sweep(LOGIN + LONGEST_LIFE).await.expect("the store works"), 0, "all of it matters to the last moment");
-    assert_eq!(sweep(LOGIN + LONGEST_LIFE + MILLISECOND).await.expect("the store works"), 1, "a revocation went");
-    assert_eq!(stored(store, &logged_out).await.id, logged_out.id, "its tombstone stays");
-    assert_eq!(sweep(logged_out.absolute_expiry).await.expect("the store works"), 1, "the other revocation went");
+    assert_eq!(
+        sweep(LOGIN + LONGEST_LIFE).await.expect("the store works"),
+        0,
+        "every entry is kept until the last moment"
+    );
+    assert_eq!(
+        sweep(LOGIN + LONGEST_LIFE + MILLISECOND).await.expect("the store works"),
+        1,
+        "one revocation was removed"
+    );
+    assert_eq!(stored(store, &logged_out).await.id, logged_out.id, "the tombstone is kept");
+    assert_eq!(
+        sweep(logged_out.absolute_expiry).await.expect("the store works"),
+        1,
+        "the other revocation was removed"
+    );
 
     let last_token_ended = logged_out.absolute_expiry + LONGEST_LIFE + MILLISECOND;
-    assert_eq!(sweep(last_token_ended - MILLISECOND).await.expect("the store works"), 0, "it stays as long as a token");
-    assert_eq!(sweep(last_token_ended).await.expect("the store works"), 1, "the tombstone went");
+    assert_eq!(
+        sweep(last_token_ended - MILLISECOND).await.expect("the store works"),
+        0,
+        "the tombstone is kept as long as a token"
+    );
+    assert_eq!(sweep(last_token_ended).await.expect("the store works"), 1, "the tombstone was removed");
     assert_eq!(store.family(logged_out.id).await.expect("the store works"), None);
     assert_eq!(stored(store, &living).await, living);
     assert_eq!(revoke(store, token("b"), LOGIN).await, 3, "the sequence goes on");
 }
 
-pub(crate) async fn sweeping_takes_no_more_than_asked(store: &dyn Store) {
+pub(crate) async fn the_sweep_removes_at_most_the_given_count(store: &dyn Store) {
     for count in 0..5 {
         issued(store, "alice", LOGIN).await;
         revoke(store, token(&count.to_string()), LOGIN).await;
@@ -181,28 +197,32 @@ pub(crate) async fn sweeping_takes_no_more_than_asked(store: &dyn Store) {
     assert_eq!(went, [4, 4, 2, 0]);
 }
 
-pub(crate) async fn watermarks_outlive_what_they_void(store: &dyn Store) {
+pub(crate) async fn watermarks_outlive_what_they_revoke(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     revoke(store, subject("alice", LOGIN), LOGIN).await;
     revoke(store, subject("carol", LOGIN), LOGIN).await;
     let over = LOGIN + LONGEST_LIFE + MILLISECOND;
     assert_eq!(store.sweep(over, 100).await.expect("the store works"), 3, "two revocations and carol's watermark");
-    assert_eq!(refused(store, &family, 1, over).await, Reason::GrantRevoked);
+    assert_eq!(rejection(store, &family, 1, over).await, Reason::GrantRevoked);
 
     let gone = family.absolute_expiry + LONGEST_LIFE + MILLISECOND;
     assert_eq!(store.sweep(gone, 100).await.expect("the store works"), 2, "the family and alice's watermark");
 }
 
-/// The login in between was moved past the first watermark, and so past the second.
-pub(crate) async fn a_login_between_two_watermarks_of_one_second_is_dead(store: &dyn Store) {
+/// The store moved the login in between past the first watermark, and so past the second.
+pub(crate) async fn a_login_between_two_watermarks_of_one_second_is_revoked(store: &dyn Store) {
     for what in [subject("alice", LOGIN), Revoked::Everything { not_after: LOGIN }] {
         revoke(store, what.clone(), LOGIN).await;
         let between = issued(store, "alice", LOGIN).await;
         rotated(store, &between, 1, LOGIN).await;
         revoke(store, what, LOGIN).await;
-        assert_eq!(refused(store, &between, 2, LOGIN).await, Reason::GrantRevoked);
+        assert_eq!(rejection(store, &between, 2, LOGIN).await, Reason::GrantRevoked);
         let log = store.revocations_since(0, LOGIN).await.expect("the store works");
-        assert_eq!(log.last().map(|last| &last.what), Some(&Revoked::Family(between.id)), "its access tokens as well");
+        assert_eq!(
+            log.last().map(|last| &last.what),
+            Some(&Revoked::Family(between.id)),
+            "its access tokens are revoked too"
+        );
         let after = issued(store, "alice", LOGIN).await;
         rotated(store, &after, 1, LOGIN).await;
         store.revoke_family(after.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");

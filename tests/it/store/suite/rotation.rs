@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::store::given::*;
 
-/// A family in generation 3, made just now; `confirmed` is the newest generation seen in use.
+/// A new family in generation 3. `confirmed` is the newest generation that was seen in use.
 async fn in_third_generation(store: &dyn Store, confirmed: u64) -> Family {
     let family = issued(store, "alice", LOGIN).await;
     rotated(store, &family, 1, LOGIN).await;
@@ -33,7 +33,7 @@ pub(crate) async fn the_parent_gets_its_child_again_within_the_grace(store: &dyn
     for confirmed in [2, 3] {
         let family = in_third_generation(store, confirmed).await;
         assert_eq!(refresh(store, &family, 2, LOGIN + GRACE).await, Rotation::Replayed(family.clone()));
-        assert_eq!(stored(store, &family).await, family, "the grace did not move");
+        assert_eq!(stored(store, &family).await, family, "the grace period did not move");
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn a_lost_response_is_recovered_after_the_grace(store: &dyn Sto
     assert_eq!(stored(store, &family).await, family);
 }
 
-pub(crate) async fn a_reuse_is_refused_and_committed(store: &dyn Store) {
+pub(crate) async fn a_reuse_is_rejected_and_committed(store: &dyn Store) {
     let family = in_third_generation(store, 3).await;
     let now = LOGIN + AFTER_GRACE;
     let revoked = Some(RevokedAt { at: now, reason: RevokeReason::Reuse });
@@ -54,46 +54,46 @@ pub(crate) async fn a_reuse_is_refused_and_committed(store: &dyn Store) {
     let log = store.revocations_since(0, now).await.expect("the store works");
     assert_eq!(log.len(), 1);
     assert_eq!((&log[0].what, log[0].at, log[0].until), (&Revoked::Family(family.id), now, now + LONGEST_LIFE));
-    assert_eq!(refused(store, &family, 3, now).await, Reason::GrantRevoked, "the current token is dead as well");
+    assert_eq!(rejection(store, &family, 3, now).await, Reason::GrantRevoked, "the current token is revoked too");
 }
 
-pub(crate) async fn laggards_conflict_within_the_grace_and_are_reuse_after_it(store: &dyn Store) {
+pub(crate) async fn old_tokens_conflict_within_the_grace_and_are_reuse_after_it(store: &dyn Store) {
     let family = in_third_generation(store, 2).await;
-    assert_eq!(refused(store, &family, 1, LOGIN + GRACE).await, Reason::RefreshConflict);
+    assert_eq!(rejection(store, &family, 1, LOGIN + GRACE).await, Reason::RefreshConflict);
     assert_eq!(stored(store, &family).await, family);
     assert!(matches!(refresh(store, &family, 1, LOGIN + AFTER_GRACE).await, Rotation::Reused(_)));
     assert!(stored(store, &family).await.revoked.is_some());
 }
 
-pub(crate) async fn a_token_ahead_of_the_store_is_refused(store: &dyn Store) {
+pub(crate) async fn a_token_ahead_of_the_store_is_rejected(store: &dyn Store) {
     let family = in_third_generation(store, 3).await;
-    assert_eq!(refused(store, &family, 4, LOGIN).await, Reason::GrantAhead);
+    assert_eq!(rejection(store, &family, 4, LOGIN).await, Reason::GrantAhead);
     assert_eq!(stored(store, &family).await, family);
 }
 
 pub(crate) async fn forged_and_unknown_tokens_change_nothing(store: &dyn Store) {
     let family = in_third_generation(store, 3).await;
     let forged = Family { salt: [0; 32], ..family.clone() };
-    // A genuine token of the first generation would be a reuse at this time.
-    assert_eq!(refused(store, &forged, 1, LOGIN + AFTER_GRACE).await, Reason::GrantForged);
-    assert_eq!(refused(store, &login("alice", LOGIN), 1, LOGIN).await, Reason::GrantUnknown);
+    // A valid token of the first generation would be a reuse at this time.
+    assert_eq!(rejection(store, &forged, 1, LOGIN + AFTER_GRACE).await, Reason::GrantForged);
+    assert_eq!(rejection(store, &login("alice", LOGIN), 1, LOGIN).await, Reason::GrantUnknown);
     assert_eq!(stored(store, &family).await, family);
     assert!(store.revocations_since(0, LOGIN).await.expect("the store works").is_empty());
 }
 
-pub(crate) async fn the_dead_do_not_rotate(store: &dyn Store) {
+pub(crate) async fn revoked_and_expired_families_do_not_rotate(store: &dyn Store) {
     let expired = issued(store, "alice", LOGIN).await;
-    assert_eq!(refused(store, &expired, 1, expired.idle_expiry).await, Reason::GrantExpired);
+    assert_eq!(rejection(store, &expired, 1, expired.idle_expiry).await, Reason::GrantExpired);
 
     let logged_out = in_third_generation(store, 3).await;
     store.revoke_family(logged_out.id, RevokedBy::Owner("alice".into()), LOGIN.into()).await.expect("the store works");
     for generation in 1..=4 {
-        assert_eq!(refused(store, &logged_out, generation, LOGIN).await, Reason::GrantRevoked);
+        assert_eq!(rejection(store, &logged_out, generation, LOGIN).await, Reason::GrantRevoked);
     }
-    assert_eq!(refused(store, &logged_out, 3, UnixTime::MAX).await, Reason::GrantRevoked);
+    assert_eq!(rejection(store, &logged_out, 3, UnixTime::MAX).await, Reason::GrantRevoked);
 }
 
-/// Many tabs wake up at once: one of them rotates, and all get the same child.
+/// Many tabs of a browser refresh at once. One of them rotates the token, and all get the same child.
 pub(crate) async fn one_token_refreshed_64_times_at_once_rotates_once(store: &dyn Store) {
     let family = issued(store, "alice", LOGIN).await;
     let mut tabs: JoinSet<_> = (0..64).map(|_| store.rotate(token(&family, 1), at(LOGIN), LOGIN.into())).collect();

@@ -1,4 +1,4 @@
-//! Audit events: each thing that happens to a token, told exactly once, whatever fails on the way.
+//! Audit events: the gateway records each event of a token exactly once, also after failures.
 
 mod events;
 mod sinks;

@@ -1,8 +1,8 @@
-//! Backends fail in every way there is. The client gets an answer that says so, and the log says why.
+//! Failures of backends. The client gets a matching response, and the log has the reason.
 
 mod bodies;
 mod http2;
-mod no_answer;
+mod no_response;
 mod points;
 mod tls;
 mod uploads;
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::support::Gateway;
 
-/// The only line of the log: its status, its reason, and whether the whole answer went out.
+/// Returns the only line of the log: its status, its reason, and whether the response was sent completely.
 async fn logged(gateway: &Gateway) -> (u64, String, bool) {
     let line = gateway.log_lines(1).await.remove(0);
     let reason = line["reason"].as_str().unwrap_or_default().to_owned();
     (line["status"].as_u64().expect("a number"), reason, line["complete"] != Value::Bool(false))
 }
 
-fn told(status: u64, reason: &str, complete: bool) -> (u64, String, bool) {
+fn log_entry(status: u64, reason: &str, complete: bool) -> (u64, String, bool) {
     (status, reason.to_owned(), complete)
 }

@@ -1,4 +1,4 @@
-//! Backends are asked whether they are well.
+//! Health checks of servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,38 +6,38 @@ use std::time::Instant;
 
 use bearward::config::{self, Probe};
 
-use super::{addresses, counts, has_share, in_front_of, metric, text};
-use crate::support::session::eventually;
-use crate::support::{Gateway, Scripted, Upstream};
+use super::{addresses, counts, in_front_of, metric, text, wait_for_share};
+use crate::support::wait::eventually;
+use crate::support::{Gateway, ScriptedBackend, Upstream};
 
-/// Answers `/healthz` with a status that can be changed, and everything else with 200.
-struct Patient {
-    backend: Scripted,
+/// A backend that responds to `/healthz` with a status that the test sets, and to other requests with 200.
+struct CheckedBackend {
+    backend: ScriptedBackend,
     status: Arc<AtomicUsize>,
-    asked: Arc<AtomicUsize>,
+    checks: Arc<AtomicUsize>,
 }
 
-impl Patient {
-    fn start() -> Patient {
-        let (status, asked) = (Arc::new(AtomicUsize::new(200)), Arc::<AtomicUsize>::default());
-        let (says, counts) = (status.clone(), asked.clone());
-        let backend = Scripted::start(move |mut wire, _| {
+impl CheckedBackend {
+    fn start() -> CheckedBackend {
+        let (status, checks) = (Arc::new(AtomicUsize::new(200)), Arc::<AtomicUsize>::default());
+        let (says, counts) = (status.clone(), checks.clone());
+        let backend = ScriptedBackend::start(move |mut wire, _| {
             let (says, counts) = (says.clone(), counts.clone());
             async move {
-                while let Some(head) = wire.try_hear_until("\r\n\r\n").await {
+                while let Some(head) = wire.try_read_until("\r\n\r\n").await {
                     let is_check = head.starts_with("GET /healthz?deep=1 HTTP/1.1\r\n");
                     let status = if is_check { says.load(Ordering::SeqCst) } else { 200 };
                     counts.fetch_add(usize::from(is_check), Ordering::SeqCst);
-                    if wire.try_say(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok")).await.is_err() {
+                    if wire.try_send(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok")).await.is_err() {
                         return;
                     }
                 }
             }
         });
-        Patient { backend, status, asked }
+        CheckedBackend { backend, status, checks }
     }
 
-    fn says(&self, status: usize) {
+    fn set_status(&self, status: usize) {
         self.status.store(status, Ordering::SeqCst);
     }
 }
@@ -45,15 +45,15 @@ impl Patient {
 const CHECKS: &str = "[upstream.ejection]\nslow_start = \"0s\"\n[upstream.health_check]\npath = \"/healthz?deep=1\"\ninterval = \"50ms\"\ntimeout = \"5s\"\n";
 
 #[tokio::test]
-async fn a_server_that_is_unwell_is_left_out_and_comes_back_when_it_is_well() {
-    let patient = Patient::start();
+async fn an_unhealthy_server_gets_no_requests_until_it_is_healthy() {
+    let checked = CheckedBackend::start();
     let other = [Upstream::start()];
-    let servers = [patient.backend.address, other[0].address];
+    let servers = [checked.backend.address, other[0].address];
     let gateway = in_front_of(&servers, CHECKS);
-    eventually("it is asked", || patient.asked.load(Ordering::SeqCst) >= 3).await;
+    eventually("the server is checked", || checked.checks.load(Ordering::SeqCst) >= 3).await;
     assert_eq!(metric(&gateway, "share", servers[0]).await, 1.0);
-    patient.says(503);
-    has_share(&gateway, servers[0], |share| share == 0.0).await;
+    checked.set_status(503);
+    wait_for_share(&gateway, servers[0], |share| share == 0.0).await;
     assert!(metric(&gateway, "failed_checks_total", servers[0]).await >= 3.0);
     let before = other[0].seen().iter().filter(|seen| seen.uri == "/").count();
     for _ in 0..6 {
@@ -61,7 +61,7 @@ async fn a_server_that_is_unwell_is_left_out_and_comes_back_when_it_is_well() {
     }
     assert_eq!(other[0].seen().iter().filter(|seen| seen.uri == "/").count(), before + 6);
 
-    // Readiness is about the gateway.
+    // Readiness only concerns the gateway.
     assert_eq!(gateway.admin_client().get("/readyz").await.status, 200);
     let answer = gateway.admin_client().get("/admin/v1/upstreams").await.json();
     let listed = &answer["upstreams"][0]["servers"][0];
@@ -71,56 +71,57 @@ async fn a_server_that_is_unwell_is_left_out_and_comes_back_when_it_is_well() {
         (&"backend".into(), &"in".into())
     );
 
-    patient.says(204);
-    has_share(&gateway, servers[0], |share| share == 1.0).await;
+    checked.set_status(204);
+    wait_for_share(&gateway, servers[0], |share| share == 1.0).await;
 }
 
-/// By the whole gateway: workers do not ask each for itself.
+/// The whole gateway sends one check per interval, not each worker.
 #[tokio::test]
-async fn a_server_is_asked_at_once_and_then_once_each_interval() {
+async fn a_server_is_checked_at_once_and_then_once_per_interval() {
     let began = Instant::now();
     let start = |interval: &str| {
-        let patient = Patient::start();
-        let text = text(&[patient.backend.address], &CHECKS.replace("50ms", interval));
-        (Gateway::from_text(text.replace("workers = 1", "workers = 2")), patient)
+        let checked = CheckedBackend::start();
+        let text = text(&[checked.backend.address], &CHECKS.replace("50ms", interval));
+        (Gateway::from_text(text.replace("workers = 1", "workers = 2")), checked)
     };
-    let [often, now_and_then, once] = ["50ms", "500ms", "1h"].map(start);
-    let asked = |(_, patient): &(Gateway, Patient)| patient.asked.load(Ordering::SeqCst);
-    eventually("they are asked", || asked(&often) >= 20 && asked(&now_and_then) >= 3 && asked(&once) >= 1).await;
-    for (server, interval) in [(&often, 50), (&now_and_then, 500), (&once, 3_600_000)] {
-        let (asked, passed) = (asked(server) as u128, began.elapsed().as_millis() / interval);
-        assert!(asked <= 1 + passed, "{asked} times, and {passed} times {interval}ms have passed");
+    let [frequent, regular, single] = ["50ms", "500ms", "1h"].map(start);
+    let checks = |(_, checked): &(Gateway, CheckedBackend)| checked.checks.load(Ordering::SeqCst);
+    eventually("the servers are checked", || checks(&frequent) >= 20 && checks(&regular) >= 3 && checks(&single) >= 1)
+        .await;
+    for (server, interval) in [(&frequent, 50), (&regular, 500), (&single, 3_600_000)] {
+        let (checks, passed) = (checks(server) as u128, began.elapsed().as_millis() / interval);
+        assert!(checks <= 1 + passed, "{checks} times, and {passed} times {interval}ms have passed");
     }
 }
 
 #[tokio::test]
-async fn one_that_does_not_answer_or_is_not_there_is_unwell() {
-    let silent = Scripted::start(|mut wire, _| async move {
-        wire.try_hear_until("never").await;
+async fn a_silent_or_unreachable_server_is_unhealthy() {
+    let silent = ScriptedBackend::start(|mut wire, _| async move {
+        wire.try_read_until("never").await;
     });
-    let nobody =
+    let unused_address =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
-    let well = Upstream::start_http2();
-    let servers = [silent.address, nobody, well.address];
+    let healthy = Upstream::start_http2();
+    let servers = [silent.address, unused_address, healthy.address];
     let checks = CHECKS.replace("timeout = \"5s\"", "timeout = \"100ms\"");
     let gateway = in_front_of(&servers, &format!("protocol = \"h2\"\n{checks}"));
-    for server in [silent.address, nobody] {
-        has_share(&gateway, server, |share| share == 0.0).await;
+    for server in [silent.address, unused_address] {
+        wait_for_share(&gateway, server, |share| share == 0.0).await;
     }
-    assert_eq!(metric(&gateway, "share", well.address).await, 1.0);
-    assert!(well.seen().iter().any(|seen| seen.target() == "/healthz?deep=1"));
+    assert_eq!(metric(&gateway, "share", healthy.address).await, 1.0);
+    assert!(healthy.seen().iter().any(|seen| seen.target() == "/healthz?deep=1"));
     for _ in 0..6 {
-        assert_eq!(gateway.client().send(http::Method::POST, "/", "once".into()).await.status, 200);
+        assert_eq!(gateway.client().send(http::Method::POST, "/", "single".into()).await.status, 200);
     }
 }
 
 #[tokio::test]
-async fn if_all_are_unwell_all_get_requests() {
+async fn if_all_servers_are_unhealthy_all_get_requests() {
     let backends = [Upstream::start(), Upstream::start()];
     let servers = addresses(&backends);
     let gateway = in_front_of(&servers, &CHECKS.replace("/healthz?deep=1", "/status/500"));
     for server in &servers {
-        has_share(&gateway, *server, |share| share == 0.0).await;
+        wait_for_share(&gateway, *server, |share| share == 0.0).await;
     }
     for _ in 0..4 {
         assert_eq!(gateway.client().get("/orders").await.status, 200);
@@ -137,38 +138,39 @@ fn reload(gateway: &Gateway, text: &str) {
 }
 
 #[tokio::test]
-async fn a_reload_forgets_nothing_about_a_server_that_stays() {
+async fn a_reload_keeps_the_state_of_a_server_that_stays() {
     let backends = [Upstream::start(), Upstream::start()];
     let servers = addresses(&backends);
     let eject = "[upstream.ejection]\nconsecutive_failures = 1\nbase_time = \"1h\"\nmax_time = \"1h\"\n";
     let gateway = in_front_of(&servers, eject);
-    gateway.client().send(http::Method::POST, "/close", Default::default()).await.refused(502, "bad_gateway");
-    let ill = usize::from(counts(&backends)[1] == 1);
-    assert_eq!(metric(&gateway, "share", servers[ill]).await, 0.0);
+    gateway.client().send(http::Method::POST, "/close", Default::default()).await.assert_rejected(502, "bad_gateway");
+    let ejected = usize::from(counts(&backends)[1] == 1);
+    assert_eq!(metric(&gateway, "share", servers[ejected]).await, 0.0);
     let third = Upstream::start();
     reload(&gateway, &text(&[third.address, servers[1], servers[0]], eject));
-    for server in [servers[1 - ill], third.address] {
+    for server in [servers[1 - ejected], third.address] {
         assert_eq!(metric(&gateway, "share", server).await, 1.0);
     }
-    assert_eq!(metric(&gateway, "share", servers[ill]).await, 0.0);
-    assert_eq!(metric(&gateway, "ejections_total", servers[ill]).await, 1.0);
+    assert_eq!(metric(&gateway, "share", servers[ejected]).await, 0.0);
+    assert_eq!(metric(&gateway, "ejections_total", servers[ejected]).await, 1.0);
     for _ in 0..6 {
         assert_eq!(gateway.client().get("/").await.status, 200);
     }
-    assert_eq!((backends[ill].seen().len(), third.seen().len()), (1, 3));
+    assert_eq!((backends[ejected].seen().len(), third.seen().len()), (1, 3));
 }
 
 #[tokio::test]
-async fn who_is_no_longer_asked_is_no_longer_unwell() {
-    let patient = Patient::start();
+async fn a_server_without_checks_is_no_longer_unhealthy() {
+    let checked = CheckedBackend::start();
     let other = Upstream::start();
-    let servers = [patient.backend.address, other.address];
+    let servers = [checked.backend.address, other.address];
     let gateway = in_front_of(&servers, CHECKS);
-    patient.says(500);
-    has_share(&gateway, servers[0], |share| share == 0.0).await;
+    checked.set_status(500);
+    wait_for_share(&gateway, servers[0], |share| share == 0.0).await;
     reload(&gateway, &text(&servers, "[upstream.ejection]\nslow_start = \"0s\"\n"));
-    assert_eq!(metric(&gateway, "share", servers[0]).await, 1.0);
-    let asked = patient.asked.load(Ordering::SeqCst);
+    wait_for_share(&gateway, servers[0], |share| share == 1.0).await;
+    let checks = checked.checks.load(Ordering::SeqCst);
+    // The absence of further checks is under test, so there is no condition to wait for.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    assert!(patient.asked.load(Ordering::SeqCst) <= asked + 1, "the checks have ended");
+    assert!(checked.checks.load(Ordering::SeqCst) <= checks + 1, "the checks have ended");
 }

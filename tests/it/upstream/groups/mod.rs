@@ -1,23 +1,23 @@
-//! Groups of backends: which of them a request goes to, and how the others stand in when one fails.
+//! Groups of servers: how the gateway selects one for a request, and what it does when one fails.
 
 mod balance;
 mod connections;
-mod crowd;
 mod health;
 mod killed;
+mod load;
 mod names;
 mod quiet;
-mod repeats;
+mod retries;
+
 mod stalled;
 mod tls;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use crate::support::wire::PATIENCE;
+use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream};
 
-/// A gateway of one worker in front of all of these, which asks nobody for a token. `more` begins inside the `[[upstream]]`.
+/// A gateway with one worker and a public route to these servers. `more` begins inside `[[upstream]]`.
 fn in_front_of(servers: &[SocketAddr], more: &str) -> Gateway {
     Gateway::from_text(text(servers, more))
 }
@@ -25,7 +25,7 @@ fn in_front_of(servers: &[SocketAddr], more: &str) -> Gateway {
 fn text(servers: &[SocketAddr], more: &str) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let public = "[[route]]\npath = \"/\"\npublic = true\n";
-    let text = Gateway::text(&servers.join("\", \"http://"), &format!("{more}\n{public}"));
+    let text = Gateway::config_text(&servers.join("\", \"http://"), &format!("{more}\n{public}"));
     text.replace("workers = 2", "workers = 1")
 }
 
@@ -33,25 +33,21 @@ fn addresses(backends: &[Upstream]) -> Vec<SocketAddr> {
     backends.iter().map(|backend| backend.address).collect()
 }
 
-/// How many requests reached each of them.
+/// Returns how many requests reached each backend.
 fn counts(backends: &[Upstream]) -> Vec<usize> {
     backends.iter().map(|backend| backend.seen().len()).collect()
 }
 
-/// One value of a server's metrics.
+/// Returns one value of a server's metrics.
 async fn metric(gateway: &Gateway, name: &str, server: SocketAddr) -> f64 {
     gateway.metric(&format!("bearward_upstream_server_{name}{{upstream=\"backend\",server=\"{server}\"}}")).await
 }
 
-/// Waits until the server gets this part of its requests.
-async fn has_share(gateway: &Gateway, server: SocketAddr, wanted: impl Fn(f64) -> bool) {
-    let began = std::time::Instant::now();
-    loop {
+/// Waits until the server's share of the requests satisfies `wanted`.
+async fn wait_for_share(gateway: &Gateway, server: SocketAddr, wanted: impl Fn(f64) -> bool) {
+    eventually_ok("the server has its share", async || {
         let share = metric(gateway, "share", server).await;
-        if wanted(share) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{server} has {share}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        wanted(share).then_some(()).ok_or_else(|| format!("{server} has {share}"))
+    })
+    .await;
 }

@@ -1,5 +1,5 @@
-//! Backends whose streams have nothing to say for longer than `timeouts.body_idle`: the stream ends, the backend is as good as
-//! it was.
+//! Streams without data for longer than `timeouts.body_idle`: the gateway ends the stream, but does not eject the
+//! server.
 
 use std::net::SocketAddr;
 
@@ -7,19 +7,19 @@ use http::Request;
 use http_body_util::BodyExt;
 
 use super::{in_front_of, metric};
-use crate::support::session::{self, Session};
-use crate::support::{Scripted, Upstream, frames};
+use crate::support::connection::{self, HttpConnection};
+use crate::support::{ScriptedBackend, Upstream, frames};
 
-/// Asks both in turn, three times each, and asserts that the streams of the quiet one end and do it no harm.
-async fn only_its_streams_end(quiet: SocketAddr, other: &Upstream, protocol: &str) {
+/// Sends three requests to each backend, and asserts that the quiet streams end without an ejection.
+async fn assert_only_streams_end(quiet: SocketAddr, other: &Upstream, protocol: &str) {
     let more = format!(
         "protocol = \"{protocol}\"\n[upstream.ejection]\nconsecutive_failures = 2\n[timeouts]\nbody_idle = \"200ms\""
     );
     let gateway = in_front_of(&[other.address, quiet], &more);
     let mut ended = 0;
     for _ in 0..6 {
-        let mut session = Session::http1(gateway.address()).await;
-        let answer = session.send(Request::get("/").body(session::empty()).expect("a request")).await;
+        let mut connection = HttpConnection::http1(gateway.address()).await;
+        let answer = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
         assert_eq!(answer.status(), 200);
         ended += usize::from(answer.into_body().collect().await.is_err());
     }
@@ -29,30 +29,30 @@ async fn only_its_streams_end(quiet: SocketAddr, other: &Upstream, protocol: &st
 }
 
 #[tokio::test]
-async fn event_streams_may_be_quiet() {
-    let quiet = Scripted::start(|mut wire, _| async move {
-        wire.hear_until("\r\n\r\n").await;
-        wire.say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: hello\n\n").await;
-        wire.hear_to_the_end().await;
+async fn a_quiet_event_stream_does_not_eject_its_server() {
+    let quiet = ScriptedBackend::start(|mut wire, _| async move {
+        wire.read_until("\r\n\r\n").await;
+        wire.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: hello\n\n").await;
+        wire.read_to_end().await;
     });
-    only_its_streams_end(quiet.address, &Upstream::start(), "http1").await;
+    assert_only_streams_end(quiet.address, &Upstream::start(), "http1").await;
 }
 
 #[tokio::test]
-async fn calls_of_grpc_may_be_quiet() {
+async fn a_quiet_grpc_call_does_not_eject_its_server() {
     for kind in ["application/grpc+proto", "application/grpc-web+proto"] {
-        let quiet = Scripted::start(move |mut wire, _| async move {
+        let quiet = ScriptedBackend::start(move |mut wire, _| async move {
             let head = [&[frames::OK][..], &frames::block(&[("content-type", kind)])].concat();
-            wire.say(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
-            wire.hear_bytes(frames::PREFACE.len()).await;
+            wire.send(frames::frame(frames::SETTINGS, 0, 0, &[])).await;
+            wire.read_bytes(frames::PREFACE.len()).await;
             loop {
-                let asked = frames::next(&mut wire, &[frames::HEADERS, frames::GOAWAY]).await;
-                if asked.kind == frames::GOAWAY {
+                let request = frames::next(&mut wire, &[frames::HEADERS, frames::GOAWAY]).await;
+                if request.kind == frames::GOAWAY {
                     return;
                 }
-                wire.say(frames::frame(frames::HEADERS, frames::END_HEADERS, asked.stream, &head)).await;
+                wire.send(frames::frame(frames::HEADERS, frames::END_HEADERS, request.stream, &head)).await;
             }
         });
-        only_its_streams_end(quiet.address, &Upstream::start_http2(), "h2").await;
+        assert_only_streams_end(quiet.address, &Upstream::start_http2(), "h2").await;
     }
 }

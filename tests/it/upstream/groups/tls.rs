@@ -1,4 +1,4 @@
-//! TLS to a backend: a certificate of the gateway's own, and another name.
+//! TLS to a backend with a client certificate and another server name.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use tokio_rustls::TlsAcceptor;
 use crate::support::Gateway;
 use crate::support::certificates::Authority;
 
-/// A backend that talks only to those whose certificate is of its authority, and calls itself `orders.internal`. Answers the
-/// name that was asked for, in the only version of HTTP that it speaks.
+/// A backend named `orders.internal` that requires a client certificate of its authority. It supports one HTTP version,
+/// and responds with the requested server name.
 async fn backend(folder: &Path, version: Version) -> SocketAddr {
     let authority = Authority::new();
     std::fs::write(folder.join("ca.pem"), authority.pem()).expect("written");
     authority.sign("gateway").write(folder, "client");
     Authority::new().sign("gateway").write(folder, "stranger");
-    let mut config = (**authority.server_for_its_own("orders.internal").config()).clone();
+    let mut config = (**authority.server_requiring_client_certificate("orders.internal").config()).clone();
     config.alpn_protocols = vec![if version == Version::HTTP_2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -37,7 +37,7 @@ async fn backend(folder: &Path, version: Version) -> SocketAddr {
                     let answer = Response::new(name.clone());
                     async move { Ok::<_, Infallible>(answer) }
                 });
-                // Until the gateway closes.
+                // Until the gateway closes the connection.
                 let _ = if version == Version::HTTP_2 {
                     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                     builder.serve_connection(TokioIo::new(stream), answer).await
@@ -53,11 +53,11 @@ async fn backend(folder: &Path, version: Version) -> SocketAddr {
 
 fn text(address: SocketAddr, folder: &Path, more: &str) -> String {
     let options = format!("ca_file = \"{}\"\n{more}", folder.join("ca.pem").display());
-    Gateway::open_text(address, &options).replace("http://127.0.0.1", "https://localhost")
+    Gateway::public_config(address, &options).replace("http://127.0.0.1", "https://localhost")
 }
 
-/// Whoever the certificate and the name are right for is served, and nobody else.
-async fn it_shows_its_certificate_and_asks_for_the_name(version: Version, protocol: &str) {
+/// Asserts that a request succeeds only with the right certificate and server name.
+async fn assert_certificate_and_name(version: Version, protocol: &str) {
     let files = tempfile::tempdir().expect("a folder");
     let address = backend(files.path(), version).await;
     let shown = |name: &str| {
@@ -76,23 +76,23 @@ async fn it_shows_its_certificate_and_asks_for_the_name(version: Version, protoc
         let answer = gateway.client().get("/").await;
         match is_good {
             true => assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "orders.internal"), "{more}"),
-            false => answer.refused(502, "bad_gateway"),
+            false => answer.assert_rejected(502, "bad_gateway"),
         }
     }
 }
 
 #[tokio::test]
-async fn the_gateway_shows_its_certificate_and_asks_for_the_name_it_is_told() {
-    it_shows_its_certificate_and_asks_for_the_name(Version::HTTP_11, "http1").await;
+async fn the_gateway_sends_its_certificate_and_server_name() {
+    assert_certificate_and_name(Version::HTTP_11, "http1").await;
 }
 
 #[tokio::test]
-async fn over_http2_it_shows_its_certificate_and_asks_for_that_name_as_well() {
-    it_shows_its_certificate_and_asks_for_the_name(Version::HTTP_2, "h2").await;
+async fn the_certificate_and_server_name_are_sent_over_http2() {
+    assert_certificate_and_name(Version::HTTP_2, "h2").await;
 }
 
 #[tokio::test]
-async fn a_reload_reads_the_files_again() {
+async fn a_reload_reads_the_tls_files_again() {
     let files = tempfile::tempdir().expect("a folder");
     let address = backend(files.path(), Version::HTTP_11).await;
     let copy = |from: &str| {
@@ -109,7 +109,7 @@ async fn a_reload_reads_the_files_again() {
     );
     copy("stranger");
     let gateway = Gateway::from_text(text(address, files.path(), &more));
-    gateway.client().get("/").await.refused(502, "bad_gateway");
+    gateway.client().get("/").await.assert_rejected(502, "bad_gateway");
     copy("client");
     gateway.running().reload(gateway.config()).expect("it reloads");
     assert_eq!(gateway.client().get("/").await.text(), "orders.internal");

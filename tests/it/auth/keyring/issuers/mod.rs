@@ -11,7 +11,7 @@ use bearward::tokens::jwt::Algorithm;
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Client, Gateway, Upstream};
 
 fn mint() -> Mint {
@@ -24,7 +24,7 @@ fn issuer(name: &str, keys: &str) -> String {
 }
 
 fn fetched_from(url: &str, more: &str) -> String {
-    issuer(FOREIGN, &format!("jwks_url = \"{url}\"\n{more}"))
+    issuer(EXTERNAL_ISSUER, &format!("jwks_url = \"{url}\"\n{more}"))
 }
 
 fn folder() -> Arc<TempDir> {
@@ -32,7 +32,7 @@ fn folder() -> Arc<TempDir> {
 }
 
 fn start_in(folder: Arc<TempDir>, upstream: &Upstream, more: &str) -> Gateway {
-    let text = Gateway::text(&upstream.address.to_string(), more);
+    let text = Gateway::config_text(&upstream.address.to_string(), more);
     Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
 }
 
@@ -51,37 +51,37 @@ fn fresh(gateway: &Gateway, mint: &Mint) -> String {
 /// Waits for something that comes about by itself.
 #[track_caller]
 fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what} did not come about");
+        assert!(started.elapsed() < Duration::from_secs(20), "{what} did not come about");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 /// As [`soon`], of what a request tells.
 async fn soon_status(gateway: &Gateway, mint: &Mint, expected: u16) {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let status = status(gateway, &fresh(gateway, mint)).await;
         if status == expected {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "still {status}, expected {expected}");
+        assert!(started.elapsed() < Duration::from_secs(20), "still {status}, expected {expected}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 async fn age(gateway: &Gateway) -> f64 {
-    gateway.metric(&format!("bearward_issuer_keys_age_seconds{{issuer=\"{FOREIGN}\"}}")).await
+    gateway.metric(&format!("bearward_issuer_keys_age_seconds{{issuer=\"{EXTERNAL_ISSUER}\"}}")).await
 }
 
 async fn visits(gateway: &Gateway, outcome: &str) -> f64 {
-    let labels = format!("{{issuer=\"{FOREIGN}\",outcome=\"{outcome}\"}}");
+    let labels = format!("{{issuer=\"{EXTERNAL_ISSUER}\",outcome=\"{outcome}\"}}");
     gateway.metric(&format!("bearward_issuer_key_visits_total{labels}")).await
 }
 
 /// Status and reason of `/readyz`.
 async fn readiness(gateway: &Gateway) -> (u16, String) {
-    let answer = Client::http1(gateway.admin_address()).get("/readyz").await;
-    (answer.status.as_u16(), answer.json()["reason"].as_str().unwrap_or_default().to_owned())
+    let response = Client::http1(gateway.admin_address()).get("/readyz").await;
+    (response.status.as_u16(), response.json()["reason"].as_str().unwrap_or_default().to_owned())
 }

@@ -56,9 +56,9 @@ impl Traffic {
             let token = &batch.tokens[self.requests.fetch_add(1, Ordering::Relaxed) % batch.tokens.len()];
             let request = Request::get("/").header("host", "gateway.test");
             let request = request.header("authorization", format!("Bearer {token}")).body(Empty::<Bytes>::new());
-            let answer = sender.send_request(request.expect("a request")).await.expect("an answer");
-            let status = answer.status();
-            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            let response = sender.send_request(request.expect("a request")).await.expect("a response");
+            let status = response.status();
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
             // A token whose key was withdrawn while it was on its way is refused with good reason.
             if status != StatusCode::OK && self.current().rotation == batch.rotation {
                 self.wrong.lock().expect("unpoisoned").push(format!("{status} {}", String::from_utf8_lossy(&body)));
@@ -75,7 +75,7 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
     let server = KeyServer::start(&[&first]);
     // Slow enough that many requests arrive while the source is asked.
     server.pages().delay = Duration::from_millis(50);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     let traffic = Arc::new(Traffic {
         current: Mutex::new(Batch::new(0, &gateway, first)),
         gateway,
@@ -84,7 +84,7 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
         wrong: Mutex::default(),
     });
     let clients: Vec<_> = (0..64).map(|_| tokio::spawn(traffic.clone().client())).collect();
-    let began = Instant::now();
+    let started = Instant::now();
     for rotation in 1..=6 {
         tokio::time::sleep(Duration::from_millis(400)).await;
         let (next, before) = (Batch::new(rotation, &traffic.gateway, mint()), traffic.current());
@@ -108,10 +108,10 @@ async fn under_load_no_good_token_is_refused_while_the_source_rotates() {
         client.await.expect("no panic");
     }
     let requests = traffic.requests.load(Ordering::Relaxed);
-    eprintln!("{:.0} requests/s", requests as f64 / began.elapsed().as_secs_f64());
+    eprintln!("{:.0} requests/s", requests as f64 / started.elapsed().as_secs_f64());
     let wrong = traffic.wrong.lock().expect("unpoisoned");
     assert!(wrong.is_empty(), "{} of {requests} wrong: {:?}", wrong.len(), wrong.first());
-    assert_eq!(server.visits(), 7, "one at the start, and one for each rotation");
+    assert_eq!(server.key_requests(), 7, "one at the start, and one for each rotation");
 }
 
 #[tokio::test]
@@ -119,27 +119,27 @@ async fn however_many_tokens_carry_random_kids_the_source_is_asked_once_in_a_coo
     let upstream = Upstream::start();
     let good = mint();
     let server = KeyServer::start(&[&good]);
-    let gateway = Arc::new(Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "")));
-    assert_eq!(server.visits(), 1);
+    let gateway = Arc::new(Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "")));
+    assert_eq!(server.key_requests(), 1);
     let flood = async |from: usize| {
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for kid in from..from + 300 {
             let token = good.with_header(gateway.now_secs(), json!({ "kid": format!("random-{kid}") }));
             let gateway = gateway.clone();
-            answers.push(tokio::spawn(async move { gateway.client().bearer(&token).get("/").await }));
+            responses.push(tokio::spawn(async move { gateway.client().bearer(&token).get("/").await }));
         }
-        for answer in answers {
-            answer.await.expect("no panic").refused(401, "invalid_token");
+        for response in responses {
+            response.await.expect("no panic").assert_rejected(401, "invalid_token");
         }
     };
     flood(0).await;
-    assert_eq!(server.visits(), 2);
+    assert_eq!(server.key_requests(), 2);
     gateway.advance(COOL_DOWN - Duration::from_millis(1));
     flood(300).await;
-    assert_eq!(server.visits(), 2, "a millisecond before the cool-down is over");
+    assert_eq!(server.key_requests(), 2, "a millisecond before the cool-down is over");
     gateway.advance(Duration::from_millis(1));
     flood(600).await;
-    assert_eq!(server.visits(), 3);
+    assert_eq!(server.key_requests(), 3);
     assert_eq!(status(&gateway, &fresh(&gateway, &good)).await, 200);
     assert!(upstream.seen().len() == 1, "nothing else got through");
 }
@@ -150,17 +150,17 @@ async fn a_token_that_is_bad_besides_does_not_cause_a_fetch() {
     let upstream = Upstream::start();
     let (old, next) = (mint(), mint());
     let server = KeyServer::start(&[&old]);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     let now = gateway.now_secs();
     for claims in [json!({ "iat": now - 700, "exp": now - 600 }), json!({ "aud": "https://other.example" })] {
         assert_eq!(status(&gateway, &next.with_claims(now, claims)).await, 401);
     }
     assert_eq!(status(&gateway, &next.with_header(now, json!({ "alg": "RS256" }))).await, 401);
-    assert_eq!(server.visits(), 1);
+    assert_eq!(server.key_requests(), 1);
     server.publish(&[&next]);
     assert_eq!(status(&gateway, &fresh(&gateway, &next)).await, 200, "the first that is good");
     assert_eq!(status(&gateway, &fresh(&gateway, &old)).await, 401, "and the other key is gone");
-    assert_eq!(server.visits(), 2);
+    assert_eq!(server.key_requests(), 2);
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn requests_wait_for_a_slow_source_and_nobody_else_does() {
     let upstream = Upstream::start();
     let (old, next) = (mint(), mint());
     let server = KeyServer::start(&[&old]);
-    let gateway = Arc::new(Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "")));
+    let gateway = Arc::new(Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "")));
     let known = fresh(&gateway, &old);
     assert_eq!(status(&gateway, &known).await, 200);
     server.publish(&[&old, &next]);
@@ -190,11 +190,11 @@ async fn requests_wait_for_a_slow_source_and_nobody_else_does() {
     for task in waiting {
         assert_eq!(task.await.expect("no panic"), 200);
     }
-    assert_eq!(server.visits(), 2);
+    assert_eq!(server.key_requests(), 2);
 }
 
 async fn soon_visit(server: &KeyServer, count: usize) {
-    while server.visits() < count {
+    while server.key_requests() < count {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -205,15 +205,15 @@ async fn what_cannot_be_known_is_503_and_not_401() {
     let upstream = Upstream::start();
     let (old, next) = (mint(), mint());
     let server = KeyServer::start(&[&old]);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "refetch_cooldown = \"10s\""));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "refetch_cooldown = \"10s\""));
     server.publish(&[&old, &next]);
     // Too slow: its answer would come after 2.5 seconds.
     server.pages().delay = Duration::from_millis(2500);
-    let began = Instant::now();
-    let answer = gateway.client().bearer(&fresh(&gateway, &next)).get("/").await;
-    answer.refused(503, "temporarily_unavailable");
-    assert!(answer.header("retry-after").is_some());
-    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    let started = Instant::now();
+    let response = gateway.client().bearer(&fresh(&gateway, &next)).get("/").await;
+    response.assert_rejected(503, "temporarily_unavailable");
+    assert!(response.header("retry-after").is_some());
+    assert!(started.elapsed() >= Duration::from_secs(2), "{:?}", started.elapsed());
     server.pages().delay = Duration::ZERO;
     super::soon_status(&gateway, &next, 200).await;
 
@@ -222,7 +222,12 @@ async fn what_cannot_be_known_is_503_and_not_401() {
     server.fail_with(500);
     gateway.advance(Duration::from_secs(10));
     for _ in 0..2 {
-        gateway.client().bearer(&fresh(&gateway, &third)).get("/").await.refused(503, "temporarily_unavailable");
+        gateway
+            .client()
+            .bearer(&fresh(&gateway, &third))
+            .get("/")
+            .await
+            .assert_rejected(503, "temporarily_unavailable");
         assert_eq!(status(&gateway, &fresh(&gateway, &next)).await, 200);
     }
     let lines = gateway.log_lines(1).await;
@@ -241,12 +246,12 @@ async fn a_refresh_that_keeps_its_key_leaves_a_known_token_known() {
     let (one, two) = (mint(), mint());
     let server = KeyServer::start(&[&one]);
     let often = "refresh_min = \"1s\"\nrefresh_max = \"1s\"";
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), often));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), often));
     let token = fresh(&gateway, &one);
     assert_eq!(status(&gateway, &token).await, 200);
     let misses = async || gateway.metric("bearward_token_cache_misses_total").await;
     let before = misses().await;
-    soon("two refreshes", || server.visits() >= 3);
+    soon("two refreshes", || server.key_requests() >= 3);
     assert!(visits(&gateway, "unchanged").await >= 1.0);
     let modified = server.pages().seen.iter().filter(|(_, not_modified)| !not_modified).count();
     assert_eq!(modified, 1, "the rest was answered with 304");
@@ -262,9 +267,9 @@ async fn a_refresh_that_keeps_its_key_leaves_a_known_token_known() {
     }
 
     server.publish(&[&two]);
-    let began = Instant::now();
+    let started = Instant::now();
     while status(&gateway, &token).await == 200 {
-        assert!(began.elapsed() < Duration::from_secs(20), "a key that is gone goes on working");
+        assert!(started.elapsed() < Duration::from_secs(20), "a key that is gone goes on working");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

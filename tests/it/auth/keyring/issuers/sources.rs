@@ -6,7 +6,7 @@ use bearward::config::{self, Probe};
 use serde_json::json;
 
 use super::{age, fetched_from, folder, fresh, issuer, mint, readiness, soon, soon_status, start_in, status, visits};
-use crate::support::tokens::{FOREIGN, Mint};
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Gateway, KeyServer, Upstream};
 
 #[tokio::test]
@@ -15,21 +15,21 @@ async fn keys_are_discovered_and_only_the_issuers_own_document_is_believed() {
     let key = mint();
     let server = KeyServer::start(&[&key]);
     let [oidc, oauth, mixed, silent] = ["/oidc", "/oauth", "/mixed", "/silent"].map(|path| server.url(path));
-    server.describe("/oidc/.well-known/openid-configuration", &oidc);
-    server.describe("/.well-known/oauth-authorization-server/oauth", &oauth);
+    server.publish_discovery("/oidc/.well-known/openid-configuration", &oidc);
+    server.publish_discovery("/.well-known/oauth-authorization-server/oauth", &oauth);
     // Mix-up: the document of another issuer, also with the right one at the second place.
-    server.describe("/mixed/.well-known/openid-configuration", &oidc);
-    server.describe("/.well-known/oauth-authorization-server/mixed", &mixed);
+    server.publish_discovery("/mixed/.well-known/openid-configuration", &oidc);
+    server.publish_discovery("/.well-known/oauth-authorization-server/mixed", &mixed);
     let issuers: String =
         [&oidc, &oauth, &mixed, &silent].map(|name| issuer(name, "discover = true\nstartup = \"continue\"")).concat();
-    let gateway = Gateway::with(&upstream, &issuers);
+    let gateway = Gateway::with_config(&upstream, &issuers);
     let get = async |name: &str| {
         let token = key.with_claims(gateway.now_secs(), json!({ "iss": name }));
         status(&gateway, &token).await
     };
     for (name, expected) in [(&oidc, 200), (&oauth, 200), (&mixed, 503), (&silent, 503)] {
-        let began = Instant::now();
-        while get(name).await != expected && began.elapsed() < Duration::from_secs(10) {
+        let started = Instant::now();
+        while get(name).await != expected && started.elapsed() < Duration::from_secs(10) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(get(name).await, expected, "{name}");
@@ -65,9 +65,9 @@ async fn over_tls_the_server_has_to_be_the_right_one() {
         let token = key.with_claims(gateway.now_secs(), json!({ "iss": name }));
         status(&gateway, &token).await
     };
-    let began = Instant::now();
+    let started = Instant::now();
     while get(&trusted).await != 200 {
-        assert!(began.elapsed() < Duration::from_secs(20), "the trusted one is not reached");
+        assert!(started.elapsed() < Duration::from_secs(20), "the trusted one is not reached");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // These have been tried as often, and fail for good.
@@ -80,9 +80,9 @@ async fn a_published_secret_verifies_nothing() {
     let good = mint();
     let shared = Mint::hmac(bearward::tokens::jwt::Algorithm::HS256, &[7; 64]);
     let server = KeyServer::start(&[&good, &shared]);
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
-    assert_eq!(status(&gateway, &good.good(gateway.now_secs())).await, 200);
-    assert_eq!(status(&gateway, &shared.good(gateway.now_secs())).await, 401);
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
+    assert_eq!(status(&gateway, &good.valid_token(gateway.now_secs())).await, 200);
+    assert_eq!(status(&gateway, &shared.valid_token(gateway.now_secs())).await, 401);
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn the_last_good_keys_stay_while_the_source_is_down_and_their_age_is_told(
     let key = mint();
     let server = KeyServer::start(&[&key]);
     let often = "refresh_min = \"1s\"\nrefresh_max = \"1s\"\nmax_age = \"1h\"";
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), often));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), often));
     assert_eq!((age(&gateway).await, readiness(&gateway).await.0), (0.0, 200));
     server.fail_with(503);
     let failed = visits(&gateway, "failed").await;
@@ -104,13 +104,13 @@ async fn the_last_good_keys_stay_while_the_source_is_down_and_their_age_is_told(
     gateway.advance(Duration::from_secs(1));
     let (ready, reason) = readiness(&gateway).await;
     assert_eq!(ready, 503);
-    assert_eq!(reason, format!("issuer {FOREIGN}: its keys were confirmed 3601s ago"));
+    assert_eq!(reason, format!("issuer {EXTERNAL_ISSUER}: its keys were confirmed 3601s ago"));
     assert_eq!(status(&gateway, &fresh(&gateway, &key)).await, 200, "stale keys stay in force");
     // A page that is no key set is no better than none.
     server.pages().keys.clear();
     server.fail_with(200);
-    let visited = server.visits();
-    soon("another visit", || server.visits() >= visited + 2);
+    let visited = server.key_requests();
+    soon("another visit", || server.key_requests() >= visited + 2);
     assert_eq!((status(&gateway, &fresh(&gateway, &key)).await, readiness(&gateway).await.0), (200, 503));
     server.publish(&[&key]);
     while readiness(&gateway).await.0 != 200 {
@@ -125,14 +125,14 @@ async fn stale_keys_are_refused_where_that_was_asked_for() {
     let key = mint();
     let server = KeyServer::start(&[&key]);
     let strict = "refresh_min = \"1s\"\nrefresh_max = \"1s\"\nmax_age = \"1h\"\non_stale = \"reject\"";
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), strict));
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), strict));
     let known = key.with_claims(gateway.now_secs(), json!({ "exp": gateway.now_secs() + 7200 }));
     assert_eq!(status(&gateway, &known).await, 200);
     server.fail_with(500);
     gateway.advance(Duration::from_secs(3601));
     soon_status(&gateway, &key, 503).await;
-    let answer = gateway.client().bearer(&known).get("/").await;
-    answer.refused(503, "temporarily_unavailable");
+    let response = gateway.client().bearer(&known).get("/").await;
+    response.assert_rejected(503, "temporarily_unavailable");
     let own = gateway.issue("alice", "").await.access;
     assert_eq!(status(&gateway, &own).await, 200, "other issuers go on");
     server.fail_with(200);
@@ -146,12 +146,12 @@ async fn a_start_goes_on_without_keys_if_told_so_and_has_them_when_they_come() {
     let key = mint();
     let server = KeyServer::start(&[&key]);
     server.fail_with(503);
-    let began = Instant::now();
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), "startup = \"continue\""));
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    let answer = gateway.client().bearer(&fresh(&gateway, &key)).get("/").await;
-    answer.refused(503, "temporarily_unavailable");
-    assert_eq!(answer.header("retry-after"), Some("1"));
+    let started = Instant::now();
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "startup = \"continue\""));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    let response = gateway.client().bearer(&fresh(&gateway, &key)).get("/").await;
+    response.assert_rejected(503, "temporarily_unavailable");
+    assert_eq!(response.header("retry-after"), Some("1"));
     assert_eq!(readiness(&gateway).await.0, 200);
     assert_eq!(status(&gateway, &gateway.issue("alice", "").await.access).await, 200);
     server.fail_with(200);
@@ -164,18 +164,18 @@ async fn a_start_waits_for_keys_and_not_for_ever() {
     let key = mint();
     let server = KeyServer::start(&[&key]);
     server.pages().delay = Duration::from_millis(700);
-    let began = Instant::now();
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
-    assert!(began.elapsed() >= Duration::from_millis(700));
+    let started = Instant::now();
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
+    assert!(started.elapsed() >= Duration::from_millis(700));
     assert_eq!(status(&gateway, &fresh(&gateway, &key)).await, 200);
     drop(gateway);
 
     server.fail_with(500);
-    let began = Instant::now();
-    let gateway = Gateway::with(&upstream, &fetched_from(&server.url("/keys"), ""));
-    assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
-    gateway.client().bearer(&fresh(&gateway, &key)).get("/").await.refused(503, "temporarily_unavailable");
-    assert_eq!(readiness(&gateway).await, (503, format!("issuer {FOREIGN}: no keys yet")));
+    let started = Instant::now();
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
+    assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
+    gateway.client().bearer(&fresh(&gateway, &key)).get("/").await.assert_rejected(503, "temporarily_unavailable");
+    assert_eq!(readiness(&gateway).await, (503, format!("issuer {EXTERNAL_ISSUER}: no keys yet")));
     server.fail_with(200);
     soon_status(&gateway, &key, 200).await;
     assert_eq!(readiness(&gateway).await.0, 200);
@@ -197,7 +197,7 @@ async fn a_file_that_changes_is_noticed_and_one_that_breaks_changes_nothing() {
         std::fs::rename(path("next"), path("current")).expect("swapped");
     };
     link("v1");
-    let text = issuer(FOREIGN, "jwks_file = \"current/login.json\"");
+    let text = issuer(EXTERNAL_ISSUER, "jwks_file = \"current/login.json\"");
     let gateway = start_in(folder.clone(), &upstream, &text);
     let known = fresh(&gateway, &one);
     assert_eq!((status(&gateway, &known).await, status(&gateway, &fresh(&gateway, &two)).await), (200, 401));
@@ -226,8 +226,8 @@ async fn a_reload_keeps_what_it_does_not_change_and_fetches_what_is_new() {
     let upstream = Upstream::start();
     let (one, two) = (mint(), mint());
     let (first, second) = (KeyServer::start(&[&one]), KeyServer::start(&[&two]));
-    let text = |issuers: &str| Gateway::text(&upstream.address.to_string(), issuers);
-    let gateway = Gateway::with(&upstream, &fetched_from(&first.url("/keys"), ""));
+    let text = |issuers: &str| Gateway::config_text(&upstream.address.to_string(), issuers);
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&first.url("/keys"), ""));
     let reload = |issuers: &str| {
         let config = config::parse(&text(issuers), gateway.path(), Probe::None).expect("a good configuration");
         gateway.running().reload(config).expect("it reloads");
@@ -251,9 +251,9 @@ async fn a_reload_keeps_what_it_does_not_change_and_fetches_what_is_new() {
     soon_status(&gateway, &two, 401).await;
     assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 200);
 
-    let visited = second.visits();
+    let visited = second.key_requests();
     reload("");
     assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 401, "the issuer is gone");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(second.visits(), visited, "and nobody asks it any more");
+    assert_eq!(second.key_requests(), visited, "and nobody asks it any more");
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{folder, issuer, mint, start_in, status};
 use crate::support::Upstream;
-use crate::support::tokens::FOREIGN;
+use crate::support::tokens::EXTERNAL_ISSUER;
 
 const OTHER: &str = "https://other.example";
 
@@ -16,10 +16,10 @@ async fn a_route_can_be_for_some_issuers_only() {
     std::fs::write(folder.path().join("one.json"), one.jwks()).expect("written");
     std::fs::write(folder.path().join("two.json"), two.jwks()).expect("written");
     let text = [
-        issuer(FOREIGN, "jwks_file = \"one.json\""),
+        issuer(EXTERNAL_ISSUER, "jwks_file = \"one.json\""),
         issuer(OTHER, "jwks_file = \"two.json\""),
         "[[route]]\npath = \"/\"\n".into(),
-        format!("[[route]]\npath = \"/partner/\"\nissuers = [\"{FOREIGN}\"]\n"),
+        format!("[[route]]\npath = \"/partner/\"\nissuers = [\"{EXTERNAL_ISSUER}\"]\n"),
         "[[route]]\npath = \"/own/\"\nissuers = [\"https://gateway.example\"]\n".into(),
         format!(
             "[[route]]\npath = \"/both/\"\nissuers = [\"{OTHER}\", \"https://gateway.example\"]\nscopes = [\"x\"]\n"
@@ -27,7 +27,7 @@ async fn a_route_can_be_for_some_issuers_only() {
     ];
     let gateway = start_in(folder, &upstream, &text.concat());
     let now = gateway.now_secs();
-    let foreign = one.good(now);
+    let foreign = one.valid_token(now);
     let other = two.with_claims(now, json!({ "iss": OTHER }));
     let own = gateway.issue("alice", "x").await.access;
     // Twice: a token that is known from one route is not accepted on another for that.
@@ -46,10 +46,10 @@ async fn a_route_can_be_for_some_issuers_only() {
             (&other, "/both/1", 403),
             (&own, "/both/1", 200),
         ] {
-            let answer = gateway.client().bearer(token).get(path).await;
-            assert_eq!(answer.status, expected, "{path}: {answer:?}");
+            let response = gateway.client().bearer(token).get(path).await;
+            assert_eq!(response.status, expected, "{path}: {response:?}");
             if expected == 401 {
-                answer.refused(401, "invalid_token");
+                response.assert_rejected(401, "invalid_token");
             }
         }
     }
@@ -69,7 +69,7 @@ async fn what_is_required_is_let_go_only_where_that_was_said() {
     std::fs::write(folder.path().join("strict.json"), strict.jwks()).expect("written");
     std::fs::write(folder.path().join("lenient.json"), lenient.jwks()).expect("written");
     let text = [
-        issuer(FOREIGN, "jwks_file = \"strict.json\""),
+        issuer(EXTERNAL_ISSUER, "jwks_file = \"strict.json\""),
         format!(
             "[[issuer]]\nissuer = \"{OTHER}\"\naudience = \"any\"\nalgorithms = [\"ES256\"]\n\
              jwks_file = \"lenient.json\"\nrequire_subject = false\n"
@@ -95,8 +95,8 @@ async fn what_is_required_is_let_go_only_where_that_was_said() {
     }
     // Who is nobody in particular is nobody to the upstream as well, whatever the client says.
     let nobody = lenient.with_claims(now, json!({ "iss": OTHER, "sub": null, "jti": "nobody" }));
-    let answer = gateway.client().bearer(&nobody).header("X-Auth-Subject", "root").get("/nobody").await;
-    assert_eq!(answer.status, 200);
+    let response = gateway.client().bearer(&nobody).header("X-Auth-Subject", "root").get("/nobody").await;
+    assert_eq!(response.status, 200);
     let seen = upstream.seen().pop().expect("it arrived");
     assert_eq!((seen.header("x-auth-subject"), seen.header("x-auth-issuer")), (None, Some(OTHER)));
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::*;
-use crate::support::program::{Served, bearward};
+use crate::support::program::{GatewayProcess, bearward};
 
-fn served(upstream: &Upstream) -> (Served, TempDir) {
+fn served(upstream: &Upstream) -> (GatewayProcess, TempDir) {
     let folder = TempDir::new().expect("a folder");
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let admin = format!("[admin]\naddress = \"{}\"", served.admin);
     let named = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &admin);
     fs::write(folder.path().join("gateway.toml"), named).expect("written");
@@ -22,7 +22,7 @@ fn served(upstream: &Upstream) -> (Served, TempDir) {
 
 /// The keys that this event was told of, once it was told of one.
 fn keys_with(folder: &TempDir, event: &str) -> Vec<String> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let text = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap_or_default();
         let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -31,7 +31,7 @@ fn keys_with(folder: &TempDir, event: &str) -> Vec<String> {
         if !kids.is_empty() {
             return kids;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "no {event} in\n{text}");
+        assert!(started.elapsed() < Duration::from_secs(20), "no {event} in\n{text}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -101,17 +101,17 @@ fn the_end_of_a_key_is_an_event() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("gateway.toml");
-    let text = Gateway::text(&upstream.address.to_string(), "");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
     fs::write(&file, &text).expect("written");
-    Served::start(folder.path()).program.kill();
+    GatewayProcess::start(folder.path()).program.kill();
     fs::write(&file, text.replace("[tokens]\n", "[tokens]\nalgorithm = \"EdDSA\"\n")).expect("written");
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     served.program.signal("TERM");
     assert!(served.program.wait().0.success(), "it delivers what it has");
     let created = keys_with(&folder, "key.created");
     assert_eq!(created.len(), 2, "one of each algorithm");
     fs::write(&file, text).expect("written");
-    let _served = Served::start(folder.path());
+    let _served = GatewayProcess::start(folder.path());
     assert_eq!(keys_with(&folder, "key.deleted"), created[1..]);
 }
 
@@ -121,11 +121,11 @@ async fn a_key_of_the_operators_own_is_not_rotated_and_says_so() {
     let folder = std::sync::Arc::new(TempDir::new().expect("a folder"));
     let made = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
     fs::write(folder.path().join("signing.pem"), made.serialize_pem()).expect("written");
-    let text = Gateway::text(&upstream.address.to_string(), "")
+    let text = Gateway::config_text(&upstream.address.to_string(), "")
         .replace("[tokens]\n", "[tokens]\nsigning_key_file = \"signing.pem\"\n");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
-    let program = Served::start(folder.path());
-    program.program.stderr_with("tokens.signing_key_file signs; it is not rotated");
+    let program = GatewayProcess::start(folder.path());
+    program.program.wait_for_stderr("tokens.signing_key_file signs; it is not rotated");
     program.program.kill();
 
     let clock = std::sync::Arc::new(crate::support::clock::ManualClock::new());
@@ -133,12 +133,12 @@ async fn a_key_of_the_operators_own_is_not_rotated_and_says_so() {
     let kid = kid_of(&gateway.issue("alice", "").await.access);
     gateway.advance(DAY * 365);
     let admin = gateway.admin_client();
-    let answer = admin.get("/admin/v1/keys").await.json();
-    assert_eq!(answer, json!({ "keys": [{ "kid": kid, "algorithm": "ES256", "state": "active" }] }));
+    let response = admin.get("/admin/v1/keys").await.json();
+    assert_eq!(response, json!({ "keys": [{ "kid": kid, "algorithm": "ES256", "state": "active" }] }));
     for path in ["/admin/v1/keys/rotate".to_owned(), format!("/admin/v1/keys/{kid}/revoke")] {
-        let answer = admin.post(&path, &json!({})).await;
-        answer.refused(400, "invalid_request");
-        assert!(answer.json()["error_description"].as_str().is_some_and(|text| text.contains("signing_key_file")));
+        let response = admin.post(&path, &json!({})).await;
+        response.assert_rejected(400, "invalid_request");
+        assert!(response.json()["error_description"].as_str().is_some_and(|text| text.contains("signing_key_file")));
     }
     assert_eq!(published(&gateway).await, [kid]);
     let metrics = admin.get("/metrics").await.text();

@@ -15,13 +15,13 @@ async fn both_are_for_everybody_and_only_to_read() {
     let gateway = Gateway::start(&upstream);
     for client in gateway.clients() {
         for path in [KEYS, METADATA] {
-            let answer = client.get(path).await;
-            assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("application/json")));
-            assert_eq!(answer.header("cache-control"), Some("public, max-age=600"), "{answer:?}");
+            let response = client.get(path).await;
+            assert_eq!((response.status.as_u16(), response.header("content-type")), (200, Some("application/json")));
+            assert_eq!(response.header("cache-control"), Some("public, max-age=600"), "{response:?}");
             let head = client.send(Method::HEAD, path, Bytes::new()).await;
             assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
             let posted = client.post(path, &json!({})).await;
-            posted.refused(405, "invalid_request");
+            posted.assert_rejected(405, "invalid_request");
             assert_eq!(posted.header("allow"), Some("GET, HEAD"));
         }
     }
@@ -44,7 +44,7 @@ async fn the_metadata_names_what_is_there_and_nothing_else() {
     );
 
     let more = "[oauth]\ntoken_endpoint = \"/t\"\nrevocation_endpoint = \"/r\"\nintrospection_endpoint = \"/i\"\nresource = \"https://api.example\"\n";
-    let gateway = Gateway::with(&upstream, more);
+    let gateway = Gateway::with_config(&upstream, more);
     assert_eq!(
         gateway.client().get(METADATA).await.json(),
         json!({
@@ -65,7 +65,7 @@ async fn the_metadata_names_what_is_there_and_nothing_else() {
 #[tokio::test]
 async fn no_route_shadows_them_and_they_shadow_nothing_else() {
     let upstream = Upstream::start();
-    let text = Gateway::open_text(upstream.address, "").replace(ISSUER, &format!("{ISSUER}/shop"));
+    let text = Gateway::public_config(upstream.address, "").replace(ISSUER, &format!("{ISSUER}/shop"));
     let text = format!("{text}\n[[route]]\npath = \"/.well-known/\"\nupstream = \"backend\"\npublic = true\n");
     let gateway = Gateway::from_text(text);
     let metadata = gateway.client().get(&format!("{METADATA}/shop")).await.json();
@@ -82,6 +82,6 @@ async fn no_route_shadows_them_and_they_shadow_nothing_else() {
 async fn they_may_be_kept_for_half_the_time_that_a_key_is_published_ahead() {
     let upstream = Upstream::start();
     let gateway = gateway_with_tokens(&upstream, "key_ahead = \"2m\"");
-    let answer = gateway.client().get(KEYS).await;
-    assert_eq!(answer.header("cache-control"), Some("public, max-age=60"));
+    let response = gateway.client().get(KEYS).await;
+    assert_eq!(response.header("cache-control"), Some("public, max-age=60"));
 }

@@ -1,10 +1,10 @@
 //! `POST /admin/v1/keys/{kid}/revoke`: a key that somebody may have stolen.
 
 use super::*;
-use crate::support::Pair;
-use crate::support::client::Kept;
+use crate::support::TokenPair;
+use crate::support::client::KeepAliveClient;
 
-async fn revoke(gateway: &Gateway, kid: &str, body: &Value) -> Answer {
+async fn revoke(gateway: &Gateway, kid: &str, body: &Value) -> TestResponse {
     gateway.admin_client().post(&format!("/admin/v1/keys/{kid}/revoke"), body).await
 }
 
@@ -14,20 +14,20 @@ async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs()
     let gateway = Gateway::start(&upstream);
     let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
     // Known to each worker's requests, on connections that stay open.
-    let mut kept = [Kept::open(gateway.address()).await, Kept::open(gateway.address()).await];
+    let mut kept = [KeepAliveClient::open(gateway.address()).await, KeepAliveClient::open(gateway.address()).await];
     for connection in &mut kept {
         assert_eq!(connection.status_of(&alice.access).await, 200);
     }
     let kid = kid_of(&alice.access);
-    let answer = revoke(&gateway, &kid, &json!({})).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let keys = answer.json()["keys"].as_array().expect("a list").clone();
+    let response = revoke(&gateway, &kid, &json!({})).await;
+    assert_eq!(response.status, 200, "{response:?}");
+    let keys = response.json()["keys"].as_array().expect("a list").clone();
     assert_eq!((count(&keys, "active"), count(&keys, "revoked"), keys.len()), (1, 1, 2));
 
     for connection in &mut kept {
         assert_eq!(connection.status_of(&alice.access).await, 401, "what is known is forgotten");
     }
-    gateway.client().bearer(&bob.access).get("/").await.refused(401, "invalid_token");
+    gateway.client().bearer(&bob.access).get("/").await.assert_rejected(401, "invalid_token");
     assert!(!published(&gateway).await.contains(&kid));
     let lines = gateway.log_lines(5).await;
     assert!(lines.iter().filter(|line| line["reason"] == "key_revoked").count() == 3, "{lines:?}");
@@ -38,11 +38,11 @@ async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs()
     assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "twice is once");
 
     let gateway = gateway.restart();
-    gateway.client().bearer(&alice.access).get("/").await.refused(401, "invalid_token");
+    gateway.client().bearer(&alice.access).get("/").await.assert_rejected(401, "invalid_token");
     let lines = gateway.log_lines(8).await;
     assert_eq!(lines.iter().filter(|line| line["reason"] == "key_revoked").count(), 4, "{lines:?}");
     assert_eq!(gateway.status_of(&new.access).await, 200);
-    gateway.end_without_a_token_in_the_log();
+    gateway.drain_and_check_log();
 }
 
 /// Whoever has the key could write himself the Bearer that goes with a stolen refresh token.
@@ -52,14 +52,14 @@ async fn a_bearer_of_a_revoked_key_refreshes_nothing_but_its_refresh_token_lives
     let gateway = Gateway::start(&upstream);
     let first = gateway.issue("alice", "").await;
     assert_eq!(rotate_now(&gateway.admin_client()).await.status, 200);
-    let second = Pair::of(&gateway.refresh(&first.access, &first.refresh).await.json());
+    let second = TokenPair::from_json(&gateway.refresh(&first.access, &first.refresh).await.json());
     assert_eq!(revoke(&gateway, &kid_of(&second.access), &json!({})).await.status, 200);
-    gateway.refresh(&second.access, &second.refresh).await.refused(401, "invalid_token");
+    gateway.refresh(&second.access, &second.refresh).await.assert_rejected(401, "invalid_token");
     assert!(gateway.log_lines(2).await.iter().any(|line| line["reason"] == "key_revoked"));
 
     let third = gateway.refresh(&first.access, &second.refresh).await;
     assert_eq!(third.status, 200, "with a token that another key signed");
-    assert_eq!(gateway.status_of(&Pair::of(&third.json()).access).await, 200);
+    assert_eq!(gateway.status_of(&TokenPair::from_json(&third.json()).access).await, 200);
 }
 
 /// Everybody logging in again can be the greater harm; that is for the operator to say.
@@ -70,15 +70,15 @@ async fn clients_get_new_tokens_by_refreshing_if_the_operator_says_so() {
     let pair = gateway.issue("alice", "").await;
     let kid = kid_of(&pair.access);
     assert_eq!(revoke(&gateway, &kid, &json!({ "mayRefresh": true })).await.status, 200);
-    gateway.client().bearer(&pair.access).get("/").await.refused(401, "invalid_token");
-    gateway.revoke(&pair.access, &pair.token_id).await.refused(401, "invalid_token");
+    gateway.client().bearer(&pair.access).get("/").await.assert_rejected(401, "invalid_token");
+    gateway.revoke(&pair.access, &pair.token_id).await.assert_rejected(401, "invalid_token");
     let gateway = gateway.restart();
-    let next = Pair::of(&gateway.refresh(&pair.access, &pair.refresh).await.json());
+    let next = TokenPair::from_json(&gateway.refresh(&pair.access, &pair.refresh).await.json());
     assert_ne!(kid_of(&next.access), kid);
     assert_eq!(gateway.status_of(&next.access).await, 200);
 
     assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "and take it back");
-    gateway.refresh(&pair.access, &next.refresh).await.refused(401, "invalid_token");
+    gateway.refresh(&pair.access, &next.refresh).await.assert_rejected(401, "invalid_token");
     assert_eq!(gateway.refresh(&next.access, &next.refresh).await.status, 200);
 }
 
@@ -87,16 +87,16 @@ async fn what_is_no_key_or_no_request_is_refused() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let kid = kid_of(&gateway.issue("alice", "").await.access);
-    revoke(&gateway, "unknown", &json!({})).await.refused(404, "not_found");
-    revoke(&gateway, &kid, &json!({ "mayrefresh": true })).await.refused(400, "invalid_request");
+    revoke(&gateway, "unknown", &json!({})).await.assert_rejected(404, "not_found");
+    revoke(&gateway, &kid, &json!({ "mayrefresh": true })).await.assert_rejected(400, "invalid_request");
     let admin = gateway.admin_client();
-    admin.post("/admin/v1/keys/rotate", &json!({ "now": "yes" })).await.refused(400, "invalid_request");
-    admin.post("/admin/v1/keys", &json!({})).await.refused(405, "invalid_request");
-    admin.get("/admin/v1/keys/rotate").await.refused(405, "invalid_request");
-    admin.get(&format!("/admin/v1/keys/{kid}/revoke")).await.refused(405, "invalid_request");
-    admin.get("/admin/v1/keys/a/b/c").await.refused(404, "not_found");
+    admin.post("/admin/v1/keys/rotate", &json!({ "now": "yes" })).await.assert_rejected(400, "invalid_request");
+    admin.post("/admin/v1/keys", &json!({})).await.assert_rejected(405, "invalid_request");
+    admin.get("/admin/v1/keys/rotate").await.assert_rejected(405, "invalid_request");
+    admin.get(&format!("/admin/v1/keys/{kid}/revoke")).await.assert_rejected(405, "invalid_request");
+    admin.get("/admin/v1/keys/a/b/c").await.assert_rejected(404, "not_found");
     let nobody = Client::http1(gateway.admin_address());
-    nobody.get("/admin/v1/keys").await.refused(401, "unauthorized");
+    nobody.get("/admin/v1/keys").await.assert_rejected(401, "unauthorized");
     assert_eq!(states(&listed(&admin).await), ["active"], "nothing has changed");
 }
 
@@ -108,8 +108,8 @@ async fn a_revocation_that_is_not_durable_has_not_happened() {
     let pair = gateway.issue("alice", "").await;
     let shell = rusqlite::Connection::open(gateway.path().join("bearward.db")).expect("opened");
     shell.execute_batch("begin immediate").expect("locked");
-    revoke(&gateway, &kid_of(&pair.access), &json!({})).await.refused(503, "temporarily_unavailable");
-    rotate_now(&gateway.admin_client()).await.refused(503, "temporarily_unavailable");
+    revoke(&gateway, &kid_of(&pair.access), &json!({})).await.assert_rejected(503, "temporarily_unavailable");
+    rotate_now(&gateway.admin_client()).await.assert_rejected(503, "temporarily_unavailable");
     assert_eq!(gateway.status_of(&pair.access).await, 200);
     shell.execute_batch("rollback").expect("let go");
     assert_eq!(revoke(&gateway, &kid_of(&pair.access), &json!({})).await.status, 200);

@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::support::Pair;
-use crate::support::client::Kept;
+use crate::support::TokenPair;
+use crate::support::client::KeepAliveClient;
 use crate::support::tokens::claims_of;
 
-async fn refreshed(gateway: &Gateway, pair: &Pair) -> Pair {
-    let answer = gateway.refresh(&pair.access, &pair.refresh).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    Pair::of(&answer.json())
+async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
+    let response = gateway.refresh(&pair.access, &pair.refresh).await;
+    assert_eq!(response.status, 200, "{response:?}");
+    TokenPair::from_json(&response.json())
 }
 
 /// 90 days of a key's life, with the defaults.
@@ -45,12 +45,12 @@ async fn keys_come_and_go_by_themselves() {
     gateway.advance(MINUTE * 17);
     soon_listed(&gateway, &["active", "refresh-only"]).await;
     soon_published(&gateway, &[&second]).await;
-    let late = refreshed(&gateway, &Pair { refresh: next.refresh, ..pair.clone() }).await;
+    let late = refreshed(&gateway, &TokenPair { refresh: next.refresh, ..pair.clone() }).await;
     assert_eq!(gateway.status_of(&late.access).await, 200);
 
     gateway.advance(DAY * 7);
     soon_listed(&gateway, &["active"]).await;
-    gateway.refresh(&pair.access, &late.refresh).await.refused(401, "invalid_token");
+    gateway.refresh(&pair.access, &late.refresh).await.assert_rejected(401, "invalid_token");
 }
 
 /// With the private half of a retired key, somebody signs a token that has not expired.
@@ -73,8 +73,8 @@ async fn a_retired_key_is_for_refreshes_alone() {
     soon_published(&gateway, &[&gateway.running().broker.keyring.keys().own().signing.kid]).await;
     assert_eq!(states(&listed(&gateway.admin_client()).await), ["active", "refresh-only"]);
     let late = signed(&gateway);
-    gateway.client().bearer(&late).get("/").await.refused(401, "invalid_token");
-    gateway.counts("rejections_total{reason=\"unknown_key\"}", 1).await;
+    gateway.client().bearer(&late).get("/").await.assert_rejected(401, "invalid_token");
+    gateway.wait_for_metric("rejections_total{reason=\"unknown_key\"}", 1).await;
     assert_eq!(gateway.refresh(&late, &pair.refresh).await.status, 200);
 }
 
@@ -93,16 +93,16 @@ async fn a_rotation_under_load_gives_no_wrong_401() {
         let (done, requests) = (done.clone(), requests.clone());
         clients.push(tokio::spawn(async move {
             // Two connections, which different workers may have; and a third for each refresh.
-            let mut kept = [Kept::open(address).await, Kept::open(address).await];
+            let mut kept = [KeepAliveClient::open(address).await, KeepAliveClient::open(address).await];
             let mut kids = vec![kid_of(&pair.access)];
             while !done.load(Ordering::Relaxed) {
                 for connection in &mut kept {
                     assert_eq!(connection.status_of(&pair.access).await, 200);
                 }
                 let body = json!({ "refreshToken": pair.refresh });
-                let answer = client.clone().bearer(&pair.access).post("/user/refresh", &body).await;
-                assert_eq!(answer.status, 200, "{answer:?}");
-                let next = Pair::of(&answer.json());
+                let response = client.clone().bearer(&pair.access).post("/user/refresh", &body).await;
+                assert_eq!(response.status, 200, "{response:?}");
+                let next = TokenPair::from_json(&response.json());
                 for access in [&next.access, &pair.access] {
                     assert_eq!(kept[0].status_of(access).await, 200, "the new one, and the one before");
                 }
@@ -121,8 +121,8 @@ async fn a_rotation_under_load_gives_no_wrong_401() {
         if number % 2 == 0 {
             assert_eq!(admin.post("/admin/v1/keys/rotate", &json!({})).await.status, 200);
         }
-        let answer = rotate_now(&admin).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = rotate_now(&admin).await;
+        assert_eq!(response.status, 200, "{response:?}");
         while requests.load(Ordering::Relaxed) < before + 10 && !clients.iter().any(|client| client.is_finished()) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -143,10 +143,10 @@ async fn a_rotation_by_hand_is_published_ahead() {
     let gateway = gateway_with_tokens(&upstream, "key_ahead = \"1h\"");
     let admin = gateway.admin_client();
     let rotate = async || admin.post("/admin/v1/keys/rotate", &json!({})).await.json();
-    let answer = rotate().await;
-    assert_eq!(states(answer["keys"].as_array().expect("a list")), ["pending", "active"]);
-    assert_eq!(rotate().await, answer, "asking again makes no third");
-    let next = answer["keys"][0]["kid"].as_str().expect("text").to_owned();
+    let response = rotate().await;
+    assert_eq!(states(response["keys"].as_array().expect("a list")), ["pending", "active"]);
+    assert_eq!(rotate().await, response, "asking again makes no third");
+    let next = response["keys"][0]["kid"].as_str().expect("text").to_owned();
     assert_ne!(kid_of(&gateway.issue("alice", "").await.access), next);
     gateway.advance(MINUTE * 60);
     soon_listed(&gateway, &["active", "retired"]).await;
@@ -161,8 +161,8 @@ async fn no_more_keys_are_kept_than_a_request_can_bear() {
     for _ in 1..64 {
         assert_eq!(rotate_now(&admin).await.status, 200);
     }
-    let answer = rotate_now(&admin).await;
-    answer.refused(429, "rate_limited");
+    let response = rotate_now(&admin).await;
+    response.assert_rejected(429, "rate_limited");
     let active = listed(&admin).await.into_iter().find(|key| key["state"] == "active").expect("one signs");
     let revoke = format!("/admin/v1/keys/{}/revoke", active["kid"].as_str().expect("text"));
     assert_eq!(admin.post(&revoke, &json!({})).await.status, 200, "an emergency has no limit");

@@ -7,17 +7,18 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::support::Pair;
-use crate::support::program::{Program, Served, bearward};
+use crate::support::TokenPair;
+use crate::support::program::{GatewayProcess, Program, bearward};
 
 fn folder_with_gateway(upstream: &Upstream) -> TempDir {
     let folder = TempDir::new().expect("a folder");
-    fs::write(folder.path().join("gateway.toml"), Gateway::text(&upstream.address.to_string(), "")).expect("written");
+    fs::write(folder.path().join("gateway.toml"), Gateway::config_text(&upstream.address.to_string(), ""))
+        .expect("written");
     folder
 }
 
-async fn issue(served: &Served, subject: &str) -> Pair {
-    Pair::of(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
+async fn issue(served: &GatewayProcess, subject: &str) -> TokenPair {
+    TokenPair::from_json(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
 }
 
 /// What a start in this folder complains about.
@@ -57,7 +58,7 @@ async fn a_restart_keeps_every_key() {
 async fn a_crash_in_the_middle_of_rotations_leaves_a_whole_set() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let mut served = Served::start(folder.path());
+    let mut served = GatewayProcess::start(folder.path());
     let mut pairs = Vec::new();
     for round in 0..4_u64 {
         let admin = served.admin_client();
@@ -73,7 +74,7 @@ async fn a_crash_in_the_middle_of_rotations_leaves_a_whole_set() {
         served.program.kill();
         rotating.abort();
 
-        served = Served::start(folder.path());
+        served = GatewayProcess::start(folder.path());
         let keys = listed(&served.admin_client()).await;
         assert_eq!(count(&keys, "active"), 1, "{keys:?}");
         for pair in &pairs {
@@ -88,7 +89,7 @@ async fn a_crash_in_the_middle_of_rotations_leaves_a_whole_set() {
 async fn a_start_with_another_root_secret_says_what_is_wrong() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let pair = issue(&served, "alice").await;
     served.program.kill();
     let secret = folder.path().join("bearward.secret");
@@ -99,10 +100,10 @@ async fn a_start_with_another_root_secret_says_what_is_wrong() {
     assert!(said.contains("under another root secret 1") && said.contains("store.secret_file"), "{said}");
     fs::write(&secret, right.replacen('1', "2", 1)).expect("written");
     let said = complaint(folder.path());
-    assert!(said.contains("sealed under root secret 1, which is not among"), "{said}");
+    assert!(said.contains("sealed under root secret 1, which is missing"), "{said}");
 
     fs::write(&secret, &right).expect("written");
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200, "and nothing was spoilt");
 }
 
@@ -111,7 +112,7 @@ async fn a_start_with_another_root_secret_says_what_is_wrong() {
 async fn a_start_without_the_root_secret_of_its_database_makes_nothing() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let pair = issue(&served, "alice").await;
     served.program.kill();
     let [secret, token] = ["bearward.secret", "admin.token"].map(|name| folder.path().join(name));
@@ -129,7 +130,7 @@ async fn a_start_without_the_root_secret_of_its_database_makes_nothing() {
     assert!(!secret.exists() && !token.exists(), "nothing is made");
 
     fs::write(&secret, kept).expect("written");
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200);
 }
 
@@ -149,7 +150,7 @@ fn a_file_that_is_no_database_is_said_to_be_none() {
 async fn a_key_that_was_changed_in_the_database_is_refused() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     assert_eq!(rotate_now(&served.admin_client()).await.status, 200);
     served.program.kill();
     let change = |sql: &str| {
@@ -167,7 +168,7 @@ async fn a_key_that_was_changed_in_the_database_is_refused() {
         assert!(said.contains("was changed in the store") && said.contains("restore a backup"), "{said}");
         change("delete from signing_keys; insert into signing_keys select * from kept");
     }
-    drop(Served::start(folder.path()));
+    drop(GatewayProcess::start(folder.path()));
 }
 
 /// The steps of `deploy/keys.md`, to their end.
@@ -175,7 +176,7 @@ async fn a_key_that_was_changed_in_the_database_is_refused() {
 async fn the_root_secret_is_rotated_without_logging_anybody_out() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let old = issue(&served, "alice").await;
     let output = bearward(folder.path(), &["keys", "rotate", "--root"]);
     let said = String::from_utf8(output.stdout).expect("UTF-8");
@@ -183,22 +184,22 @@ async fn the_root_secret_is_rotated_without_logging_anybody_out() {
     assert_eq!(root_of(folder.path()), 1, "nothing happens before the restart");
     served.program.kill();
 
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     assert_eq!(root_of(folder.path()), 2, "the keys are sealed anew");
     let body = json!({ "refreshToken": old.refresh });
     assert_eq!(served.client().bearer(&old.access).get("/").await.status, 200);
-    let answer = served.client().bearer(&old.access).post("/user/refresh", &body).await;
-    let new = Pair::of(&answer.json());
+    let response = served.client().bearer(&old.access).post("/user/refresh", &body).await;
+    let new = TokenPair::from_json(&response.json());
     served.program.kill();
 
     // Once nobody can have a refresh token of the old one any more, its line goes.
     let secret = folder.path().join("bearward.secret");
     let text = fs::read_to_string(&secret).expect("there");
     fs::write(&secret, text.lines().last().expect("the newest")).expect("written");
-    let served = Served::start(folder.path());
+    let served = GatewayProcess::start(folder.path());
     let client = served.client().bearer(&new.access);
     assert_eq!(client.get("/").await.status, 200);
-    client.post("/user/refresh", &body).await.refused(400, "invalid_grant");
+    client.post("/user/refresh", &body).await.assert_rejected(400, "invalid_grant");
     let body = json!({ "refreshToken": new.refresh });
     assert_eq!(client.post("/user/refresh", &body).await.status, 200);
 }

@@ -1,0 +1,164 @@
+//! The interface of a store.
+//!
+//! Each method of [`Store`] is one transaction and returns an outcome, so that a rejection can still commit: the reuse
+//! of a refresh token revokes its family, and the request is then rejected. When a method has returned `Ok`, its change
+//! survives a loss of power. When it has returned an error, it has not reported a change to any caller.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tokio::sync::Notify;
+
+use crate::store::error::StoreError;
+use crate::tokens::audit_event::{Event, EventContext, Recorded};
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::rotation::Rotation;
+use crate::tokens::family::{Family, RevokeReason};
+use crate::tokens::signing::StoredKey;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+/// The result of a call. The operation is queued when the method returns. Dropping the future does not cancel it; the
+/// caller then only does not learn the result.
+pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// Called for each revocation after it is durable and before the call that made it returns. It runs on the thread of
+/// the store, so that the revocation is enforced even if the client has disconnected.
+pub type RevocationHook = Arc<dyn Fn(&Revocation) + Send + Sync>;
+
+/// The decision of [`Store::rotate`], made inside its transaction from the family and the watermark of its subject.
+///
+/// It must have no side effects: the store may run a transaction again, and only the last decision counts.
+pub type DecideRotation = Box<dyn Fn(Option<&Family>, Option<UnixTime>, &PresentedToken) -> Rotation + Send>;
+
+/// The decision of [`Store::change_signing_keys`], made inside its transaction: from the current keys to the new keys.
+/// Like [`DecideRotation`], it must have no side effects.
+pub type DecideKeys = Box<dyn Fn(Vec<StoredKey>) -> Vec<StoredKey> + Send>;
+
+/// Who revokes a family. [`Store::revoke_family`] checks it inside its transaction.
+#[derive(Clone, Debug)]
+pub enum RevokedBy {
+    /// The owner: the family must belong to this subject.
+    Owner(String),
+    /// An operator, who can revoke every family.
+    Admin,
+}
+
+impl RevokedBy {
+    pub fn can_revoke(&self, family: &Family) -> bool {
+        match self {
+            RevokedBy::Owner(subject) => family.subject == *subject,
+            RevokedBy::Admin => true,
+        }
+    }
+
+    pub const fn reason(&self) -> RevokeReason {
+        match self {
+            RevokedBy::Owner(_) => RevokeReason::Logout,
+            RevokedBy::Admin => RevokeReason::Admin,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RevokeOutcome {
+    /// The family is revoked, durably.
+    Revoked,
+    /// The family and all its access tokens had ended before. Nothing was written.
+    AlreadyEnded,
+    /// There is no such family, or it belongs to another subject. The client must not learn which.
+    NotFound,
+}
+
+/// The signing keys before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeysChanged {
+    pub before: Vec<StoredKey>,
+    pub after: Vec<StoredKey>,
+}
+
+/// Counters of audit events, readable without a transaction.
+#[derive(Default)]
+pub struct Outbox {
+    /// Notified when events are durable.
+    pub written: Notify,
+    /// Number of undelivered events. Events of an open transaction are not counted yet.
+    pub waiting: AtomicU64,
+    /// Number of events that were not recorded because the outbox was full.
+    pub lost: AtomicU64,
+}
+
+/// Each method records its decision as an [`Event`] in the same transaction.
+pub trait Store: Send + Sync {
+    /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
+    /// are revoked in the same transaction.
+    ///
+    /// A family must be younger than the watermark of its subject. The store therefore moves `created_at` to the first
+    /// whole second after the watermark. Access tokens of the returned family must not be dated earlier.
+    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Family>;
+
+    /// Like [`Store::issue`], for a login that the backend checked before. Returns `None` and writes nothing if the log
+    /// has a watermark with a sequence above `known` that would have voided the login.
+    fn issue_unless_revoked_since(
+        &self,
+        known: u64,
+        family: Family,
+        max_live: usize,
+        context: EventContext,
+    ) -> StoreFuture<Option<Family>>;
+
+    /// Reads the family of `presented`, calls `decide` and writes the decision.
+    fn rotate(&self, presented: PresentedToken, decide: DecideRotation, context: EventContext)
+    -> StoreFuture<Rotation>;
+
+    /// Revokes one family, if `by` can revoke it. An expired family is still revoked while one of its access tokens may
+    /// be valid.
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome>;
+
+    /// Writes a revocation of anything but a family, and returns its sequence. A family is an error.
+    ///
+    /// Watermarks can only be raised. A watermark over everything, over the gateway's own issuer or over one of its
+    /// subjects also ends the families that are as old or older. A watermark of now or later also ends the existing
+    /// families that are dated later.
+    fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64>;
+
+    /// Records that access tokens of these generations were used. Never lowers the recorded generation.
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()>;
+
+    /// The families of a subject, newest first, at most 1,000, with ended families that were not deleted yet. A family
+    /// that is voided by a watermark is returned as revoked.
+    fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>>;
+
+    /// One family, live or ended, in the form of [`Store::families_of`].
+    fn family(&self, id: TokenId) -> StoreFuture<Option<Family>>;
+
+    /// The revocations with a sequence above `after` that still matter at `now`, in order.
+    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;
+
+    /// Deletes families, revocations and watermarks that no longer matter, at most `limit` of each. Returns how many
+    /// rows were deleted.
+    fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize>;
+
+    /// Calls `decide` with the signing keys, newest first, and writes the decision.
+    fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged>;
+
+    /// Records an event that no other method of the store records.
+    fn record(&self, event: Event, context: EventContext) -> StoreFuture<()>;
+
+    /// The oldest undelivered events, in order.
+    fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>>;
+
+    /// Deletes the events up to this sequence.
+    fn delivered(&self, through: u64) -> StoreFuture<()>;
+
+    fn outbox(&self) -> Arc<Outbox>;
+
+    /// Fails if the store cannot commit right now. Cheap enough for a readiness probe.
+    fn check(&self) -> StoreFuture<()>;
+
+    /// Finishes the queued calls and releases the lock that only one gateway can hold. Every later call fails.
+    fn close(&self) {}
+}

@@ -1,0 +1,25 @@
+//! Why a call to the store failed.
+
+use std::fmt;
+
+/// A failed call. The text is for the operator and the log: what failed and what to do.
+///
+/// Cloneable text without a source, because a failed commit fails every call of its batch with the same error.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    pub message: String,
+}
+
+impl StoreError {
+    pub fn new(message: impl Into<String>) -> Self {
+        StoreError { message: message.into() }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}

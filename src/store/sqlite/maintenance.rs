@@ -1,0 +1,35 @@
+//! Deleting old rows, and the readiness check.
+
+use rusqlite::params;
+
+use crate::store::error::StoreError;
+use crate::store::sqlite::batch::Batch;
+use crate::types::clock::UnixTime;
+
+/// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
+/// an access token that was issued at its end can still be revoked.
+pub(super) fn sweep(batch: &Batch<'_>, now: UnixTime, limit: usize) -> Result<usize, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let families = batch.execute(
+        "delete from families where id in
+             (select id from families where absolute_expiry < ?1 order by absolute_expiry limit ?2)",
+        params![now - batch.limits.longest_life, limit],
+    )?;
+    let revocations = batch.execute(
+        "delete from revocations where sequence in
+             (select sequence from revocations where until < ?1 order by until limit ?2)",
+        params![now, limit],
+    )?;
+    let watermarks = batch.execute(
+        "delete from subjects where subject in
+             (select subject from subjects where needed_until < ?1 order by needed_until limit ?2)",
+        params![now, limit],
+    )?;
+    Ok(families + revocations + watermarks)
+}
+
+/// Writes, because reads still work on a full or read-only disk.
+pub(super) fn check(batch: &Batch<'_>) -> Result<(), StoreError> {
+    batch.execute("update meta set value = value + 1 where name = 'checks'", [])?;
+    Ok(())
+}

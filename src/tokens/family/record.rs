@@ -1,0 +1,100 @@
+//! One family as the store keeps it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::lifetimes::Lifetimes;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+/// One login, as the store keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Family {
+    pub id: TokenId,
+    pub subject: String,
+    /// Separated by spaces, as in the `scope` claim. Empty if there is none.
+    pub scope: String,
+    /// The `aud` of its access tokens. Empty: the configured audience.
+    pub audience: Vec<String>,
+    pub client_id: String,
+    /// Additional claims of each access token.
+    pub claims: Map<String, Value>,
+    /// The name of the login in a list of devices.
+    pub label: String,
+    /// Random. The key of the refresh tokens is derived from it and a root secret.
+    pub salt: [u8; 32],
+    /// The newest generation: how often the refresh token was rotated.
+    pub generation: u64,
+    /// The number of the root secret that the newest refresh token is derived from.
+    pub root: u8,
+    /// When the newest generation was created. `refresh_grace` counts from here; a retry does not extend it.
+    pub rotated_at: UnixTime,
+    /// The newest generation of which an access token was used. Losing an update does no harm: a client that lost a
+    /// response is then tolerated for longer.
+    pub confirmed: u64,
+    pub created_at: UnixTime,
+    pub last_used_at: UnixTime,
+    /// The client address of the login or the last refresh, if it is known.
+    pub address: Option<IpAddr>,
+    /// How long the family lives without a refresh, if the login set a limit of its own. `None`: as configured.
+    pub idle: Option<Duration>,
+    /// The family ends here unless it is refreshed before. Never later than `absolute_expiry`.
+    pub idle_expiry: UnixTime,
+    /// The family ends here in any case. Counts from the login and never changes.
+    pub absolute_expiry: UnixTime,
+    pub revoked: Option<RevokedAt>,
+}
+
+/// When and why a family was revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RevokedAt {
+    pub at: UnixTime,
+    pub reason: RevokeReason,
+}
+
+/// Why a family was revoked. The names are stored and appear in audit events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RevokeReason {
+    /// Its owner logged out.
+    Logout,
+    /// An operator revoked it, or a caller with the scope `token:revoke`.
+    Admin,
+    /// A spent refresh token was used again: the thief or the owner of a stolen token used it first.
+    Reuse,
+    /// The subject reached `limits.sessions_per_subject`, and this was the least recently used family.
+    Limit,
+}
+
+impl RevokeReason {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RevokeReason::Logout => "logout",
+            RevokeReason::Admin => "admin",
+            RevokeReason::Reuse => "reuse",
+            RevokeReason::Limit => "limit",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [RevokeReason::Logout, RevokeReason::Admin, RevokeReason::Reuse, RevokeReason::Limit]
+            .into_iter()
+            .find(|reason| reason.as_str() == text)
+    }
+}
+
+impl Family {
+    /// When the family ends if it is not refreshed after `now`. Its own limit can only shorten the configured one. A
+    /// changed configuration applies from the next refresh on.
+    pub fn next_idle_expiry(&self, lifetimes: &Lifetimes, now: UnixTime) -> UnixTime {
+        let idle = self.idle.unwrap_or(lifetimes.idle).min(lifetimes.idle);
+        (now + idle).min(self.absolute_expiry)
+    }
+
+    /// Returns true if the family is neither revoked nor expired.
+    pub fn is_live(&self, now: UnixTime) -> bool {
+        self.revoked.is_none() && now < self.idle_expiry && now < self.absolute_expiry
+    }
+}

@@ -1,0 +1,97 @@
+//! What a refresh is answered with.
+
+use tokio::task::JoinSet;
+
+use super::{gateway_with_tokens, listed, pair_of, refreshed};
+use crate::support::tokens::claims_of;
+use crate::support::{Gateway, TokenPair, Upstream};
+
+#[tokio::test]
+async fn the_answer_is_the_four_fields_and_nothing_else() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let first = gateway.issue("alice", "orders:read").await;
+    let response = gateway.refresh(&first.access, &first.refresh).await;
+    let next = pair_of(&response);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+
+    let body = response.json();
+    let mut members: Vec<_> = body.as_object().expect("an object").keys().collect();
+    members.sort();
+    assert_eq!(members, ["accessToken", "expiresAt", "refreshToken", "success"]);
+    assert_eq!(body["success"], true);
+
+    let (before, claims) = (claims_of(&first.access), claims_of(&next.access));
+    assert_eq!(body["expiresAt"], claims["exp"], "seconds, and the token's own");
+    let life = body["expiresAt"].as_u64().expect("an integer") - gateway.now_secs();
+    assert!((855..=900).contains(&life), "15 minutes, minus up to 5 %: {life}");
+    for same in ["iss", "sub", "aud", "sid", "scope"] {
+        assert_eq!(claims[same], before[same], "{same}");
+    }
+    assert_eq!((&before["rgn"], &claims["rgn"]), (&1.into(), &2.into()));
+    assert_ne!(claims["jti"], before["jti"]);
+    assert_eq!(claims["sid"], first.token_id.as_str());
+    assert_eq!(next.token_id, first.token_id, "the name of the login stays");
+    assert_eq!(next.refresh.len(), 90);
+    assert_ne!(next.refresh, first.refresh);
+
+    assert_eq!(gateway.status_of(&next.access).await, 200);
+    assert_eq!(gateway.status_of(&first.access).await, 200, "a mere rotation ends no access token");
+    gateway.drain_and_check_log();
+}
+
+#[tokio::test]
+async fn milliseconds_and_two_more_fields_come_by_option() {
+    let upstream = Upstream::start();
+    let gateway = gateway_with_tokens(&upstream, "expires_at = \"milliseconds\"\nextra_fields = true");
+    let first = gateway.issue("alice", "").await;
+    let response = gateway.refresh(&first.access, &first.refresh).await;
+    let exp = claims_of(&pair_of(&response).access)["exp"].as_u64().expect("an integer");
+    let body = response.json();
+    assert_eq!(body["expiresAt"], exp * 1000);
+    assert_eq!(body["expiresIn"], exp - gateway.now_secs());
+    assert_eq!(body["tokenId"], first.token_id.as_str());
+    assert_eq!(body.as_object().expect("an object").len(), 6, "{body}");
+}
+
+/// Sixty-four tabs wake up at once.
+#[tokio::test]
+async fn one_token_refreshed_64_times_at_once_rotates_once() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let first = gateway.issue("alice", "").await;
+    let client = gateway.client().bearer(&first.access);
+    let body = serde_json::json!({ "refreshToken": first.refresh });
+    let mut tabs: JoinSet<_> = (0..64)
+        .map(|_| {
+            let (client, body) = (client.clone(), body.clone());
+            async move { client.post("/user/refresh", &body).await }
+        })
+        .collect();
+    let mut pairs: Vec<TokenPair> = Vec::new();
+    while let Some(response) = tabs.join_next().await {
+        pairs.push(pair_of(&response.expect("no panic")));
+    }
+    assert_eq!(pairs.len(), 64);
+    for pair in &pairs {
+        assert_eq!(pair.refresh, pairs[0].refresh, "everybody got the identical refresh token");
+        let claims = claims_of(&pair.access);
+        assert_eq!((&claims["sid"], &claims["rgn"]), (&first.token_id.as_str().into(), &2.into()));
+    }
+    let third = refreshed(&gateway, &pairs[63]).await;
+    assert_eq!(claims_of(&third.access)["rgn"], 3, "there was one rotation");
+    assert_eq!(listed(&gateway, &third, "alice").await["state"], "live");
+}
+
+#[tokio::test]
+async fn over_tls_and_http2_it_is_the_same() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let client = crate::support::Client::http2(gateway.tls_address()).over_tls(&gateway.certificate());
+    let body = serde_json::json!({ "refreshToken": pair.refresh });
+    let next = pair_of(&client.clone().bearer(&pair.access).post("/user/refresh", &body).await);
+    let revoked = client.bearer(&next.access).delete(&format!("/token/{}", next.token_id)).await;
+    assert_eq!((revoked.status.as_u16(), revoked.text().as_str()), (200, r#"{"success":true}"#));
+    assert_eq!(gateway.status_of(&next.access).await, 401);
+}

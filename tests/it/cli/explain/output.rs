@@ -1,0 +1,149 @@
+//! What `bearward explain` prints, its exit status, and what it leaves alone.
+
+use bearward::tokens::jwt::Algorithm;
+use serde_json::{Value, json};
+
+use super::ROUTES;
+use crate::support::program::{bearward, bearward_with_stdin};
+use crate::support::tokens::Mint;
+use crate::support::{Client, Gateway, Upstream};
+
+/// Runs `bearward explain` in the gateway's folder with this token. Returns the exit status and the output.
+async fn explained(gateway: &Gateway, arguments: &[&str], token: &str) -> (Option<i32>, String) {
+    std::fs::write(gateway.path().join("gateway.toml"), gateway.configuration()).expect("written");
+    let now = bearward::types::clock::UnixTime::from_secs(gateway.now_secs()).to_string();
+    let mut all = vec!["explain", "--host", "gateway.test"];
+    all.extend(arguments);
+    if !arguments.contains(&"--at") {
+        all.extend(["--at", &now]);
+    }
+    let output = bearward_with_stdin(gateway.path(), &all, token);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(!text(&output.stderr).contains("panicked"), "{output:?}");
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+#[tokio::test]
+async fn explain_prints_each_step_and_sets_the_exit_status() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
+    let pair = gateway.issue("alice", "a b").await;
+    let scoped = ["--path", "/scoped/1?x=y", "--token-stdin"];
+    let (status, output) = explained(&gateway, &scoped, &pair.access).await;
+    assert_eq!(status, Some(0), "{output}");
+    let steps: Vec<&str> = output.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let expected = "host path route token issuer header claims time key signature revocation rules decision";
+    assert_eq!(steps.join(" "), expected, "{output}");
+    for line in [
+        "host        gateway.test",
+        "path        /scoped/1",
+        "token       in the Authorization header",
+        "issuer      https://gateway.example",
+        "claims      sub \"alice\", scope \"a b\"",
+        "revocation  not checked: the running gateway has the store",
+        "rules       the scopes a; one of the scopes x, b",
+        "decision    allowed",
+    ] {
+        assert!(output.lines().any(|printed| printed == line), "{line}\n{output}");
+    }
+    assert!(!output.contains(&pair.access[..40]), "a token was printed: {output}");
+
+    let forbidden = mint.with_claims(gateway.now_secs(), json!({ "scope": "b", "sub": "bob\u{1b}[2J" }));
+    let (status, output) = explained(&gateway, &scoped, &forbidden).await;
+    assert_eq!(status, Some(1), "{output}");
+    assert!(output.ends_with("decision    rejected: 403 insufficient_scope, missing scope a\n"), "{output}");
+    assert!(!output.contains("rules ") && !output.contains('\u{1b}'), "{output:?}");
+
+    let (status, output) = explained(&gateway, &["--path", "/scoped/1", "--json"], "").await;
+    assert_eq!(status, Some(1), "{output}");
+    let output: Value = serde_json::from_str(&output).expect("JSON");
+    let steps = json!([
+        { "step": "host", "found": "gateway.test" },
+        { "step": "path", "found": "/scoped/1" },
+        { "step": "route", "found": "/scoped/" }
+    ]);
+    assert_eq!(output["steps"], steps);
+    assert_eq!(
+        (&output["decision"], &output["reason"], &output["status"]),
+        (&json!("rejected"), &json!("no_token"), &json!(401))
+    );
+
+    for (arguments, token, status, expected_text) in [
+        (
+            &["--path", "/observed/", "--token-stdin"][..],
+            pair.access.as_str(),
+            0,
+            "does not enforce: 403 insufficient_scope",
+        ),
+        (&["--path", "/public/"], "", 0, "not required"),
+        (&["--path", "/cookie/", "--token-stdin", "--token-in", "cookie:session"], &pair.access, 0, "in a cookie"),
+        (&["--path", "/cookie/?a", "--token-stdin", "--token-in", "query:t"], &pair.access, 0, "in the query"),
+        (
+            &["--path", "/cookie/", "--method", "POST", "--token-stdin", "--token-in", "cookie:session"],
+            &pair.access,
+            1,
+            "403 csrf",
+        ),
+        (
+            &[
+                "--path",
+                "/cookie/",
+                "--method",
+                "POST",
+                "--token-stdin",
+                "--token-in",
+                "cookie:session",
+                "--header",
+                "Origin: https://gateway.test",
+            ],
+            &pair.access,
+            0,
+            "origin ",
+        ),
+        (&["--path", "/user/refresh", "--method", "POST"], "", 0, "the gateway itself refreshes the token pair"),
+        (&["--path", "/user/refresh"], "", 1, "405 method_not_allowed"),
+        (&["--path", "/any/", "--token-stdin", "--at", "2000-01-01T00:00:00Z"], &pair.access, 1, "401 not_yet_valid"),
+        (&["--path", "/any/", "--token-stdin", "--token-in", "body"], &pair.access, 2, "expected header"),
+        (&["--at", "yesterday"], "", 2, "expected a time"),
+        (&["--header", "Origin"], "", 2, "expected \"Name: value\""),
+    ] {
+        let (found, output) = explained(&gateway, arguments, token).await;
+        assert_eq!(found, Some(status), "{arguments:?}: {output}");
+        assert!(output.contains(expected_text), "{arguments:?}: {output}");
+    }
+}
+
+#[tokio::test]
+async fn explain_does_not_look_up_revocations() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
+    let (status, output) = explained(&gateway, &["--token-stdin"], &pair.access).await;
+    assert_eq!(status, Some(0));
+    assert!(output.contains("not checked"), "{output}");
+    // The command did not disturb the running gateway.
+    gateway.client().bearer(&pair.access).get("/").await.assert_rejected(401, "invalid_token");
+    assert_eq!(
+        Client::http1(gateway.address()).bearer(&gateway.issue("bob", "").await.access).get("/").await.status,
+        200
+    );
+}
+
+#[test]
+fn explain_creates_no_file_before_the_first_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("gateway.toml"), "[[upstream]]\nservers = [\"http://127.0.0.1:1\"]\n")
+        .expect("written");
+    let output = bearward_with_stdin(folder.path(), &["explain", "--token-stdin"], "a.b.c");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|file| file.file_name()).collect();
+    assert_eq!(names, ["gateway.toml"]);
+
+    std::fs::write(folder.path().join("gateway.toml"), "workers = \"x\"").expect("written");
+    let output = bearward(folder.path(), &["explain"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("workers"), "{output:?}");
+}

@@ -1,0 +1,44 @@
+//! The embedded store: the suite, its records, and its files.
+
+mod files;
+mod records;
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bearward::store::sqlite::{Settings, SqliteStore};
+use bearward::store::{Store, StoreError};
+use tempfile::TempDir;
+
+use super::given::*;
+
+super::suite::run_the_suite!(crate::store::embedded::with_an_empty_store);
+
+/// A function of the suite, applied to a store.
+type SuiteTest<'store> = Pin<Box<dyn Future<Output = ()> + 'store>>;
+
+fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> SuiteTest<'store>) {
+    let folder = TempDir::new().expect("a folder");
+    let store = open(&folder.path().join("bearward.db"));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(test(&store));
+}
+
+pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
+    let settings =
+        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 };
+    SqliteStore::open(path, settings, Arc::new(|_| {}))
+}
+
+pub(crate) fn open(path: &Path) -> SqliteStore {
+    try_open(path).expect("the store opens")
+}
+
+/// A folder, and the path of a database in it.
+fn database_path() -> (TempDir, PathBuf) {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("bearward.db");
+    (folder, path)
+}

@@ -1,0 +1,26 @@
+//! Waits for conditions, so that no test has to guess how long something takes.
+
+use std::time::{Duration, Instant};
+
+use super::wire::TIMEOUT;
+
+/// How long to wait between two checks of a condition.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// Waits until `condition` holds. Panics with `what` if it does not within [`TIMEOUT`].
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually_ok(what, async || condition().then_some(()).ok_or(String::new())).await;
+}
+
+/// Waits until `check` succeeds, and returns its value. Panics with `what` and its last error if it does not within
+/// [`TIMEOUT`].
+pub async fn eventually_ok<T>(what: &str, mut check: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let started = Instant::now();
+    loop {
+        match check().await {
+            Ok(value) => return value,
+            Err(error) => assert!(started.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}\n{error}"),
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
