@@ -1,9 +1,9 @@
-//! A known token costs no allocation, and a whole request few.
+//! A cached token needs no allocation, and a complete request only a few.
 //!
-//! A test binary of its own: it counts by replacing the allocator, which is one for a whole program.
+//! This is its own test binary, because it replaces the allocator of the whole program to count.
 
 #![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
-#![allow(clippy::print_stdout, reason = "the figures are part of the answer")]
+#![allow(clippy::print_stdout, reason = "the numbers are part of the output")]
 
 #[path = "../benches/setup/mod.rs"]
 mod setup;
@@ -17,7 +17,7 @@ use setup::{BenchWorker, Mint, NOW};
 const REQUESTS: u64 = 10_000;
 
 #[test]
-fn authenticating_a_known_token_allocates_nothing() {
+fn authenticating_a_cached_token_allocates_nothing() {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
     let worker = BenchWorker::new();
@@ -33,9 +33,9 @@ fn authenticating_a_known_token_allocates_nothing() {
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
 }
 
-/// A revocation of another family changes the epoch, so that the next request of each known token is looked up.
+/// Each revocation changes the epoch, so that the next request with a cached token checks the revocation set again.
 #[test]
-fn looking_a_token_up_again_allocates_nothing() {
+fn checking_the_revocation_set_again_allocates_nothing() {
     let mint = Mint::new(Algorithm::ES256);
     let (authenticator, _) = setup::authenticator(&mint);
     let worker = BenchWorker::new();
@@ -51,14 +51,14 @@ fn looking_a_token_up_again_allocates_nothing() {
     assert_eq!(allocations, 0);
 }
 
-/// The record, the request id, and room for the headers that the gateway adds (two allocations). The `Connection` header
-/// of a browser costs three more: the list of names in it, a name, and the list of removed headers.
+/// The access-log record, the request id, and two for the headers that the gateway adds. The `Connection` header of a
+/// browser needs three more: the list of its names, one name, and the list of removed headers.
 #[test]
-fn a_whole_request_allocates_little() {
+fn a_complete_request_allocates_little() {
     let mint = Mint::new(Algorithm::ES256);
     let steps = Steps::new(&mint);
     let token = mint.token(0);
-    for (name, sent, most) in
+    for (name, sent, max) in
         [("plain", SampleRequest::plain(&token), 4.0), ("browser", SampleRequest::browser(&token), 7.0)]
     {
         assert!(steps.run(&mut sent.to_request()).is_ok(), "the first request verifies the token");
@@ -69,6 +69,6 @@ fn a_whole_request_allocates_little() {
         }
         let (count, bytes) = (sum.count_total as f64 / REQUESTS as f64, sum.bytes_total / REQUESTS);
         println!("{name} request: {count} allocations, {bytes} bytes; a record has {} bytes", size_of::<Record>());
-        assert!(count <= most, "{name}: {count}");
+        assert!(count <= max, "{name}: {count}");
     }
 }

@@ -1,4 +1,4 @@
-//! Who is let through, and when. Whoever is not: `hostile/tokens.rs`.
+//! Which tokens the gateway accepts, and when. `hostile/tokens.rs` has the invalid ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Gateway, Upstream};
 
 /// A gateway that also accepts tokens of `mint`.
-fn gateway_trusting(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
+fn gateway_with_issuer(upstream: &Upstream, mint: &Mint, more: &str) -> Gateway {
     let folder = Arc::new(TempDir::new().expect("a temporary folder"));
     std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
     let issuer = format!(
@@ -31,7 +31,7 @@ algorithms = ["{}"]
 }
 
 #[tokio::test]
-async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks() {
+async fn a_valid_token_reaches_the_backend_with_identity_headers() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "orders:read orders:write").await;
@@ -47,7 +47,7 @@ async fn a_request_with_a_good_token_reaches_the_upstream_which_learns_who_asks(
 }
 
 #[tokio::test]
-async fn without_a_token_only_the_scheme_is_told() {
+async fn without_a_token_the_challenge_has_only_the_scheme() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let response = gateway.client().get("/").await;
@@ -60,7 +60,7 @@ async fn without_a_token_only_the_scheme_is_told() {
 }
 
 #[tokio::test]
-async fn two_tokens_are_refused_even_if_they_are_equal() {
+async fn two_tokens_are_rejected_even_if_they_are_equal() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -75,7 +75,7 @@ async fn every_algorithm_verifies() {
     let asymmetric = [ES256, ES384, EdDSA, RS256].map(Mint::new);
     let symmetric = [HS256, HS384, HS512].map(|algorithm| Mint::hmac(algorithm, &[7; 64]));
     for mint in asymmetric.iter().chain(&symmetric) {
-        let gateway = gateway_trusting(&upstream, mint, "");
+        let gateway = gateway_with_issuer(&upstream, mint, "");
         let token = mint.valid_token(gateway.now_secs());
         let response = gateway.client().bearer(&token).get("/").await;
         assert_eq!(response.status, 200, "{:?}: {response:?}", mint.algorithm);
@@ -83,10 +83,10 @@ async fn every_algorithm_verifies() {
 }
 
 #[tokio::test]
-async fn time_limits_bite_at_their_instant_also_for_a_known_token() {
+async fn nbf_and_exp_apply_to_the_millisecond_also_to_cached_tokens() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = gateway_trusting(&upstream, &mint, "clock_skew = \"30s\"");
+    let gateway = gateway_with_issuer(&upstream, &mint, "clock_skew = \"30s\"");
     let now = gateway.now_secs();
     let token = mint.with_claims(now, json!({ "nbf": now + 60, "exp": now + 100 }));
     let status = async || gateway.client().bearer(&token).get("/").await.status.as_u16();
@@ -104,7 +104,7 @@ async fn time_limits_bite_at_their_instant_also_for_a_known_token() {
 async fn types_and_audiences_are_matched_as_configured() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = gateway_trusting(&upstream, &mint, r#"types = ["at+jwt", "JWT"]"#);
+    let gateway = gateway_with_issuer(&upstream, &mint, r#"types = ["at+jwt", "JWT"]"#);
     let now = gateway.now_secs();
     for token in [
         mint.with_header(now, json!({ "typ": "application/at+jwt" })),
@@ -122,12 +122,13 @@ async fn types_and_audiences_are_matched_as_configured() {
 }
 
 #[tokio::test]
-async fn no_issuer_can_speak_for_another() {
+async fn an_issuer_cannot_act_for_users_of_another_issuer() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::ES256);
-    let gateway = gateway_trusting(&upstream, &mint, "");
+    let gateway = gateway_with_issuer(&upstream, &mint, "");
     let pair = gateway.issue("alice", "").await;
-    // Bob of another issuer calls himself alice: her tokens are not his to end, nor to refresh.
+    // A user of another issuer has the subject `alice` too. It must not revoke or refresh the tokens of the gateway's
+    // alice.
     let now = gateway.now_secs();
     let impostor =
         mint.with_claims(now, json!({ "sub": "alice", "scope": "token:revoke", "sid": pair.token_id, "rgn": 1 }));
@@ -137,7 +138,7 @@ async fn no_issuer_can_speak_for_another() {
 }
 
 #[tokio::test]
-async fn a_route_asks_for_its_scopes_and_a_public_one_for_nothing() {
+async fn a_route_requires_its_scopes_and_a_public_route_no_token() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(
         &upstream,
@@ -154,9 +155,9 @@ public = true
     let enough = gateway.issue("alice", "orders:list orders:read").await;
     let little = gateway.issue("bob", "orders:list").await;
     assert_eq!(gateway.client().bearer(&enough.access).get("/orders/1").await.status, 200);
-    let refused = gateway.client().bearer(&little.access).get("/orders/1").await;
-    refused.assert_rejected(403, "insufficient_scope");
-    let challenge = refused.header("www-authenticate").expect("a challenge");
+    let rejected = gateway.client().bearer(&little.access).get("/orders/1").await;
+    rejected.assert_rejected(403, "insufficient_scope");
+    let challenge = rejected.header("www-authenticate").expect("a challenge");
     assert!(challenge.contains(r#"scope="orders:read orders:list""#), "{challenge}");
 
     assert_eq!(gateway.client().get("/public/x").await.status, 200);
@@ -173,9 +174,9 @@ public = true
     assert_eq!(preflight.send(options, "/orders/1", Default::default()).await.status, 200);
 }
 
-/// A token that was accepted a moment ago is asked for time and revocation again, and its bytes must all be the same.
+/// The cache saves only the check of the signature. All bytes of the token must be equal for that.
 #[tokio::test]
-async fn the_cache_remembers_a_signature_and_not_a_verdict() {
+async fn a_cached_token_is_checked_for_revocation_again() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -193,7 +194,7 @@ async fn the_cache_remembers_a_signature_and_not_a_verdict() {
     assert_eq!(get(&pair.access).await, 401);
 }
 
-/// Tokens of which nothing is wrong but their signature.
+/// Makes tokens that are valid except for their signature.
 async fn forger(gateway: &Gateway) -> impl Fn(u64) -> String {
     let mint = Mint::new(Algorithm::ES256);
     let now = gateway.now_secs();
@@ -209,9 +210,9 @@ async fn forger(gateway: &Gateway) -> impl Fn(u64) -> String {
     }
 }
 
-/// A flood of forged tokens from one address must not eat the time of everybody else; known tokens are not even asked about.
+/// A flood of forged tokens from one address must not use the CPU time of other clients. Cached tokens are not limited.
 #[tokio::test]
-async fn one_address_gets_only_so_many_bad_signatures_checked() {
+async fn bad_signatures_are_limited_per_address() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(&upstream, "[limits]\nbad_signatures = 5\n");
     let known = gateway.issue("alice", "").await;
@@ -224,20 +225,20 @@ async fn one_address_gets_only_so_many_bad_signatures_checked() {
     for token in [first.clone(), forge(1), forge(2), forge(3), forge(4)] {
         get(&token).await.assert_rejected(401, "invalid_token");
     }
-    // The same token again costs no signature and is not counted.
+    // The gateway remembers that this signature is invalid, so it is not counted again.
     get(&first).await.assert_rejected(401, "invalid_token");
     let limited = get(&forge(6)).await;
     limited.assert_rejected(429, "rate_limited");
     assert_eq!(limited.header("retry-after"), Some("2"));
     get(&fresh.access).await.assert_rejected(429, "rate_limited");
-    assert_eq!(get(&known.access).await.status, 200, "a known token is not asked about");
+    assert_eq!(get(&known.access).await.status, 200, "a cached token is not limited");
     gateway.advance(Duration::from_secs(2));
     assert_eq!(get(&fresh.access).await.status, 200);
 }
 
-/// Or a machine with more cores would check more of them.
+/// Otherwise a machine with more cores would check more of them.
 #[tokio::test]
-async fn all_workers_count_the_bad_signatures_of_an_address_together() {
+async fn all_workers_count_bad_signatures_together() {
     const WORKERS: usize = 4;
     let upstream = Upstream::start();
     let text = Gateway::config_text(&upstream.address.to_string(), "[limits]\nbad_signatures = 10\n");
@@ -252,7 +253,7 @@ async fn all_workers_count_the_bad_signatures_of_an_address_together() {
         }
     }
     let metrics = &gateway.running().metrics;
-    let asked: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).requests_started.get()).collect();
-    assert!(asked.iter().all(|asked| *asked > 0), "not spread over all workers: {asked:?}");
-    assert_eq!(checked, 10, "{asked:?}");
+    let requests: Vec<_> = (0..WORKERS).map(|number| metrics.worker(number).requests_started.get()).collect();
+    assert!(requests.iter().all(|requests| *requests > 0), "not distributed over all workers: {requests:?}");
+    assert_eq!(checked, 10, "{requests:?}");
 }

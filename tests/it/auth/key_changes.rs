@@ -1,4 +1,4 @@
-//! A known token outlives a change of keys only where it would be verified again, by the key that verified it.
+//! A cached token stays valid after a change of keys only if the key that verified it is still there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::support::gateway::AUDIENCE;
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 
-/// Seconds; any moment would do.
+/// Unix time in seconds. Any time works.
 const NOW: u64 = 1_800_000_000;
 
-fn terms() -> Issuer {
+fn policy() -> Issuer {
     Issuer {
         issuer: EXTERNAL_ISSUER.into(),
         audience: Audience::OneOf(vec![AUDIENCE.into()]),
@@ -35,7 +35,7 @@ fn trusting(policy: &Issuer, jwks: &[Value]) -> Vec<TrustedIssuer> {
     vec![TrustedIssuer { policy: Arc::new(policy.clone()), keys: Arc::new(keys) }]
 }
 
-fn good(token: &str, issuers: &[TrustedIssuer]) -> Option<VerifiedToken> {
+fn verified(token: &str, issuers: &[TrustedIssuer]) -> Option<VerifiedToken> {
     verify(token, issuers, UnixTime::from_secs(NOW), Validity::Live, Trace::OFF).ok()
 }
 
@@ -47,7 +47,7 @@ fn with_kid(mint: &Mint, kid: Option<&str>) -> Value {
     jwk
 }
 
-/// Every set of these keys, and the same key under other names.
+/// All subsets of these keys, and keys under other ids.
 fn key_sets(a: &Mint, b: &Mint, c: &Mint) -> Vec<Vec<Value>> {
     let entries = [a.jwk(), b.jwk(), c.jwk()];
     let mut sets: Vec<Vec<Value>> = (0..8_u8)
@@ -57,7 +57,7 @@ fn key_sets(a: &Mint, b: &Mint, c: &Mint) -> Vec<Vec<Value>> {
         vec![with_kid(a, None)],
         vec![with_kid(b, None)],
         vec![with_kid(a, Some("another"))],
-        // Another key under a name that was known.
+        // Another key under the id of a known one.
         vec![with_kid(b, Some(&a.kid))],
         vec![with_kid(b, Some(&a.kid)), with_kid(a, Some(&b.kid))],
     ]);
@@ -65,7 +65,7 @@ fn key_sets(a: &Mint, b: &Mint, c: &Mint) -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn what_still_holds_would_be_verified_again() {
+fn a_token_that_stays_valid_would_be_verified_again() {
     let [a, b, c] = [Algorithm::ES256, Algorithm::ES256, Algorithm::EdDSA].map(Mint::new);
     let unnamed = |mint: &Mint| {
         let mut header = mint.header();
@@ -75,53 +75,55 @@ fn what_still_holds_would_be_verified_again() {
     let tokens: Vec<String> =
         [&a, &b, &c].into_iter().flat_map(|mint| [mint.valid_token(NOW), unnamed(mint)]).collect();
     let sets = key_sets(&a, &b, &c);
-    let (mut held, mut gone) = (0, 0);
+    let (mut kept, mut dropped) = (0, 0);
     for before in &sets {
         for after in &sets {
-            let (before, after) = (trusting(&terms(), before), trusting(&terms(), after));
+            let (before, after) = (trusting(&policy(), before), trusting(&policy(), after));
             for token in &tokens {
-                let Some(known) = good(token, &before) else { continue };
-                match is_still_valid(&known, &after) {
-                    true => assert!(good(token, &after).is_some(), "{after:?} does not take what {before:?} took"),
-                    false if good(token, &after).is_none() => gone += 1,
-                    // By a key that is not the same, be it only by its name.
+                let Some(cached) = verified(token, &before) else { continue };
+                match is_still_valid(&cached, &after) {
+                    true => {
+                        assert!(verified(token, &after).is_some(), "{after:?} does not accept what {before:?} accepted")
+                    }
+                    false if verified(token, &after).is_none() => dropped += 1,
+                    // Another key would verify it, or the same key under another id.
                     false => assert!(!after[0].keys.has_all(&before[0].keys), "{after:?} has all of {before:?}"),
                 }
-                held += usize::from(is_still_valid(&known, &after));
+                kept += usize::from(is_still_valid(&cached, &after));
             }
         }
     }
-    assert!(held > 50 && gone > 50, "{held} held, {gone} gone");
+    assert!(kept > 50 && dropped > 50, "{kept} kept, {dropped} dropped");
 }
 
 #[test]
-fn keys_that_come_and_go_beside_its_own_are_nothing_to_a_token() {
+fn changes_of_other_keys_do_not_affect_a_cached_token() {
     let [a, b, c] = [Algorithm::ES256, Algorithm::ES256, Algorithm::EdDSA].map(Mint::new);
-    let known = good(&a.valid_token(NOW), &trusting(&terms(), &[a.jwk(), b.jwk()])).expect("a good token");
+    let cached = verified(&a.valid_token(NOW), &trusting(&policy(), &[a.jwk(), b.jwk()])).expect("a valid token");
     for others in [vec![a.jwk()], vec![c.jwk(), a.jwk()], vec![b.jwk(), a.jwk(), c.jwk()]] {
-        assert!(is_still_valid(&known, &trusting(&terms(), &others)));
+        assert!(is_still_valid(&cached, &trusting(&policy(), &others)));
     }
-    assert!(!is_still_valid(&known, &trusting(&terms(), &[b.jwk()])));
-    assert!(!is_still_valid(&known, &[]));
+    assert!(!is_still_valid(&cached, &trusting(&policy(), &[b.jwk()])));
+    assert!(!is_still_valid(&cached, &[]));
     let revoking = KeySet::default().with_revoked(vec![a.kid.clone()]);
-    assert!(!is_still_valid(&known, &[TrustedIssuer { policy: terms().into(), keys: revoking.into() }]));
+    assert!(!is_still_valid(&cached, &[TrustedIssuer { policy: policy().into(), keys: revoking.into() }]));
 }
 
 #[test]
-fn other_terms_are_asked_about_each_token() {
+fn a_changed_issuer_policy_invalidates_cached_tokens() {
     let mint = Mint::new(Algorithm::ES256);
-    let known = good(&mint.valid_token(NOW), &trusting(&terms(), &[mint.jwk()])).expect("a good token");
+    let cached = verified(&mint.valid_token(NOW), &trusting(&policy(), &[mint.jwk()])).expect("a valid token");
     for policy in [
-        Issuer { issuer: "https://another.example".into(), ..terms() },
-        Issuer { audience: Audience::OneOf(vec!["another".into()]), ..terms() },
-        Issuer { audience: Audience::Any, ..terms() },
-        Issuer { algorithms: vec![Algorithm::ES256], ..terms() },
-        Issuer { types: vec!["jwt".into()], ..terms() },
-        Issuer { clock_skew: Duration::ZERO, ..terms() },
-        Issuer { max_lifetime: Duration::from_secs(1), ..terms() },
-        Issuer { require_subject: false, ..terms() },
-        Issuer { own: true, ..terms() },
+        Issuer { issuer: "https://another.example".into(), ..policy() },
+        Issuer { audience: Audience::OneOf(vec!["another".into()]), ..policy() },
+        Issuer { audience: Audience::Any, ..policy() },
+        Issuer { algorithms: vec![Algorithm::ES256], ..policy() },
+        Issuer { types: vec!["jwt".into()], ..policy() },
+        Issuer { clock_skew: Duration::ZERO, ..policy() },
+        Issuer { max_lifetime: Duration::from_secs(1), ..policy() },
+        Issuer { require_subject: false, ..policy() },
+        Issuer { own: true, ..policy() },
     ] {
-        assert!(!is_still_valid(&known, &trusting(&policy, &[mint.jwk()])), "{policy:?}");
+        assert!(!is_still_valid(&cached, &trusting(&policy, &[mint.jwk()])), "{policy:?}");
     }
 }

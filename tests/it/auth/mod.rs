@@ -1,4 +1,4 @@
-//! Who is let in: tokens, keys, caches.
+//! Authentication: tokens, keys and caches.
 
 pub mod authenticate;
 pub mod key_changes;

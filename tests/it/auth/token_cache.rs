@@ -1,5 +1,5 @@
-//! The verified-token cache under threads: what it remembers never outlives a revocation, a key or an expiry that was
-//! complete when a request came, and a token that many bring at once is checked once by each worker at most.
+//! The token cache with concurrent requests: a request never passes if the revocation, the removal of the key or the
+//! expiry was complete before it. Each worker verifies a token at most once.
 
 #[path = "../../../benches/setup/mod.rs"]
 pub(crate) mod setup;
@@ -25,50 +25,51 @@ use setup::{BenchWorker, Mint, NOW};
 const ROUNDS: u32 = 400;
 const READERS: u32 = 3;
 
-/// A token that ends, and the number of requests that have seen it good so far.
+/// A token that ends during concurrent requests, and the number of requests that passed so far.
 struct Round {
     headers: HeaderMap,
-    good: AtomicU32,
+    passed: AtomicU32,
     is_over: AtomicBool,
 }
 
 impl Round {
     fn new(mint: &Mint, number: u32) -> Arc<Round> {
         let headers = setup::bearer(&mint.token(number));
-        Arc::new(Round { headers, good: AtomicU32::new(0), is_over: AtomicBool::new(false) })
+        Arc::new(Round { headers, passed: AtomicU32::new(0), is_over: AtomicBool::new(false) })
     }
 
-    /// Asks until it is refused. `is_over` is read first, so a request that came after the end must not be let through.
-    fn ask_until_refused(&self, authenticator: &Authenticator, refusal: Reason) {
+    /// Sends requests until one is rejected. Reads `is_over` first, because a request that starts after the end must
+    /// not pass.
+    fn request_until_rejected(&self, authenticator: &Authenticator, reason: Reason) {
         let worker = BenchWorker::new();
         loop {
             let was_over = self.is_over.load(Ordering::SeqCst);
             match worker.authenticate(authenticator, &self.headers) {
-                Ok(_) => assert!(!was_over, "let through after its end"),
-                Err(reject) => return assert_eq!(reject.reason, refusal, "{reject:?}"),
+                Ok(_) => assert!(!was_over, "passed after the end of its token"),
+                Err(reject) => return assert_eq!(reject.reason, reason, "{reject:?}"),
             }
-            self.good.fetch_add(1, Ordering::SeqCst);
+            self.passed.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Ends the token while requests with it go on, and waits until all of them have noticed.
-    fn run(self: &Arc<Self>, authenticator: &Arc<Authenticator>, refusal: Reason, end: impl FnOnce()) {
-        let ask = || {
+    /// Ends the token during concurrent requests. Returns when all threads had a rejected request.
+    fn run(self: &Arc<Self>, authenticator: &Arc<Authenticator>, reason: Reason, end: impl FnOnce()) {
+        let start = || {
             let (round, authenticator) = (self.clone(), authenticator.clone());
-            thread::spawn(move || round.ask_until_refused(&authenticator, refusal))
+            thread::spawn(move || round.request_until_rejected(&authenticator, reason))
         };
-        let readers: Vec<_> = (0..READERS).map(|_| ask()).collect();
-        while self.good.load(Ordering::SeqCst) == 0 {
+        let readers: Vec<_> = (0..READERS).map(|_| start()).collect();
+        while self.passed.load(Ordering::SeqCst) == 0 {
             thread::yield_now();
         }
         end();
         self.is_over.store(true, Ordering::SeqCst);
-        readers.into_iter().for_each(|reader| reader.join().expect("no request was let through too late"));
+        readers.into_iter().for_each(|reader| reader.join().expect("no request passed too late"));
     }
 }
 
 #[test]
-fn no_request_is_let_through_after_the_revocation_of_its_token() {
+fn no_request_passes_after_the_revocation_of_its_token() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
@@ -79,7 +80,7 @@ fn no_request_is_let_through_after_the_revocation_of_its_token() {
 }
 
 #[test]
-fn no_request_is_let_through_after_its_key_was_removed() {
+fn no_request_passes_after_its_key_was_removed() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
@@ -90,7 +91,7 @@ fn no_request_is_let_through_after_its_key_was_removed() {
     assert_eq!(other.trusted().policy, nothing.policy, "only the keys differ");
     for number in 0..ROUNDS {
         swap(mint.trusted());
-        // The same token in each round: what was remembered of it is of an earlier generation of keys.
+        // Two tokens in turn, so that the cache has entries of an earlier key set.
         let round = Round::new(&mint, number % 2);
         round.run(&authenticator, Reason::KeysUnavailable, || swap(nothing.clone()));
     }
@@ -98,38 +99,38 @@ fn no_request_is_let_through_after_its_key_was_removed() {
 
 fn signing() -> SigningKey {
     let pem = generate_pem(Algorithm::EdDSA).expect("a key");
-    SigningKey::from_pem(pem.expose(), Algorithm::EdDSA).expect("its own key")
+    SigningKey::from_pem(pem.expose(), Algorithm::EdDSA).expect("the generated key")
 }
 
-/// Many threads, each with its own time: each is told what is true at that time.
+/// Several threads with different times. Each result must be right for its time.
 #[test]
-fn a_known_token_is_asked_for_its_time_by_every_request() {
+fn the_expiry_of_a_cached_token_is_checked_for_each_request() {
     let mint = Mint::new(Algorithm::HS256);
     let (authenticator, _) = setup::authenticator(&mint);
     let headers = setup::bearer(&mint.token(0));
-    // `exp` and the clock skew, of setup's tokens.
+    // The expiry of the tokens of `setup`, and the clock skew.
     let end = NOW + Duration::from_secs(900 - 60 + 30);
-    let ask = |offset: u64| {
+    let request_at = |offset: u64| {
         let worker = BenchWorker::new();
         let now = end - Duration::from_millis(5) + Duration::from_millis(offset);
         for _ in 0..2_000 {
             let bearer = bearer::find(&headers, 8 << 10).expect("a token");
             let caller = setup::run_ready(authenticator.authenticate(bearer, &worker.context(now)));
             match caller {
-                Ok(_) => assert!(now < end, "let through {offset} ms into the end"),
+                Ok(_) => assert!(now < end, "passed at offset {offset} ms, after the expiry"),
                 Err(reject) => assert!(now >= end && reject.reason == Reason::Expired, "{reject:?}"),
             }
         }
     };
     thread::scope(|threads| {
         for offset in 3..=7 {
-            threads.spawn(move || ask(offset));
+            threads.spawn(move || request_at(offset));
         }
     });
 }
 
 #[tokio::test]
-async fn a_token_that_many_bring_at_once_is_verified_once_by_each_worker_at_most() {
+async fn a_token_in_many_requests_is_verified_once_per_worker() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;

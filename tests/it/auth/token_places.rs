@@ -1,5 +1,5 @@
-//! Where a token may be, and where it goes: one credential, in a place that the route takes it from, and never in a URL
-//! behind the gateway.
+//! Where clients may send a token, and where the backend receives it: a request has one credential, in a place that its
+//! route accepts. The gateway never forwards a token in a URL.
 
 use http::Method;
 
@@ -31,7 +31,7 @@ public = true
 token = "drop"
 "#;
 
-/// A path and the headers of a GET; the reason for which it is refused, or nothing. `{}` stands for the token.
+/// The path and the headers of a GET, and the reason why it is rejected, or an empty string. `{}` stands for the token.
 type Row = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 const BEARER: (&str, &str) = ("authorization", "Bearer {}");
@@ -56,7 +56,8 @@ const ROWS: &[Row] = &[
     ("/cookie", &[("cookie", "session=x")], "malformed_token"),
     ("/cookie", &[("cookie", "session={}x")], "bad_signature"),
     ("/cookie", &[], "no_token"),
-    // Only this route's places count, but a Bearer beside them is a second token to whoever reads it.
+    // The route accepts cookies only. A Bearer beside the cookie is rejected, because the backend could read it as the
+    // token.
     ("/cookie", &[BEARER], "no_token"),
     ("/cookie", &[BEARER, COOKIE], "several_tokens"),
     ("/cookie", &[("authorization", "Basic YTpi"), COOKIE], ""),
@@ -84,13 +85,13 @@ const ROWS: &[Row] = &[
     ("/any?access_token=", &[COOKIE], "several_tokens"),
     ("/any", &[("authorization", "Basic YTpi"), COOKIE], "several_tokens"),
     ("/any", &[("authorization", "Basic YTpi")], "no_token"),
-    // Without an upgrade it is only a header.
+    // The subprotocol counts only in an upgrade.
     ("/any", &[("sec-websocket-protocol", "bearer, {}")], "no_token"),
     ("/ws", &[("sec-websocket-protocol", "bearer, {}")], "no_token"),
 ];
 
 #[tokio::test]
-async fn a_token_counts_where_its_route_takes_it_from_and_only_once() {
+async fn a_token_is_accepted_only_once_and_where_its_route_allows() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
@@ -102,14 +103,14 @@ async fn a_token_counts_where_its_route_takes_it_from_and_only_once() {
             client = client.header(name, &value.replace("{}", &token));
         }
         let response = client.get(&path).await;
-        let shown = format!("{path} {headers:?}: {response:?}");
+        let message = format!("{path} {headers:?}: {response:?}");
         match *reason {
-            "" => assert_eq!(response.status, 200, "{shown}"),
+            "" => assert_eq!(response.status, 200, "{message}"),
             "several_tokens" => response.assert_rejected(400, "invalid_request"),
             "no_token" => response.assert_rejected(401, "unauthorized"),
             _ => response.assert_rejected(401, "invalid_token"),
         }
-        assert_eq!(upstream.seen().len() - before, usize::from(reason.is_empty()), "{shown}");
+        assert_eq!(upstream.seen().len() - before, usize::from(reason.is_empty()), "{message}");
     }
     let lines = gateway.log_lines(ROWS.len()).await;
     let mut reasons: Vec<&str> = lines.iter().map(|line| line["reason"].as_str().unwrap_or_default()).collect();
@@ -120,8 +121,8 @@ async fn a_token_counts_where_its_route_takes_it_from_and_only_once() {
     assert!(!gateway.file("access.log").contains(&token[..40]), "a token in the log");
 }
 
-/// What the upstream sees of a request: its target, `Authorization`, `Cookie`.
-async fn arrived(upstream: &Upstream, client: Client, path: &str) -> (String, Option<String>, Option<String>) {
+/// What the backend receives: the target, `Authorization` and `Cookie`.
+async fn received(upstream: &Upstream, client: Client, path: &str) -> (String, Option<String>, Option<String>) {
     assert_eq!(client.get(path).await.status, 200, "{path}");
     let seen = upstream.seen().pop().expect("it arrived");
     let header = |name: &str| seen.header(name).map(str::to_owned);
@@ -129,7 +130,7 @@ async fn arrived(upstream: &Upstream, client: Client, path: &str) -> (String, Op
 }
 
 #[tokio::test]
-async fn the_upstream_finds_the_token_in_a_header_or_nowhere() {
+async fn the_backend_receives_the_token_in_a_header_or_not_at_all() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
@@ -137,35 +138,38 @@ async fn the_upstream_finds_the_token_in_a_header_or_nowhere() {
     let cookie = Some(format!("a=1; session={token}; b=2"));
     let client = || gateway.client();
     let with_cookie = || client().header("cookie", cookie.as_deref().expect("some"));
-    let seen = async |client: Client, path: &str| arrived(&upstream, client, &path.replace("{}", &token)).await;
-    let rest = |uri: &str, authorization: &Option<String>, cookie: Option<&str>| {
+    let seen = async |client: Client, path: &str| received(&upstream, client, &path.replace("{}", &token)).await;
+    let expected = |uri: &str, authorization: &Option<String>, cookie: Option<&str>| {
         (uri.to_owned(), authorization.clone(), cookie.map(str::to_owned))
     };
-    // Passed on: where it was, or from the query into the header.
-    assert_eq!(seen(client().bearer(&token), "/any?x=1").await, rest("/any?x=1", &bearer, None));
-    assert_eq!(seen(with_cookie(), "/any").await, rest("/any", &None, cookie.as_deref()));
-    assert_eq!(seen(client(), "/any?access_token={}").await, rest("/any", &bearer, None));
-    assert_eq!(seen(client(), "/query?a=%2F&access%5ftoken={}&b").await, rest("/query?a=%2F&b", &bearer, None));
+    // Forwarded: in the same place, or moved from the query to the header.
+    assert_eq!(seen(client().bearer(&token), "/any?x=1").await, expected("/any?x=1", &bearer, None));
+    assert_eq!(seen(with_cookie(), "/any").await, expected("/any", &None, cookie.as_deref()));
+    assert_eq!(seen(client(), "/any?access_token={}").await, expected("/any", &bearer, None));
+    assert_eq!(seen(client(), "/query?a=%2F&access%5ftoken={}&b").await, expected("/query?a=%2F&b", &bearer, None));
     let basic = Some("Basic YTpi".to_owned());
     let both = client().header("authorization", "Basic YTpi");
-    assert_eq!(seen(both, "/query?t={}").await, rest("/query", &basic, None));
-    // A place that a route does not take tokens from is none of its business.
+    assert_eq!(seen(both, "/query?t={}").await, expected("/query", &basic, None));
+    // A query parameter is not a token if the route does not accept tokens in the query.
     assert_eq!(
         seen(client().bearer(&token), "/header?access_token=x").await,
-        rest("/header?access_token=x", &bearer, None)
+        expected("/header?access_token=x", &bearer, None)
     );
-    // Dropped: nowhere, and the rest as it was.
-    assert_eq!(seen(client().bearer(&token), "/drop/a?b=c").await, rest("/drop/a?b=c", &None, None));
-    assert_eq!(seen(with_cookie(), "/drop").await, rest("/drop", &None, Some("a=1; b=2")));
-    assert_eq!(seen(client(), "/drop?access_token={}&b=c").await, rest("/drop?b=c", &None, None));
-    assert_eq!(seen(client().bearer(&token), "/public").await, rest("/public", &None, None));
-    for seen in upstream.seen().iter().filter(|seen| !seen.uri.starts_with("/public")) {
+    // Dropped: the token is removed, and the rest is unchanged.
+    assert_eq!(seen(client().bearer(&token), "/drop/a?b=c").await, expected("/drop/a?b=c", &None, None));
+    assert_eq!(seen(with_cookie(), "/drop").await, expected("/drop", &None, Some("a=1; b=2")));
+    assert_eq!(seen(client(), "/drop?access_token={}&b=c").await, expected("/drop?b=c", &None, None));
+    assert_eq!(seen(client().bearer(&token), "/public").await, expected("/public", &None, None));
+    let requests = upstream.seen();
+    let private: Vec<_> = requests.iter().filter(|seen| !seen.uri.starts_with("/public")).collect();
+    assert_eq!(private.len(), 9);
+    for seen in private {
         assert_eq!(seen.header("x-auth-subject"), Some("alice"), "{seen:?}");
     }
 }
 
 #[tokio::test]
-async fn the_same_holds_over_http2() {
+async fn tokens_are_removed_from_cookies_and_queries_over_http2() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
@@ -179,7 +183,7 @@ async fn the_same_holds_over_http2() {
 }
 
 #[tokio::test]
-async fn a_cookie_does_nothing_for_a_page_of_somebody_else() {
+async fn a_cookie_of_a_cross_site_request_is_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(&upstream, ROUTES);
     let token = gateway.issue("alice", "").await.access;
@@ -211,16 +215,22 @@ async fn a_cookie_does_nothing_for_a_page_of_somebody_else() {
             }
         }
     }
-    let refused = gateway.client().bearer(&token).header("origin", "https://evil.example");
-    assert_eq!(refused.send(Method::POST, "/any", Default::default()).await.status, 200, "no page can add a header");
-    // The reason says more than the code: the check comes before the token is believed.
+    let bearer = gateway.client().bearer(&token).header("origin", "https://evil.example");
+    assert_eq!(
+        bearer.send(Method::POST, "/any", Default::default()).await.status,
+        200,
+        "a page cannot add this header"
+    );
+    // The log has the reason. The check comes before the token is verified.
     let lines = gateway.log_lines(37).await;
     assert!(
-        lines.iter().any(|line| line["reason"] == "csrf" && line["detail"] == "a token in a cookie, and no Origin")
+        lines
+            .iter()
+            .any(|line| line["reason"] == "csrf" && line["detail"] == "a token in a cookie without an Origin header")
     );
 }
 
-/// A handshake; answers the status and the subprotocol that was agreed on.
+/// Sends a WebSocket handshake. Returns the status and the selected subprotocol.
 async fn handshake(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> (u16, Option<String>) {
     let mut wire = Wire::connect(gateway.address()).await;
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -237,7 +247,7 @@ async fn handshake(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> (
 }
 
 #[tokio::test]
-async fn a_websocket_brings_its_token_among_the_subprotocols() {
+async fn a_websocket_token_can_be_a_subprotocol() {
     use base64::Engine;
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(&upstream, ROUTES);
@@ -245,7 +255,7 @@ async fn a_websocket_brings_its_token_among_the_subprotocols() {
     let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&token);
     let plain = format!("bearer, {token}");
     let rows = [
-        // The upstream of these stories agrees to whatever it is asked for.
+        // The test backend selects all subprotocols of the request.
         (plain.clone(), 101, None, Some("bearer")),
         (format!("chat, {plain}"), 101, Some("chat"), Some("chat")),
         (format!("{plain}, chat, v2"), 101, Some("chat, v2"), Some("chat, v2")),
@@ -257,13 +267,13 @@ async fn a_websocket_brings_its_token_among_the_subprotocols() {
         (format!("Bearer, {token}"), 401, None, None),
         ("chat".into(), 401, None, None),
     ];
-    for (protocols, status, asked, agreed) in rows {
+    for (protocols, status, forwarded, selected) in rows {
         let before = upstream.seen().len();
         let response = handshake(&gateway, "/ws", &[("Sec-WebSocket-Protocol", &protocols)]).await;
-        assert_eq!(response, (status, agreed.map(str::to_owned)), "{protocols}");
+        assert_eq!(response, (status, selected.map(str::to_owned)), "{protocols}");
         if status == 101 {
             let seen = upstream.seen().pop().expect("it arrived");
-            assert_eq!(seen.header("sec-websocket-protocol"), asked, "{protocols}");
+            assert_eq!(seen.header("sec-websocket-protocol"), forwarded, "{protocols}");
             assert_eq!(seen.header("authorization"), Some(format!("Bearer {token}").as_str()));
             assert_eq!(seen.header("x-auth-subject"), Some("alice"));
         } else {
@@ -276,7 +286,7 @@ async fn a_websocket_brings_its_token_among_the_subprotocols() {
 }
 
 #[tokio::test]
-async fn a_page_of_somebody_else_opens_no_websocket_with_a_cookie() {
+async fn a_cross_site_websocket_with_a_cookie_is_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::with_config(&upstream, ROUTES);
     let cookie = format!("session={}", gateway.issue("alice", "").await.access);
@@ -286,5 +296,5 @@ async fn a_page_of_somebody_else_opens_no_websocket_with_a_cookie() {
         let headers = [("Cookie", cookie.as_str()), ("Origin", origin)];
         assert_eq!(handshake(&gateway, "/cookie", &headers).await.0, status, "{origin}");
     }
-    assert_eq!(handshake(&gateway, "/cookie", &[("Cookie", &cookie)]).await.0, 403, "without any");
+    assert_eq!(handshake(&gateway, "/cookie", &[("Cookie", &cookie)]).await.0, 403, "without an Origin");
 }

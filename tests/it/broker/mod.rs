@@ -1,4 +1,4 @@
-//! Tokens: refresh, revoke, and every order of both.
+//! Refreshes and revocations, and both in random orders.
 
 pub mod interleavings;
 pub mod refresh;

@@ -1,5 +1,5 @@
-//! `enforce = false`: an invalid token is reported but not rejected, so that a service can be moved behind the gateway without an
-//! outage.
+//! `enforce = false`: an invalid token is reported but not rejected, so that a service can be moved behind the gateway
+//! without an outage.
 
 use bearward::tokens::jwt::Algorithm;
 use serde_json::json;

@@ -98,7 +98,8 @@ async fn a_logout_succeeds_only_when_it_is_durable() {
     assert_eq!(gateway.status_of(&pair.access).await, 401);
 }
 
-/// The store does not have the session, for example after a backup was restored. The token stays valid, so the logout fails.
+/// The store does not have the session, for example after a backup was restored. The token stays valid, so the logout
+/// fails.
 #[tokio::test]
 async fn a_logout_of_a_session_missing_in_the_store_fails() {
     let upstream = Upstream::start();

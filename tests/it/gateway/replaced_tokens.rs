@@ -109,8 +109,8 @@ async fn family_claims_of_another_issuer_are_not_copied() {
     );
 }
 
-/// The gateway's tokens live for 15 minutes, the client's token for one hour. A replaced token is renewed after half of its
-/// lifetime. The last one expires with the client's token.
+/// The gateway's tokens live for 15 minutes, the client's token for one hour. A replaced token is renewed after half of
+/// its lifetime. The last one expires with the client's token.
 #[tokio::test]
 async fn a_replaced_token_expires_no_later_than_the_clients_token() {
     let upstream = Upstream::start();

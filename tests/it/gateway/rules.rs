@@ -47,7 +47,8 @@ async fn a_token_must_satisfy_every_rule_of_its_route() {
     let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
     let now = gateway.now_secs();
     let admin = json!({
-        "realm_access": { "roles": ["user", "admin"] }, "plan": "team", "email": "b@example", "tenant": { "name": "acme" }
+        "realm_access": { "roles": ["user", "admin"] }, "plan": "team", "email": "b@example",
+        "tenant": { "name": "acme" },
     });
     let without = |name: &str| {
         let mut claims = admin.clone();
@@ -121,7 +122,8 @@ async fn the_client_sees_the_missing_scope_and_the_log_the_claim() {
         let response = gateway.client().bearer(&token).get(path).await;
         let challenge = response.header("www-authenticate").expect("a challenge");
         let expected = format!(
-            r#"error="insufficient_scope", error_description="the token lacks a required scope", scope="{scope}""#
+            "error=\"insufficient_scope\", \
+             error_description=\"the token lacks a scope that is needed here\", scope=\"{scope}\""
         );
         assert!(challenge.ends_with(&expected), "{path}: {challenge}");
     }
@@ -130,7 +132,7 @@ async fn the_client_sees_the_missing_scope_and_the_log_the_claim() {
     assert!(!response.text().contains("tenant"), "the response does not name the claim: {response:?}");
     let lines = gateway.log_lines(4).await;
     let line = lines.iter().find(|line| line["path"] == "/tenant").expect("a line");
-    assert_eq!(line["detail"], "the claim /tenant/name is not what this route asks for");
+    assert_eq!(line["detail"], "claim /tenant/name does not match the rule of this route");
     assert!(!line.to_string().contains("initech"), "the value of the claim is not logged: {line}");
     gateway.client().bearer(&token).get("/write").await.assert_rejected(405, "invalid_request");
 }

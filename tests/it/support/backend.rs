@@ -1,4 +1,4 @@
-//! A backend whose responses a test computes by itself, over HTTP/1.1 or HTTP/2, in the runtime of the test.
+//! A backend with responses that a test computes, over HTTP/1.1 or HTTP/2, in the runtime of the test.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! HTTP clients. They check each response: it has no header that is meant for backends only, and an error of the gateway has
-//! the one documented JSON format.
+//! HTTP clients. They check each response: it has no header that is meant for backends only, and an error of the
+//! gateway has the one documented JSON format.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -51,7 +51,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway whose files are in `folder`. Files that the configuration names must exist there.
+    /// Starts a gateway with its files in `folder`. Files that the configuration names must exist there.
     pub fn in_folder(text: String, folder: Arc<TempDir>, clock: Arc<ManualClock>) -> Gateway {
         let log_start = secrets::capture_log();
         let config = config::parse(&text, folder.path(), Probe::None).unwrap_or_else(|faults| {

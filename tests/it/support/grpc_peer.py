@@ -1,10 +1,10 @@
-"""A real gRPC client and a real gRPC server, which exchange plain bytes: no message format is needed.
+"""A gRPC client and a gRPC server of the grpcio library. The messages are plain bytes.
 
-    grpc_peer.py serve                                   says its port, and serves until standard input ends
-    grpc_peer.py call PORT CERTIFICATE TOKEN NAME...     makes calls over TLS, and says how each ended, in JSON; before that, of
-                                                         a call that waits to be ended, each answer as it comes
+    grpc_peer.py serve                                   Prints its port, and serves until standard input ends.
+    grpc_peer.py call PORT CERTIFICATE TOKEN NAME...     Makes calls over TLS, and prints the outcome of each as JSON.
+                                                         The call "endure" also prints each message that it receives.
 
-A call that is answered is told as what came back, one that is not as its status and what the status says.
+The outcome of a successful call is its result. The outcome of a failed call is its status with the details.
 """
 
 import json
@@ -15,17 +15,17 @@ from concurrent import futures
 import grpc
 
 SERVICE = "bears.Kept"
-# Nothing here takes a fraction of this.
-PATIENCE = 20
+# Timeout of each call in seconds. Much more than any call needs.
+TIMEOUT = 20
 
 
-# What the server does.
+# The methods of the server.
 
 cancelled = threading.Event()
 
 
 def unary(request, context):
-    """Sends back the bytes, and in its metadata what came in the caller's."""
+    """Echoes the request, and the metadata of the caller."""
     sent = dict(context.invocation_metadata())
     context.send_initial_metadata([("said-first", sent.get("say-first", "nothing"))])
     context.set_trailing_metadata([("said-last-bin", sent.get("say-last-bin", b""))])
@@ -64,7 +64,7 @@ def endless(request, context):
 
 
 def was_cancelled(request, context):
-    return b"yes" if cancelled.wait(PATIENCE) else b"no"
+    return b"yes" if cancelled.wait(TIMEOUT) else b"no"
 
 
 def serve():
@@ -86,7 +86,7 @@ def serve():
     server.stop(None)
 
 
-# What the client does. Each answers what came back.
+# The calls of the client. Each returns its result.
 
 class Client:
     def __init__(self, channel, token):
@@ -98,16 +98,16 @@ class Client:
 
     def _unary(self, method, request, **more):
         more.setdefault("metadata", self.metadata)
-        return self.channel.unary_unary(self._path(method)).with_call(request, timeout=PATIENCE, **more)
+        return self.channel.unary_unary(self._path(method)).with_call(request, timeout=TIMEOUT, **more)
 
-    def _stream(self, method, request, timeout=PATIENCE):
+    def _stream(self, method, request, timeout=TIMEOUT):
         return self.channel.unary_stream(self._path(method))(request, timeout=timeout, metadata=self.metadata)
 
     def unary(self):
-        said = [("say-first", "of keepers"), ("say-last-bin", bytes(range(256)))]
-        answer, call = self._unary("Unary", b"\0bear\xff", metadata=self.metadata + said)
+        metadata = [("say-first", "of keepers"), ("say-last-bin", bytes(range(256)))]
+        response, call = self._unary("Unary", b"\0bear\xff", metadata=self.metadata + metadata)
         first, last = dict(call.initial_metadata()), dict(call.trailing_metadata())
-        return [answer.hex(), first["said-first"], last["said-last-bin"].hex(), call.code().name]
+        return [response.hex(), first["said-first"], last["said-last-bin"].hex(), call.code().name]
 
     def large(self):
         request = bytes(range(256)) * 14 * 1024
@@ -123,32 +123,32 @@ class Client:
         return self._unary("Missing", b"")
 
     def count_down(self):
-        return [answer.decode() for answer in self._stream("CountDown", b"5")]
+        return [response.decode() for response in self._stream("CountDown", b"5")]
 
     def total(self):
         requests = (b"x" * 100_000 for _ in range(20))
         total = self.channel.stream_unary(self._path("Total"))
-        return total(requests, timeout=PATIENCE, metadata=self.metadata).decode()
+        return total(requests, timeout=TIMEOUT, metadata=self.metadata).decode()
 
     def converse(self):
-        """Says the next only when the one before was answered: nobody on the way may wait for more."""
-        answered = threading.Semaphore(1)
+        """Sends each message after the response to the previous one, so that a proxy that waits for more would block."""
+        received = threading.Semaphore(1)
 
         def requests():
             for word in (b"one", b"two", b"three"):
-                answered.acquire(timeout=PATIENCE)
+                received.acquire(timeout=TIMEOUT)
                 yield word
 
-        answers = []
+        responses = []
         stream = self.channel.stream_stream(self._path("Converse"))
-        for answer in stream(requests(), timeout=PATIENCE, metadata=self.metadata):
-            answers.append(answer.decode())
-            answered.release()
-        return answers
+        for response in stream(requests(), timeout=TIMEOUT, metadata=self.metadata):
+            responses.append(response.decode())
+            received.release()
+        return responses
 
     def fail_midway(self):
-        for answer in self._stream("FailMidway", b""):
-            assert answer == b"so far"
+        for response in self._stream("FailMidway", b""):
+            assert response == b"so far"
         return "complete"
 
     def cancel(self):
@@ -161,9 +161,9 @@ class Client:
         return self._unary("WasCancelled", b"")[0].decode()
 
     def endure(self):
-        """Its server does not end it."""
-        for answer in self._stream("Endless", b""):
-            print(json.dumps(["endure", answer.decode()]), flush=True)
+        """A call that the server does not end."""
+        for response in self._stream("Endless", b""):
+            print(json.dumps(["endure", response.decode()]), flush=True)
         return "complete"
 
     def deadline(self):
@@ -172,10 +172,10 @@ class Client:
         return "complete"
 
     def many(self):
-        """At once, over one connection."""
+        """Concurrent calls over one connection."""
         path, requests = self._path("Unary"), [str(number).encode() for number in range(100)]
         call = self.channel.unary_unary(path).future
-        calls = [call(request, timeout=PATIENCE, metadata=self.metadata) for request in requests]
+        calls = [call(request, timeout=TIMEOUT, metadata=self.metadata) for request in requests]
         return [call.result() for call in calls] == requests
 
 

@@ -43,8 +43,8 @@ impl HonestClient {
         HonestClient { request, ..self }
     }
 
-    /// Sends requests while `attack` runs, and asserts that each is served. Repeats the attack until there were at least
-    /// [`MIN_RESPONSES`].
+    /// Sends requests while `attack` runs, and asserts that each is served. Repeats the attack until there were at
+    /// least [`MIN_RESPONSES`].
     pub async fn assert_served_during(&mut self, mut attack: impl AsyncFnMut()) {
         let (served, is_over) = (Cell::new(0), Cell::new(false));
         let attacking = async {

@@ -147,7 +147,7 @@ async fn respond(
         pages.seen.push((request.uri().path().to_owned(), response.status() == StatusCode::NOT_MODIFIED));
         (pages.delay, response)
     };
-    // The delay that a test asked for.
+    // The delay that the test set.
     tokio::time::sleep(delay).await;
     Ok(response)
 }

@@ -1,7 +1,7 @@
 //! Checks that no token leaks. Tokens may be in responses only.
 //!
-//! All tokens that tests sign or receive are remembered for the whole run. When a gateway stops, its access log, audit log,
-//! metrics and log messages are searched for all of them.
+//! All tokens that tests sign or receive are remembered for the whole run. When a gateway stops, its access log, audit
+//! log, metrics and log messages are searched for all of them.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -43,8 +43,8 @@ impl Secrets {
     }
 }
 
-/// The part of a token that an attacker needs: the signature of an access token, or what follows the token id in a refresh
-/// token.
+/// The part of a token that an attacker needs: the signature of an access token, or what follows the token id in a
+/// refresh token.
 pub fn secret_part(token: &str) -> &str {
     let separator = if token.contains('.') { '.' } else { '_' };
     let (_, secret) = token.rsplit_once(separator).expect("a token has segments");

@@ -54,7 +54,10 @@ impl Mint {
     }
 
     pub fn claims(&self, now: u64) -> Value {
-        json!({ "iss": EXTERNAL_ISSUER, "aud": AUDIENCE, "sub": "bob", "iat": now, "exp": now + 600, "jti": "1", "scope": "a b" })
+        json!({
+            "iss": EXTERNAL_ISSUER, "aud": AUDIENCE, "sub": "bob", "iat": now, "exp": now + 600, "jti": "1",
+            "scope": "a b",
+        })
     }
 
     /// A valid token.
@@ -129,8 +132,8 @@ fn changed(mut object: Value, changes: Value) -> Value {
     object
 }
 
-/// A forged refresh token for a known token id. Prefix, length, alphabet and checksum are valid. The MAC is made with another
-/// key.
+/// A forged refresh token for a known token id. Prefix, length, alphabet and checksum are valid. The MAC is made with
+/// another key.
 pub fn forged_refresh(token_id: &str) -> String {
     let family = Family { id: TokenId::parse(token_id).expect("a token id"), ..login("alice", Default::default()) };
     refresh_token::current(&family, &Roots::new((1, Secret::random(32)), Vec::new())).expect("root 1 is known")

@@ -12,14 +12,23 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     eventually_ok(what, async || condition().then_some(()).ok_or(String::new())).await;
 }
 
-/// Waits until `check` succeeds, and returns its value. Panics with `what` and its last error if it does not within
+/// Waits until `check` succeeds, and returns its value. Panics with `what` and the last error if it does not within
 /// [`TIMEOUT`].
-pub async fn eventually_ok<T>(what: &str, mut check: impl AsyncFnMut() -> Result<T, String>) -> T {
+pub async fn eventually_ok<T>(what: &str, check: impl AsyncFnMut() -> Result<T, String>) -> T {
+    eventually_within(TIMEOUT, what, check).await
+}
+
+/// As [`eventually_ok`], with another timeout.
+pub async fn eventually_within<T>(
+    timeout: Duration,
+    what: &str,
+    mut check: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
     let started = Instant::now();
     loop {
         match check().await {
             Ok(value) => return value,
-            Err(error) => assert!(started.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}\n{error}"),
+            Err(error) => assert!(started.elapsed() < timeout, "not within {timeout:?}: {what}\n{error}"),
         }
         tokio::time::sleep(INTERVAL).await;
     }

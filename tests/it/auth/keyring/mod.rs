@@ -1,4 +1,4 @@
-//! Keys: those of other issuers, and the gateway's own.
+//! The keys of other issuers, and the gateway's signing keys.
 
 pub mod issuers;
 pub mod own;

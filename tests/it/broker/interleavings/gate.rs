@@ -1,5 +1,5 @@
-//! The real store behind a gate: what is asked of it waits until it is let through, so that whoever holds the gate decides
-//! what comes before what, what shares a transaction, and what a crash destroys.
+//! The store behind a gate: calls wait until the test releases them. So the test chooses their order, which calls share
+//! a transaction, and which are lost in a crash.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -44,30 +44,30 @@ impl Gate {
         self.waiting.lock().expect("unpoisoned").len()
     }
 
-    /// Lets the first `count` calls through, as one transaction. They are answered when the answer is ready.
-    pub(super) async fn let_through(&self, count: usize) {
+    /// Releases the first `count` calls as one transaction, and waits until they are done.
+    pub(super) async fn release(&self, count: usize) {
         let calls: Vec<_> = self.waiting.lock().expect("unpoisoned").drain(..count).collect();
-        let plug = (count > 1).then(|| self.plug());
+        let hold = (count > 1).then(|| self.hold_store());
         let responses: Vec<_> = calls.into_iter().map(|call| call(&self.store)).collect();
-        drop(plug);
+        drop(hold);
         for response in responses {
             response.await;
         }
     }
 
-    /// Keeps the store's thread in a decision until this is dropped; what is asked for meanwhile is one batch.
-    fn plug(&self) -> mpsc::Sender<()> {
-        let (plug, pulled) = mpsc::channel();
-        let (reached, arrived) = mpsc::channel();
-        let (reached, pulled) = (Mutex::new(reached), Mutex::new(pulled));
+    /// Blocks the store's thread until the result is dropped. Calls in the meantime become one batch.
+    fn hold_store(&self) -> mpsc::Sender<()> {
+        let (hold, dropped) = mpsc::channel();
+        let (reached, blocked) = mpsc::channel();
+        let (reached, dropped) = (Mutex::new(reached), Mutex::new(dropped));
         let wait = move |_: Option<&Family>, _, _: &PresentedToken| {
             let _ = reached.lock().expect("unpoisoned").send(());
-            let _ = pulled.lock().expect("unpoisoned").recv();
+            let _ = dropped.lock().expect("unpoisoned").recv();
             Rotation::Rejected(Reason::GrantUnknown)
         };
-        drop(self.store.rotate(token(&login("nobody", LOGIN), 1), Box::new(wait), LOGIN.into()));
-        arrived.recv().expect("the store's thread runs");
-        plug
+        drop(self.store.rotate(token(&login("unused", LOGIN), 1), Box::new(wait), LOGIN.into()));
+        blocked.recv().expect("the store's thread runs");
+        hold
     }
 
     fn wait<T: Send + 'static>(

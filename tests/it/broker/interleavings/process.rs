@@ -1,5 +1,5 @@
-//! One life of the gateway's process, without its sockets: broker, revocation set and verified-token cache, wired as when it
-//! serves, over a store behind a gate.
+//! A gateway process without sockets: broker, revocation set and token cache, connected as in the product, with a store
+//! behind a gate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,11 +50,14 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// As a start does it: the store, and the whole revocation set before anything is served.
+    /// Opens the store and loads the revocation set, as a start of the gateway does.
     pub(super) async fn start(path: &Path, key: &str, now: UnixTime) -> Process {
         let revocations = Arc::new(Revocations::new());
         let enforcing = revocations.clone();
-        let gate = Arc::new(Gate::open(path, Arc::new(move |each: &Revocation| enforcing.enforce(each, each.at))));
+        let gate = Arc::new(Gate::open(
+            path,
+            Arc::new(move |revocation: &Revocation| enforcing.enforce(revocation, revocation.at)),
+        ));
         for entry in gate.revocations_since(0, now).await.expect("reads") {
             revocations.enforce(&entry, now);
         }
@@ -77,14 +80,14 @@ impl Process {
             seen_generations: Arc::default(),
             throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
         };
-        let nothing = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
+        let identity = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
         let authenticator = Authenticator {
             keyring,
             revocations,
             token_cache: Arc::new(TokenCache::new(1 << 20)),
             seen_generations: broker.seen_generations.clone(),
             renewals: Arc::default(),
-            identity: nothing,
+            identity,
             token_size: TOKEN_SIZE,
         };
         let failures = Limiter::new(Rate { burst: 1, interval: Duration::from_secs(1) });
@@ -109,9 +112,9 @@ impl Process {
         }
     }
 
-    /// What a forwarded request goes through.
+    /// Authenticates a request that would be forwarded.
     pub(super) fn admit(&self, access: &str, now: UnixTime) -> Result<Caller, Reject> {
-        let headers = bearing(access);
+        let headers = bearer_headers(access);
         let bearer = bearer::find(&headers, TOKEN_SIZE)?;
         run_ready(self.authenticator.authenticate(bearer, &self.context(now)))
     }
@@ -122,10 +125,10 @@ impl Process {
         self.broker.issue(login, now.into()).await
     }
 
-    /// A login of a backend, whose answer has just begun.
+    /// A captured login, from the head of the backend's response on.
     pub(super) async fn capture(&self, subject: &str, now: UnixTime) -> Result<TokenPair, Reject> {
         let known = self.authenticator.revocations.sequence();
-        // The rest of the answer takes its time.
+        // Other operations can run before the body of the response arrives.
         tokio::task::yield_now().await;
         let login = Login { subject: subject.into(), ..Login::default() };
         self.broker.issue_begun(login, known, now.into()).await
@@ -133,7 +136,7 @@ impl Process {
 
     /// `POST /user/refresh`
     pub(super) async fn refresh(&self, access: &str, refresh: &str, now: UnixTime) -> Result<TokenPair, Reject> {
-        let mut headers = bearing(access);
+        let mut headers = bearer_headers(access);
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
         let bearer = run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
@@ -146,12 +149,12 @@ impl Process {
         self.broker.revoke(&caller, Some(family), now.into()).await
     }
 
-    /// By an operator.
+    /// A revocation by an operator.
     pub(super) async fn revoke(&self, family: TokenId, now: UnixTime) -> Result<(), Reject> {
         self.broker.revoke_family(family, RevokedBy::Admin, now.into()).await
     }
 
-    /// A watermark at `now`.
+    /// Revokes all sessions of a subject, or of all subjects, up to `now`.
     pub(super) async fn revoke_all(&self, subject: Option<String>, now: UnixTime) -> Result<(), Reject> {
         let what = match subject {
             Some(subject) => Revoked::Subject { issuer: ISSUER.into(), subject, not_after: now },
@@ -160,13 +163,13 @@ impl Process {
         self.broker.revoke_named(what, EventContext::from(now)).await
     }
 
-    /// What housekeeping does twice a second.
+    /// Writes the seen generations, as the gateway does twice a second.
     pub(super) async fn write_confirmations(&self) -> Result<(), Reject> {
         Ok(self.broker.store.confirm(self.broker.seen_generations.drain()).await?)
     }
 }
 
-fn bearing(access: &str) -> HeaderMap {
+fn bearer_headers(access: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::AUTHORIZATION, format!("Bearer {access}").parse().expect("a token is ASCII"));
     headers

@@ -1,4 +1,4 @@
-//! The Bearer of a refresh: as everywhere, but it may have expired, and it must be of the refresh token's login.
+//! The Bearer of a refresh: it may have expired, and must belong to the same session as the refresh token.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::{DAY, HOUR, MILLISECOND, gateway_with_tokens, listed, pair_of, refres
 use crate::support::tokens::{claims_of, header_of};
 use crate::support::{Gateway, Upstream};
 
-/// What the gateway would sign, if its claims were these.
+/// Signs claims with the key of the gateway.
 fn signed(gateway: &Gateway, claims: &Value) -> String {
     let signing = gateway.running().broker.keyring.keys().own().signing.clone();
     signing.sign(claims.as_object().expect("an object")).expect("signed")
 }
 
 #[tokio::test]
-async fn without_a_good_bearer_nothing_is_refreshed() {
+async fn a_refresh_needs_a_valid_bearer() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -25,7 +25,7 @@ async fn without_a_good_bearer_nothing_is_refreshed() {
     let forged = format!("{message}.{}", signature.chars().rev().collect::<String>());
     let mut claims = claims_of(&pair.access);
     claims["aud"] = "https://other.example".into();
-    let for_others = signed(&gateway, &claims);
+    let other_audience = signed(&gateway, &claims);
     let mut claims = claims_of(&pair.access);
     claims["nbf"] = (gateway.now_secs() + 60).into();
     let early = signed(&gateway, &claims);
@@ -34,9 +34,9 @@ async fn without_a_good_bearer_nothing_is_refreshed() {
         ("another scheme", gateway.client().header("authorization", "Basic YTpi"), 401, "unauthorized"),
         ("no JWT", bearer("x"), 401, "invalid_token"),
         ("a refresh token", bearer(&pair.refresh), 401, "invalid_token"),
-        ("a forged one", bearer(&forged), 401, "invalid_token"),
-        ("one for somebody else", bearer(&for_others), 401, "invalid_token"),
-        ("one whose time has not come", bearer(&early), 401, "invalid_token"),
+        ("a forged token", bearer(&forged), 401, "invalid_token"),
+        ("another audience", bearer(&other_audience), 401, "invalid_token"),
+        ("a token before its nbf", bearer(&early), 401, "invalid_token"),
         ("two", bearer(&pair.access).bearer(&pair.access), 400, "invalid_request"),
     ] {
         let response = client.post("/user/refresh", &body).await;
@@ -49,7 +49,7 @@ async fn without_a_good_bearer_nothing_is_refreshed() {
 }
 
 #[tokio::test]
-async fn an_expired_bearer_refreshes_until_the_idle_limit_after_its_end() {
+async fn an_expired_bearer_can_refresh_until_the_idle_limit() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let first = gateway.issue("alice", "").await;
@@ -62,7 +62,7 @@ async fn an_expired_bearer_refreshes_until_the_idle_limit_after_its_end() {
     gateway.advance(6 * DAY);
     let third = pair_of(&gateway.refresh(&first.access, &second.refresh).await);
 
-    // The clock skew of 5 s belongs to its end.
+    // The gateway adds the clock skew of 5 s to the expiry.
     let last = exp + 5 + 7 * 86_400;
     gateway.advance(Duration::from_secs(last - gateway.now_secs()) - MILLISECOND);
     let fourth = pair_of(&gateway.refresh(&first.access, &third.refresh).await);
@@ -74,7 +74,7 @@ async fn an_expired_bearer_refreshes_until_the_idle_limit_after_its_end() {
 }
 
 #[tokio::test]
-async fn a_bearer_of_another_login_is_a_mismatch_that_ends_neither() {
+async fn a_bearer_of_another_session_cannot_refresh_and_ends_neither() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let phone = gateway.issue("alice", "").await;
@@ -94,14 +94,14 @@ async fn a_bearer_of_another_login_is_a_mismatch_that_ends_neither() {
     let mismatches: Vec<_> = lines.iter().filter(|line| line["reason"] == "grant_mismatch").collect();
     assert_eq!(mismatches.len(), 3, "{lines:?}");
     let of_bob = mismatches.iter().find(|line| line["subject"] == "bob" && line["token_id"] == bob.token_id.as_str());
-    let detail = &of_bob.expect("the log names who tried")["detail"];
+    let detail = &of_bob.expect("the log has the subject and the token id of the Bearer")["detail"];
     assert_eq!(*detail, format!("the refresh token belongs to {}, the bearer token to another family", phone.token_id));
     gateway.drain_and_check_log();
 }
 
-/// A client that refreshes on every 401 would never stop.
+/// A client that refreshes after each 401 would repeat forever.
 #[tokio::test]
-async fn the_bearer_of_a_revoked_login_is_a_dead_grant_and_not_a_401() {
+async fn the_bearer_of_a_revoked_session_gets_400_not_401() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -113,25 +113,25 @@ async fn the_bearer_of_a_revoked_login_is_a_dead_grant_and_not_a_401() {
 }
 
 #[tokio::test]
-async fn whoever_lowers_the_access_lifetime_logs_nobody_out() {
+async fn lowering_the_access_lifetime_ends_no_session() {
     let upstream = Upstream::start();
     let gateway = gateway_with_tokens(&upstream, "access_lifetime = \"1h\"");
     let pair = gateway.issue("alice", "").await;
     let gateway = gateway.restart_with(|text| text.replace("\"1h\"", "\"5m\""));
-    assert_eq!(gateway.status_of(&pair.access).await, 200, "it lives to its end");
+    assert_eq!(gateway.status_of(&pair.access).await, 200, "the old token keeps its expiry");
     let next = refreshed(&gateway, &pair).await;
     let claims = claims_of(&next.access);
-    let life = claims["exp"].as_u64().expect("exp") - claims["iat"].as_u64().expect("iat");
-    assert!((285..=300).contains(&life), "{life}");
+    let lifetime = claims["exp"].as_u64().expect("exp") - claims["iat"].as_u64().expect("iat");
+    assert!((285..=300).contains(&lifetime), "{lifetime}");
 
     assert_eq!(gateway.revoke(&next.access, &next.token_id).await.status, 200);
     gateway.advance(Duration::from_secs(50 * 60));
     let gateway = gateway.restart_with(|text| text);
-    assert_eq!(gateway.status_of(&pair.access).await, 401, "and stays revoked to its end");
+    assert_eq!(gateway.status_of(&pair.access).await, 401, "the old token stays revoked until it expires");
 }
 
 #[tokio::test]
-async fn whoever_changes_the_algorithm_logs_nobody_out() {
+async fn changing_the_algorithm_ends_no_session() {
     let upstream = Upstream::start();
     let gateway = gateway_with_tokens(&upstream, "algorithm = \"ES256\"");
     let old = gateway.issue("alice", "").await;
@@ -140,7 +140,7 @@ async fn whoever_changes_the_algorithm_logs_nobody_out() {
     assert_eq!(gateway.status_of(&old.access).await, 200);
     let published = gateway.client().get("/.well-known/jwks.json").await.json();
     let algorithms: Vec<_> = published["keys"].as_array().expect("keys").iter().map(|key| &key["alg"]).collect();
-    assert_eq!(algorithms, ["EdDSA", "ES256"], "the newest comes first, a day before it signs");
+    assert_eq!(algorithms, ["EdDSA", "ES256"], "the new key comes first, a day before it signs");
 
     let same = refreshed(&gateway, &old).await;
     assert_eq!(header_of(&same.access)["alg"], "ES256");
@@ -151,6 +151,6 @@ async fn whoever_changes_the_algorithm_logs_nobody_out() {
     assert_eq!(gateway.status_of(&new.access).await, 200);
 
     let gateway = gateway.restart_with(|text| text.replace("\"EdDSA\"", "\"ES256\""));
-    assert_eq!(gateway.status_of(&new.access).await, 200, "and back");
+    assert_eq!(gateway.status_of(&new.access).await, 200, "the algorithm can change back");
     refreshed(&gateway, &new).await;
 }

@@ -1,4 +1,4 @@
-//! `POST /user/refresh`: what it answers, what it asks for, and every row of the rotation table.
+//! `POST /user/refresh`: its requests and responses, and the rotation table.
 
 mod bearer;
 mod crowd;
@@ -16,13 +16,13 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// With more keys in `[tokens]`.
+/// Starts a gateway with more settings in `[tokens]`.
 fn gateway_with_tokens(upstream: &Upstream, keys: &str) -> Gateway {
     let text = Gateway::config_text(&upstream.address.to_string(), "");
     Gateway::from_text(text.replace("[tokens]\n", &format!("[tokens]\n{keys}\n")))
 }
 
-/// Refreshes a pair with itself, and expects the next one.
+/// Refreshes with both tokens of a pair. Returns the next pair.
 async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
     pair_of(&gateway.refresh(&pair.access, &pair.refresh).await)
 }
@@ -34,7 +34,7 @@ fn pair_of(response: &TestResponse) -> TokenPair {
     TokenPair::from_json(&response.json())
 }
 
-/// The family as the admin API lists it.
+/// The entry of the family in the admin API.
 async fn listed(gateway: &Gateway, pair: &TokenPair, subject: &str) -> Value {
     let response = gateway.admin_client().get(&format!("/admin/v1/subjects/{subject}/tokens")).await;
     let tokens = response.json()["tokens"].as_array().expect("a list").clone();

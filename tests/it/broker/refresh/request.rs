@@ -1,4 +1,4 @@
-//! The request itself: method, media type, size, JSON, and the shape of the refresh token.
+//! The request of a refresh: method, media type, size, JSON, and the format of the refresh token.
 
 use bytes::Bytes;
 use http::Method;
@@ -18,7 +18,7 @@ async fn post(gateway: &Gateway, pair: &TokenPair, media_type: Option<&str>, bod
 }
 
 #[tokio::test]
-async fn it_is_a_post() {
+async fn a_refresh_must_be_a_post() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS] {
@@ -30,7 +30,7 @@ async fn it_is_a_post() {
 }
 
 #[tokio::test]
-async fn it_is_json_by_its_media_type() {
+async fn a_refresh_must_have_the_media_type_json() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -39,7 +39,7 @@ async fn it_is_json_by_its_media_type() {
     {
         post(&gateway, &pair, media_type, body.clone()).await.assert_rejected(415, "invalid_request");
     }
-    // Whoever reads the other one reads another body.
+    // With two media types, another parser could read another body.
     let twice = gateway.client().bearer(&pair.access).header("content-type", "application/json");
     let twice = twice.header("content-type", "application/x-www-form-urlencoded");
     twice.send(Method::POST, "/user/refresh", body.clone().into()).await.assert_rejected(415, "invalid_request");
@@ -49,7 +49,7 @@ async fn it_is_json_by_its_media_type() {
 }
 
 #[tokio::test]
-async fn the_body_is_an_object_with_the_refresh_token_once() {
+async fn the_body_must_be_an_object_with_one_refresh_token() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -87,20 +87,16 @@ async fn the_body_is_an_object_with_the_refresh_token_once() {
     assert_eq!(
         response.header("content-type"),
         Some("application/problem+json"),
-        "and the body comes before the Bearer"
+        "the body is checked before the Bearer"
     );
 
     let more = json!({ "refreshToken": token, "device": { "name": "phone" } }).to_string();
-    assert_eq!(
-        post(&gateway, &pair, Some("application/json"), more).await.status,
-        200,
-        "what it does not know is left"
-    );
+    assert_eq!(post(&gateway, &pair, Some("application/json"), more).await.status, 200, "unknown members are ignored");
     gateway.drain_and_check_log();
 }
 
 #[tokio::test]
-async fn a_body_over_8_kib_is_refused_however_it_comes() {
+async fn a_body_over_8_kib_is_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -125,7 +121,7 @@ async fn a_body_over_8_kib_is_refused_however_it_comes() {
 }
 
 #[tokio::test]
-async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
+async fn all_invalid_refresh_tokens_get_the_same_response() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -157,12 +153,12 @@ async fn whatever_is_no_refresh_token_of_ours_is_one_answer() {
         responses.push(body);
     }
     responses.dedup();
-    assert_eq!(responses.len(), 1, "nothing tells a thief how close they came: {responses:?}");
+    assert_eq!(responses.len(), 1, "all errors look the same to an attacker: {responses:?}");
     refreshed(&gateway, &pair).await;
 
     let lines = gateway.log_lines(16).await;
     let reasons: Vec<_> = lines.iter().filter_map(|line| line["reason"].as_str()).collect();
-    assert_eq!(reasons.iter().filter(|reason| **reason == "grant_malformed").count(), 14, "the log knows more");
+    assert_eq!(reasons.iter().filter(|reason| **reason == "grant_malformed").count(), 14, "the log has the reason");
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_forged").count(), 1);
     gateway.drain_and_check_log();
 }

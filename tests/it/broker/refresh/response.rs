@@ -1,4 +1,4 @@
-//! What a refresh is answered with.
+//! The response of a refresh.
 
 use tokio::task::JoinSet;
 
@@ -7,7 +7,7 @@ use crate::support::tokens::claims_of;
 use crate::support::{Gateway, TokenPair, Upstream};
 
 #[tokio::test]
-async fn the_answer_is_the_four_fields_and_nothing_else() {
+async fn a_refresh_response_has_exactly_four_fields() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let first = gateway.issue("alice", "orders:read").await;
@@ -22,26 +22,26 @@ async fn the_answer_is_the_four_fields_and_nothing_else() {
     assert_eq!(body["success"], true);
 
     let (before, claims) = (claims_of(&first.access), claims_of(&next.access));
-    assert_eq!(body["expiresAt"], claims["exp"], "seconds, and the token's own");
-    let life = body["expiresAt"].as_u64().expect("an integer") - gateway.now_secs();
-    assert!((855..=900).contains(&life), "15 minutes, minus up to 5 %: {life}");
+    assert_eq!(body["expiresAt"], claims["exp"], "the expiry of the token in seconds");
+    let lifetime = body["expiresAt"].as_u64().expect("an integer") - gateway.now_secs();
+    assert!((855..=900).contains(&lifetime), "15 minutes, minus up to 5 %: {lifetime}");
     for same in ["iss", "sub", "aud", "sid", "scope"] {
         assert_eq!(claims[same], before[same], "{same}");
     }
     assert_eq!((&before["rgn"], &claims["rgn"]), (&1.into(), &2.into()));
     assert_ne!(claims["jti"], before["jti"]);
     assert_eq!(claims["sid"], first.token_id.as_str());
-    assert_eq!(next.token_id, first.token_id, "the name of the login stays");
+    assert_eq!(next.token_id, first.token_id, "the token id stays the same");
     assert_eq!(next.refresh.len(), 90);
     assert_ne!(next.refresh, first.refresh);
 
     assert_eq!(gateway.status_of(&next.access).await, 200);
-    assert_eq!(gateway.status_of(&first.access).await, 200, "a mere rotation ends no access token");
+    assert_eq!(gateway.status_of(&first.access).await, 200, "a rotation does not end access tokens");
     gateway.drain_and_check_log();
 }
 
 #[tokio::test]
-async fn milliseconds_and_two_more_fields_come_by_option() {
+async fn milliseconds_and_extra_fields_are_optional() {
     let upstream = Upstream::start();
     let gateway = gateway_with_tokens(&upstream, "expires_at = \"milliseconds\"\nextra_fields = true");
     let first = gateway.issue("alice", "").await;
@@ -54,7 +54,7 @@ async fn milliseconds_and_two_more_fields_come_by_option() {
     assert_eq!(body.as_object().expect("an object").len(), 6, "{body}");
 }
 
-/// Sixty-four tabs wake up at once.
+/// As 64 tabs of a browser that resume at the same time.
 #[tokio::test]
 async fn one_token_refreshed_64_times_at_once_rotates_once() {
     let upstream = Upstream::start();
@@ -74,7 +74,7 @@ async fn one_token_refreshed_64_times_at_once_rotates_once() {
     }
     assert_eq!(pairs.len(), 64);
     for pair in &pairs {
-        assert_eq!(pair.refresh, pairs[0].refresh, "everybody got the identical refresh token");
+        assert_eq!(pair.refresh, pairs[0].refresh, "all responses have the same refresh token");
         let claims = claims_of(&pair.access);
         assert_eq!((&claims["sid"], &claims["rgn"]), (&first.token_id.as_str().into(), &2.into()));
     }
@@ -84,7 +84,7 @@ async fn one_token_refreshed_64_times_at_once_rotates_once() {
 }
 
 #[tokio::test]
-async fn over_tls_and_http2_it_is_the_same() {
+async fn refresh_and_revocation_work_over_tls_and_http2() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;

@@ -1,4 +1,4 @@
-//! The rotation table, row by row, on a clock that is moved by hand.
+//! The rotation table, row by row.
 
 use std::time::Duration;
 
@@ -12,36 +12,36 @@ use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 const GRACE: Duration = Duration::from_secs(10);
 const AFTER_GRACE: Duration = Duration::from_millis(10_001);
 
-/// A login, and every pair that it was given: generation 1 first.
-struct Login<'g> {
+/// A session and all its token pairs, from generation 1.
+struct Session<'g> {
     gateway: &'g Gateway,
     pairs: Vec<TokenPair>,
 }
 
-impl<'g> Login<'g> {
-    async fn new(gateway: &'g Gateway) -> Login<'g> {
-        Login { gateway, pairs: vec![gateway.issue("alice", "").await] }
+impl<'g> Session<'g> {
+    async fn new(gateway: &'g Gateway) -> Session<'g> {
+        Session { gateway, pairs: vec![gateway.issue("alice", "").await] }
     }
 
-    async fn in_generation(gateway: &'g Gateway, generation: usize) -> Login<'g> {
-        let mut login = Login::new(gateway).await;
-        while login.pairs.len() < generation {
-            login.pairs.push(refreshed(gateway, login.newest()).await);
+    async fn in_generation(gateway: &'g Gateway, generation: usize) -> Session<'g> {
+        let mut session = Session::new(gateway).await;
+        while session.pairs.len() < generation {
+            session.pairs.push(refreshed(gateway, session.newest()).await);
         }
-        login
+        session
     }
 
     fn newest(&self) -> &TokenPair {
-        self.pairs.last().expect("it started with one")
+        self.pairs.last().expect("there is at least one")
     }
 
-    /// Presents the refresh token of a generation, with the newest access token.
+    /// Refreshes with the refresh token of a generation and the newest access token.
     async fn present(&self, generation: usize) -> TestResponse {
         self.gateway.refresh(&self.newest().access, &self.pairs[generation - 1].refresh).await
     }
 
-    /// Asserts that the family is dead: no token of it is good for anything any more.
-    async fn is_dead(&self) {
+    /// Asserts that the session is revoked: none of its tokens is accepted.
+    async fn assert_revoked(&self) {
         for pair in &self.pairs {
             assert_eq!(self.gateway.status_of(&pair.access).await, 401);
             self.gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(400, "invalid_grant");
@@ -49,11 +49,11 @@ impl<'g> Login<'g> {
         assert_eq!(listed(self.gateway, self.newest(), "alice").await["state"], "revoked");
     }
 
-    /// Asserts that nothing happened to the family: its newest token still rotates.
-    async fn lives_on(&self) {
+    /// Asserts that the session is live: its newest refresh token rotates.
+    async fn assert_live(&self) {
         assert_eq!(self.gateway.status_of(&self.newest().access).await, 200);
         let next = pair_of(&self.present(self.pairs.len()).await);
-        assert!(self.pairs.iter().all(|pair| pair.refresh != next.refresh), "it rotated");
+        assert!(self.pairs.iter().all(|pair| pair.refresh != next.refresh), "the token rotated");
     }
 }
 
@@ -61,17 +61,18 @@ impl<'g> Login<'g> {
 enum Outcome {
     /// A new generation.
     Rotated,
-    /// The newest generation again, byte for byte, with a fresh access token.
-    TheChildAgain,
+    /// The refresh token of the newest generation again, with a new access token.
+    Repeated,
     Conflict,
-    /// Refused, and the family is dead.
+    /// Rejected, and the session is revoked.
     Reuse,
 }
 
-/// Of which generation an access token was used before the refresh.
+/// No access token was used before the refresh.
 const NONE: Option<usize> = None;
 
-/// A family in generation c; which access token was used; how long after c was made; the generation p that is presented.
+/// The columns: the current generation c, the generation of the access token that was used, the time since c was
+/// issued, the generation p of the refresh, and the outcome.
 #[tokio::test]
 async fn every_row_of_the_rotation_table() {
     use Outcome::*;
@@ -85,16 +86,16 @@ async fn every_row_of_the_rotation_table() {
         (1, Some(1), AFTER_GRACE, 1, Rotated),
         (3, NONE, now, 3, Rotated),
         (3, Some(3), 6 * DAY, 3, Rotated),
-        // p = c - 1, within the grace
-        (2, NONE, now, 1, TheChildAgain),
-        (2, Some(2), now, 1, TheChildAgain),
-        (3, NONE, GRACE, 2, TheChildAgain),
-        (3, Some(3), GRACE, 2, TheChildAgain),
-        // p = c - 1, later: was the child's access token seen?
-        (2, NONE, AFTER_GRACE, 1, TheChildAgain),
-        (3, NONE, AFTER_GRACE, 2, TheChildAgain),
-        (3, Some(2), AFTER_GRACE, 2, TheChildAgain),
-        (3, Some(2), 6 * DAY, 2, TheChildAgain),
+        // p = c - 1, within the grace period
+        (2, NONE, now, 1, Repeated),
+        (2, Some(2), now, 1, Repeated),
+        (3, NONE, GRACE, 2, Repeated),
+        (3, Some(3), GRACE, 2, Repeated),
+        // p = c - 1, after the grace period: the outcome depends on whether the access token of c was used.
+        (2, NONE, AFTER_GRACE, 1, Repeated),
+        (3, NONE, AFTER_GRACE, 2, Repeated),
+        (3, Some(2), AFTER_GRACE, 2, Repeated),
+        (3, Some(2), 6 * DAY, 2, Repeated),
         (2, Some(2), AFTER_GRACE, 1, Reuse),
         (3, Some(3), AFTER_GRACE, 2, Reuse),
         (3, Some(3), 6 * DAY, 2, Reuse),
@@ -112,34 +113,34 @@ async fn every_row_of_the_rotation_table() {
     .enumerate()
     {
         eprintln!("row {row}: c = {c}, used {used:?}, {after:?} later, p = {p}: {outcome:?}");
-        let login = Login::in_generation(&gateway, c).await;
+        let session = Session::in_generation(&gateway, c).await;
         if let Some(generation) = used {
-            assert_eq!(gateway.status_of(&login.pairs[generation - 1].access).await, 200);
+            assert_eq!(gateway.status_of(&session.pairs[generation - 1].access).await, 200);
         }
         gateway.advance(after);
-        let response = login.present(p).await;
+        let response = session.present(p).await;
         match outcome {
             Rotated => {
                 let next = pair_of(&response);
-                assert!(login.pairs.iter().all(|pair| pair.refresh != next.refresh));
+                assert!(session.pairs.iter().all(|pair| pair.refresh != next.refresh));
                 assert_eq!(gateway.status_of(&next.access).await, 200);
             }
-            TheChildAgain => {
+            Repeated => {
                 let again = pair_of(&response);
-                assert_eq!(again.refresh, login.newest().refresh);
-                assert_ne!(again.access, login.newest().access);
+                assert_eq!(again.refresh, session.newest().refresh);
+                assert_ne!(again.access, session.newest().access);
                 assert_eq!(gateway.status_of(&again.access).await, 200);
                 let next = pair_of(&gateway.refresh(&again.access, &again.refresh).await);
-                assert_ne!(next.refresh, again.refresh, "and the child rotates");
+                assert_ne!(next.refresh, again.refresh, "the repeated token rotates");
             }
             Conflict => {
                 response.assert_rejected(409, "refresh_conflict");
                 assert_eq!(response.header("retry-after"), Some("1"));
-                login.lives_on().await;
+                session.assert_live().await;
             }
             Reuse => {
                 response.assert_rejected(400, "invalid_grant");
-                login.is_dead().await;
+                session.assert_revoked().await;
             }
         }
     }
@@ -147,46 +148,46 @@ async fn every_row_of_the_rotation_table() {
 }
 
 #[tokio::test]
-async fn a_retry_does_not_stretch_the_grace() {
+async fn a_retry_does_not_extend_the_grace_period() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let login = Login::in_generation(&gateway, 2).await;
-    assert_eq!(gateway.status_of(&login.newest().access).await, 200);
+    let session = Session::in_generation(&gateway, 2).await;
+    assert_eq!(gateway.status_of(&session.newest().access).await, 200);
     for _ in 0..2 {
         gateway.advance(GRACE / 2);
-        assert_eq!(pair_of(&login.present(1).await).refresh, login.newest().refresh);
+        assert_eq!(pair_of(&session.present(1).await).refresh, session.newest().refresh);
     }
     gateway.advance(MILLISECOND);
-    login.present(1).await.assert_rejected(400, "invalid_grant");
-    login.is_dead().await;
+    session.present(1).await.assert_rejected(400, "invalid_grant");
+    session.assert_revoked().await;
 }
 
 #[tokio::test]
-async fn a_reuse_is_remembered_through_a_restart_and_its_reason_is_in_the_log() {
+async fn a_detected_reuse_survives_a_restart_and_is_logged() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
-    let login = Login::in_generation(&gateway, 2).await;
+    let session = Session::in_generation(&gateway, 2).await;
     let neighbour = gateway.issue("alice", "").await;
-    assert_eq!(gateway.status_of(&login.newest().access).await, 200);
+    assert_eq!(gateway.status_of(&session.newest().access).await, 200);
     gateway.advance(AFTER_GRACE);
-    login.present(1).await.assert_rejected(400, "invalid_grant");
+    session.present(1).await.assert_rejected(400, "invalid_grant");
     let lines = gateway.log_lines(3).await;
     let line = lines.iter().find(|line| line["status"] == 400).expect("a line for each request");
     assert_eq!(
         (&line["reason"], &line["token_id"]),
-        (&"grant_reused".into(), &login.newest().token_id.as_str().into())
+        (&"grant_reused".into(), &session.newest().token_id.as_str().into())
     );
 
-    let pairs = login.pairs.clone();
+    let pairs = session.pairs.clone();
     let gateway = gateway.restart();
-    Login { gateway: &gateway, pairs }.is_dead().await;
-    assert_eq!(gateway.status_of(&neighbour.access).await, 200, "another login of hers is not touched");
+    Session { gateway: &gateway, pairs }.assert_revoked().await;
+    assert_eq!(gateway.status_of(&neighbour.access).await, 200, "another session of the user is not affected");
     refreshed(&gateway, &neighbour).await;
     gateway.drain_and_check_log();
 }
 
 #[tokio::test]
-async fn a_login_that_is_not_refreshed_for_the_idle_limit_is_dead() {
+async fn a_session_ends_after_the_idle_limit_without_a_refresh() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -197,7 +198,7 @@ async fn a_login_that_is_not_refreshed_for_the_idle_limit_is_dead() {
 }
 
 #[tokio::test]
-async fn thirty_days_after_the_login_refreshing_does_not_help() {
+async fn a_session_ends_at_the_absolute_limit_despite_refreshes() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let login = gateway.now_secs();
@@ -209,13 +210,13 @@ async fn thirty_days_after_the_login_refreshing_does_not_help() {
     gateway.advance(6 * DAY - MILLISECOND);
     let response = gateway.refresh(&pair.access, &pair.refresh).await;
     let last = pair_of(&response);
-    assert_eq!(response.json()["expiresAt"], login + 30 * 86_400, "no access token outlives its login");
+    assert_eq!(response.json()["expiresAt"], login + 30 * 86_400, "no access token outlives its session");
     gateway.advance(MILLISECOND);
     gateway.refresh(&last.access, &last.refresh).await.assert_rejected(400, "invalid_grant");
 }
 
 #[tokio::test]
-async fn a_shorter_idle_limit_of_one_login_stays_with_it_through_rotation() {
+async fn an_idle_limit_of_one_session_is_kept_by_rotation() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let kiosk = TokenPair::from_json(&gateway.request_tokens(&json!({ "sub": "alice", "idle": 3_600 })).await.json());
@@ -226,7 +227,7 @@ async fn a_shorter_idle_limit_of_one_login_stays_with_it_through_rotation() {
 }
 
 #[tokio::test]
-async fn a_login_that_is_not_younger_than_its_subjects_watermark_is_dead() {
+async fn a_session_older_than_the_watermark_of_its_subject_is_dead() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let (old, other) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
@@ -238,13 +239,13 @@ async fn a_login_that_is_not_younger_than_its_subjects_watermark_is_dead() {
     gateway.refresh(&old.access, &old.refresh).await.assert_rejected(400, "invalid_grant");
     refreshed(&gateway, &other).await;
     let new = gateway.issue("alice", "").await;
-    assert_eq!(gateway.status_of(&new.access).await, 200, "a login in the same second works");
+    assert_eq!(gateway.status_of(&new.access).await, 200, "a login in the same second is valid");
     refreshed(&gateway, &new).await;
 }
 
-/// A backup was restored, or a disk lost what it had acknowledged.
+/// The store is older than the token, for example after a backup was restored.
 #[tokio::test]
-async fn a_token_that_is_newer_than_the_store_is_refused_and_the_login_is_not_ended() {
+async fn a_token_newer_than_the_store_is_rejected_without_revocation() {
     let upstream = Upstream::start();
     let mut gateway = Gateway::start(&upstream);
     let first = gateway.issue("alice", "").await;
@@ -263,5 +264,9 @@ async fn a_token_that_is_newer_than_the_store_is_refused_and_the_login_is_not_en
     gateway.refresh(&third.access, &third.refresh).await.assert_rejected(400, "invalid_grant");
     let lines = gateway.log_lines(3).await;
     assert!(lines.iter().any(|line| line["reason"] == "grant_ahead"), "{lines:?}");
-    assert_eq!(refreshed(&gateway, &first).await.refresh, second.refresh, "the same token, derived again");
+    assert_eq!(
+        refreshed(&gateway, &first).await.refresh,
+        second.refresh,
+        "the same token as before the backup was restored"
+    );
 }

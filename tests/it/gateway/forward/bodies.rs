@@ -1,4 +1,4 @@
-//! Bodies flow: piece by piece as they come, and in no more memory than a few pieces need.
+//! Bodies are streamed: each chunk is forwarded at once, with bounded memory and backpressure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,41 +18,41 @@ use crate::support::{Backend, Gateway, Upstream};
 
 const MIB: usize = 1 << 20;
 
-/// Each piece is sent only when the one before has come back: nobody on the way can be waiting for more.
+/// Each chunk is sent after the previous one has come back, so a gateway that waits for more would block.
 #[tokio::test]
 async fn each_chunk_is_forwarded_at_once_in_both_directions() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         for version in [Version::HTTP_11, Version::HTTP_2] {
             let mut connection = HttpConnection::of(version, gateway.address()).await;
-            let (pieces, body) = connection::streamed();
+            let (upload, body) = connection::streamed();
             let request = Request::post("/mirror").body(body).expect("a request");
-            pieces.send("the head goes with this").await;
+            upload.send("the first chunk").await;
             let mut response = connection.send(request).await.into_body();
-            connection::next_chunk(&mut response).await.expect("the first piece");
-            for piece in ["one", "two", "three"] {
-                pieces.send(piece).await;
+            connection::next_chunk(&mut response).await.expect("the first chunk");
+            for chunk in ["one", "two", "three"] {
+                upload.send(chunk).await;
                 assert_eq!(
-                    connection::next_chunk(&mut response).await.expect("a piece"),
-                    piece,
+                    connection::next_chunk(&mut response).await.expect("a chunk"),
+                    chunk,
                     "{version:?} to {protocol}"
                 );
             }
-            drop(pieces);
+            drop(upload);
             assert_eq!(connection::next_chunk(&mut response).await, None);
         }
     }
 }
 
-/// So much passes through in each direction: by hand, `BEARWARD_BODY_MIB=1024`.
+/// Size of the large body in bytes. `BEARWARD_BODY_MIB` sets it in MiB.
 fn large() -> usize {
     std::env::var("BEARWARD_BODY_MIB").map_or(128, |text| text.parse().expect("a number of MiB")) * MIB
 }
 
-/// Whoever keeps a body, or a part of it that grows with it, fails; a few windows and buffers do not.
+/// The memory must not grow with the size of the body. The limit leaves room for some windows and buffers.
 #[tokio::test]
 async fn a_large_body_needs_no_more_memory_than_a_small_one() {
-    const SPARE: usize = 10 * MIB;
+    const MAX_GROWTH: usize = 10 * MIB;
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
         let folder = TempDir::new().expect("a temporary folder");
         let text = Gateway::public_config(upstream.address, &format!("protocol = \"{protocol}\""));
@@ -65,43 +65,44 @@ async fn a_large_body_needs_no_more_memory_than_a_small_one() {
             let before = gateway.program.peak_memory();
             assert_eq!(upload(&mut connection, large()).await, large());
             assert_eq!(download(&mut connection, large()).await, large());
-            let grown = gateway.program.peak_memory() - before;
-            eprintln!("{version:?} to {protocol}: {grown} bytes more for {} MiB each way", large() / MIB);
-            assert!(grown < SPARE, "{version:?} to {protocol}: {grown} bytes more");
+            let growth = gateway.program.peak_memory() - before;
+            eprintln!("{version:?} to {protocol}: {growth} bytes more for {} MiB each way", large() / MIB);
+            assert!(growth < MAX_GROWTH, "{version:?} to {protocol}: {growth} bytes more");
         }
     }
 }
 
 async fn upload(connection: &mut HttpConnection, size: usize) -> usize {
-    let (pieces, body) = connection::streamed();
+    let (upload, body) = connection::streamed();
     tokio::spawn(async move {
         for _ in 0..size / MIB {
-            pieces.send(Bytes::from_static(&[b'x'; MIB])).await;
+            upload.send(Bytes::from_static(&[b'x'; MIB])).await;
         }
     });
     let response = connection.send_without_timeout(Request::post("/swallow").body(body).expect("a request")).await;
-    connection::text(response.into_body()).await.parse().expect("how many bytes it was")
+    connection::text(response.into_body()).await.parse().expect("a number of bytes")
 }
 
-/// The client takes its time before it reads: a gateway that reads ahead has all of it by then.
+/// The client waits before it reads. A gateway that reads the whole body ahead has done so by then.
 async fn download(connection: &mut HttpConnection, size: usize) -> usize {
     let request = Request::get(format!("/large/{size}")).body(connection::empty()).expect("a request");
     let mut body = connection.send(request).await.into_body();
+    // The time that a gateway without backpressure would use to read ahead.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let mut read = 0;
-    while let Some(piece) = connection::next_chunk(&mut body).await {
-        read += piece.len();
+    while let Some(chunk) = connection::next_chunk(&mut body).await {
+        read += chunk.len();
     }
     read
 }
 
-/// Records of TLS, frames and buffers all end somewhere else: a byte that is lost, doubled or moved between them is found.
+/// TLS records, frames and buffers end at different offsets. The test finds a byte that is lost, duplicated or moved.
 #[tokio::test]
 async fn every_byte_is_intact_with_tls_on_both_sides() {
-    // Each four bytes are there once. No record, frame or buffer ends where this does.
+    // A counter, so that all four-byte words differ. The odd length is no multiple of a record, frame or buffer.
     let body: Bytes = (0..(5 * MIB / 4) as u32).flat_map(u32::to_be_bytes).chain(*b"end").collect();
     let upstream = Upstream::start();
-    // A second gateway plays the backend: it speaks TLS.
+    // The backend is a second gateway, because it supports TLS.
     let backend = Gateway::public(upstream.address, "");
     for protocol in ["http1", "h2"] {
         let options = format!("protocol = \"{protocol}\"\nca_file = \"{}\"", backend.certificate().display());
@@ -110,44 +111,45 @@ async fn every_byte_is_intact_with_tls_on_both_sides() {
         let gateway = Gateway::from_text(text);
         let [.., http1, http2] = gateway.clients();
         for client in [http1, http2] {
-            let told = format!("{:?} to {protocol}", client.version());
+            let versions = format!("{:?} to {protocol}", client.version());
             let response = client.send(Method::POST, "/", body.clone()).await;
-            assert_eq!(response.status, 200, "{told}");
+            assert_eq!(response.status, 200, "{versions}");
             let seen = upstream.seen().pop().expect("it arrived");
-            assert_eq!(first_difference(&seen.body, &body), None, "{told}: up");
-            assert_eq!(first_difference(&response.body, &body), None, "{told}: down");
+            assert_eq!(first_difference(&seen.body, &body), None, "{versions}: request");
+            assert_eq!(first_difference(&response.body, &body), None, "{versions}: response");
         }
     }
     assert_eq!(upstream.seen().len(), 4);
 }
 
-/// The place from which on they are not the same.
+/// The offset of the first difference.
 fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     let common = one.iter().zip(other).position(|(one, other)| one != other);
     common.or_else(|| (one.len() != other.len()).then(|| one.len().min(other.len())))
 }
 
-/// More than all socket buffers, windows and queues on the way can hold, two connections of them.
-const MORE_THAN_FITS: usize = 64 * MIB;
+/// More bytes than all socket buffers, windows and queues of both connections can hold.
+const MAX_BUFFERED: usize = 64 * MIB;
 
-/// A body that counts what was taken of it.
-fn counted(taken: &Arc<AtomicUsize>) -> connection::Body {
-    const PIECE: Bytes = Bytes::from_static(&[b'x'; 64 << 10]);
-    let taken = taken.clone();
+/// An endless body that counts the bytes that were read of it.
+fn endless(read_bytes: &Arc<AtomicUsize>) -> connection::Body {
+    const CHUNK: Bytes = Bytes::from_static(&[b'x'; 64 << 10]);
+    let read_bytes = read_bytes.clone();
     let frames = futures_util::stream::poll_fn(move |_| {
-        taken.fetch_add(PIECE.len(), Ordering::SeqCst);
-        Poll::Ready(Some(Ok(Frame::data(PIECE))))
+        read_bytes.fetch_add(CHUNK.len(), Ordering::SeqCst);
+        Poll::Ready(Some(Ok(Frame::data(CHUNK))))
     });
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// What was taken once nothing more is.
-async fn comes_to_rest(taken: &AtomicUsize) -> usize {
+/// Waits until no more bytes are read. Returns their number.
+async fn settled(read_bytes: &AtomicUsize) -> usize {
     let mut before = 0;
     loop {
+        // Nothing signals the end of the reads, so this compares two samples.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let now = taken.load(Ordering::SeqCst);
-        if now == before && now > 0 || now > MORE_THAN_FITS {
+        let now = read_bytes.load(Ordering::SeqCst);
+        if now == before && now > 0 || now > MAX_BUFFERED {
             return now;
         }
         before = now;
@@ -157,25 +159,25 @@ async fn comes_to_rest(taken: &AtomicUsize) -> usize {
 #[tokio::test]
 async fn a_client_that_does_not_read_slows_the_backend_down() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let taken = Arc::new(AtomicUsize::new(0));
-        let counts = taken.clone();
+        let read_bytes = Arc::new(AtomicUsize::new(0));
+        let counts = read_bytes.clone();
         let backend = Backend::start(version, move |_| {
-            let body = counted(&counts);
+            let body = endless(&counts);
             async move { Response::new(body) }
         })
         .await;
         let gateway = Gateway::public(backend.address, backend.protocol());
         for client_version in [Version::HTTP_11, Version::HTTP_2] {
-            taken.store(0, Ordering::SeqCst);
+            read_bytes.store(0, Ordering::SeqCst);
             let mut connection = HttpConnection::of(client_version, gateway.address()).await;
             let mut body =
                 connection.send(Request::get("/").body(connection::empty()).expect("a request")).await.into_body();
-            let rest = comes_to_rest(&taken).await;
-            assert!(rest <= MORE_THAN_FITS, "{client_version:?} to {version:?}: {rest} bytes were taken for nobody");
-            // And goes on as it reads.
+            let buffered = settled(&read_bytes).await;
+            assert!(buffered <= MAX_BUFFERED, "{client_version:?} to {version:?}: {buffered} bytes were buffered");
+            // When the client reads again, the backend sends more.
             let mut read = 0;
-            while read < 2 * rest {
-                read += connection::next_chunk(&mut body).await.expect("it goes on").len();
+            while read < 2 * buffered {
+                read += connection::next_chunk(&mut body).await.expect("more of the body").len();
             }
             connection.abort();
         }
@@ -185,16 +187,16 @@ async fn a_client_that_does_not_read_slows_the_backend_down() {
 #[tokio::test]
 async fn a_backend_that_does_not_read_slows_the_client_down() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let goes_on = Arc::new(Notify::new());
-        let waits = goes_on.clone();
+        let resume = Arc::new(Notify::new());
+        let resumed = resume.clone();
         let backend = Backend::start(version, move |request| {
-            let waits = waits.clone();
+            let resumed = resumed.clone();
             async move {
-                waits.notified().await;
+                resumed.notified().await;
                 let mut body = request.into_body();
                 let mut read = 0;
-                while read < 2 * MORE_THAN_FITS {
-                    read += connection::next_chunk(&mut body).await.expect("it goes on").len();
+                while read < 2 * MAX_BUFFERED {
+                    read += connection::next_chunk(&mut body).await.expect("more of the body").len();
                 }
                 Response::new(connection::full("enough"))
             }
@@ -202,30 +204,30 @@ async fn a_backend_that_does_not_read_slows_the_client_down() {
         .await;
         let gateway = Gateway::public(backend.address, backend.protocol());
         for client_version in [Version::HTTP_11, Version::HTTP_2] {
-            let taken = Arc::new(AtomicUsize::new(0));
+            let read_bytes = Arc::new(AtomicUsize::new(0));
             let connection = HttpConnection::of(client_version, gateway.address()).await;
-            let request = Request::post("/").body(counted(&taken)).expect("a request");
-            let asking = tokio::spawn(connection.sender().send(request));
-            let rest = comes_to_rest(&taken).await;
-            assert!(rest <= MORE_THAN_FITS, "{client_version:?} to {version:?}: {rest} bytes were taken for nobody");
-            goes_on.notify_one();
-            let response = asking.await.expect("no panic").expect("a response");
+            let request = Request::post("/").body(endless(&read_bytes)).expect("a request");
+            let sent = tokio::spawn(connection.sender().send(request));
+            let buffered = settled(&read_bytes).await;
+            assert!(buffered <= MAX_BUFFERED, "{client_version:?} to {version:?}: {buffered} bytes were buffered");
+            resume.notify_one();
+            let response = sent.await.expect("no panic").expect("a response");
             assert_eq!(connection::next_chunk(&mut response.into_body()).await.expect("its body"), "enough");
             connection.abort();
         }
     }
 }
 
-/// Server-sent events: the next is sent only when the one before was seen.
+/// The backend sends each event after the client has received the previous one.
 #[tokio::test]
 async fn each_server_sent_event_is_forwarded_at_once() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let (bodies, mut offered) = tokio::sync::mpsc::channel(1);
+        let (streams, mut received) = tokio::sync::mpsc::channel(1);
         let backend = Backend::start(version, move |_| {
-            let bodies = bodies.clone();
+            let streams = streams.clone();
             async move {
                 let (events, body) = connection::streamed();
-                bodies.send(events).await.expect("the story goes on");
+                streams.send(events).await.expect("the test waits for it");
                 let mut response = Response::new(body);
                 response.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
                 response
@@ -237,11 +239,11 @@ async fn each_server_sent_event_is_forwarded_at_once() {
             let mut connection = HttpConnection::of(client_version, gateway.address()).await;
             let response = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
             assert_eq!(response.headers()["content-type"], "text/event-stream");
-            let (events, mut body) = (offered.recv().await.expect("a request"), response.into_body());
+            let (events, mut body) = (received.recv().await.expect("a request"), response.into_body());
             for number in 0..5 {
                 let event = format!("id: {number}\ndata: a bear\n\n");
                 events.send(event.clone()).await;
-                assert_eq!(connection::next_chunk(&mut body).await.expect("it goes on"), event);
+                assert_eq!(connection::next_chunk(&mut body).await.expect("more of the body"), event);
             }
             drop(events);
             assert_eq!(connection::next_chunk(&mut body).await, None);

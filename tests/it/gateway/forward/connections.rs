@@ -1,4 +1,4 @@
-//! Connections to backends are kept and used again, and a request is sent twice only where nothing can be done twice.
+//! The connection pool: reuse, limits, idle connections and retries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,12 +24,12 @@ async fn sequential_requests_reuse_one_backend_connection() {
             connection::text(response.into_body()).await;
         }
     }
-    assert_eq!(upstream.connections(), 1, "for 18 requests one after the other");
+    assert_eq!(upstream.connections(), 1, "for 18 sequential requests");
 }
 
 #[tokio::test]
 async fn concurrent_requests_share_one_http2_connection() {
-    for (upstream, protocol, most) in [(Upstream::start(), "http1", 8), (Upstream::start_http2(), "h2", 1)] {
+    for (upstream, protocol, max) in [(Upstream::start(), "http1", 8), (Upstream::start_http2(), "h2", 1)] {
         let gateway = Gateway::public(upstream.address, &format!("protocol = \"{protocol}\""));
         let connection = HttpConnection::http2(gateway.address()).await;
         for _ in 0..10 {
@@ -41,7 +41,7 @@ async fn concurrent_requests_share_one_http2_connection() {
             }
         }
         let opened = upstream.connections();
-        assert!(opened <= most, "{protocol}: {opened} connections for 80 requests, 8 at once");
+        assert!(opened <= max, "{protocol}: {opened} connections for 80 requests, 8 at once");
     }
 }
 
@@ -59,11 +59,12 @@ async fn max_concurrent_requests_limits_backend_connections() {
     assert!(upstream.connections() <= 2, "{}", upstream.connections());
 }
 
-/// Backends close what is idle for too long. The gateway does so before, and not only when it needs a connection.
+/// Backends close idle connections. The gateway closes them earlier, and does not wait until it needs a connection.
 #[tokio::test]
 async fn idle_backend_connections_are_closed() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
         while wire.try_read_until("\r\n\r\n").await.is_some() {
+            // The requests must overlap, so that each needs its own connection.
             tokio::time::sleep(Duration::from_millis(50)).await;
             wire.send(OK).await;
         }
@@ -71,21 +72,21 @@ async fn idle_backend_connections_are_closed() {
     let text = Gateway::public_config(backend.address, "idle_timeout = \"300ms\"");
     let gateway = Gateway::from_text(text.replace("workers = 2", "workers = 1"));
     let mut connection = HttpConnection::http2(gateway.address()).await;
-    let at_once: Vec<_> = (0..5)
+    let concurrent: Vec<_> = (0..5)
         .map(|_| {
             tokio::spawn(connection.sender().send(Request::get("/").body(connection::empty()).expect("a request")))
         })
         .collect();
-    for response in at_once {
+    for response in concurrent {
         connection::text(response.await.expect("no panic").expect("a response").into_body()).await;
     }
     assert_eq!((backend.connections(), backend.ended()), (5, 0));
-    // From now on, one at a time is enough.
+    // From now on the client sends one request at a time, so four connections stay idle.
     let started = Instant::now();
     while backend.ended() < 4 {
         let response = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
         connection::text(response.into_body()).await;
-        assert!(started.elapsed() < TIMEOUT, "{} of 4 are closed", backend.ended());
+        assert!(started.elapsed() < TIMEOUT, "{} of 4 idle connections are closed", backend.ended());
     }
     assert_eq!(backend.connections(), 5);
 }
@@ -93,14 +94,14 @@ async fn idle_backend_connections_are_closed() {
 #[tokio::test]
 async fn an_idle_connection_closed_by_the_backend_fails_no_request() {
     let closed = Arc::new(Notify::new());
-    let closes = closed.clone();
+    let notify = closed.clone();
     let backend = ScriptedBackend::start(move |mut wire, _| {
-        let closes = closes.clone();
+        let notify = notify.clone();
         async move {
             wire.read_until("\r\n\r\n").await;
             wire.send(OK).await;
             drop(wire);
-            closes.notify_one();
+            notify.notify_one();
         }
     });
     let gateway = Gateway::public(backend.address, "");
@@ -111,10 +112,10 @@ async fn an_idle_connection_closed_by_the_backend_fails_no_request() {
     assert_eq!(backend.connections(), 4);
 }
 
-/// Only a connection that lay idle for a while is expected to be closed under a request.
-const LAIN_IDLE: Duration = Duration::from_millis(600);
+/// Longer than the idle time after which the gateway expects that a backend may have closed a connection.
+const IDLE: Duration = Duration::from_millis(600);
 
-/// Of so many requests, one after the other over one connection to the gateway, with a pause after each.
+/// The statuses of sequential requests over one connection, with a pause after each.
 async fn statuses(gateway: &Gateway, method: Method, requests: u32, pause: Duration) -> Vec<u16> {
     let mut connection = HttpConnection::http1(gateway.address()).await;
     let mut statuses = Vec::new();
@@ -123,21 +124,23 @@ async fn statuses(gateway: &Gateway, method: Method, requests: u32, pause: Durat
         let response = connection.send(request).await;
         statuses.push(response.status().as_u16());
         connection::text(response.into_body()).await;
+        // Lets the connection to the backend become idle.
         tokio::time::sleep(pause).await;
     }
     statuses
 }
 
-/// The connection is closed in the moment that the second request is on its way: it may have been seen, or not.
-struct Trap {
+/// A backend that closes its first connection when it has read the second request. The gateway cannot know whether the
+/// backend has handled it.
+struct ClosingBackend {
     backend: ScriptedBackend,
-    /// How often each method arrived.
+    /// Number of requests of each method.
     gets: Arc<AtomicUsize>,
     posts: Arc<AtomicUsize>,
 }
 
-impl Trap {
-    fn set() -> Trap {
+impl ClosingBackend {
+    fn start() -> ClosingBackend {
         let (gets, posts) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (get, post) = (gets.clone(), posts.clone());
         let backend = ScriptedBackend::start(move |mut wire, number| {
@@ -154,19 +157,19 @@ impl Trap {
                 }
             }
         });
-        Trap { backend, gets, posts }
+        ClosingBackend { backend, gets, posts }
     }
 }
 
 #[tokio::test]
 async fn a_get_is_retried_if_its_pooled_connection_closes() {
-    let trap = Trap::set();
-    let gateway = Gateway::public(trap.backend.address, "");
-    assert_eq!(statuses(&gateway, Method::GET, 2, LAIN_IDLE).await, [200, 200]);
-    assert_eq!(trap.gets.load(Ordering::SeqCst), 3, "the first, the lost one, and its second try");
+    let closing = ClosingBackend::start();
+    let gateway = Gateway::public(closing.backend.address, "");
+    assert_eq!(statuses(&gateway, Method::GET, 2, IDLE).await, [200, 200]);
+    assert_eq!(closing.gets.load(Ordering::SeqCst), 3, "the first request, the failed one and its retry");
 }
 
-/// A connection that was used a moment ago is expected to serve, until the backend has shown that it may not.
+/// The gateway trusts a connection that was just used, until the backend has closed one under a request.
 #[tokio::test]
 async fn a_backend_that_closes_fresh_connections_fails_one_get() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
@@ -181,8 +184,8 @@ async fn a_backend_that_closes_fresh_connections_fails_one_get() {
 
 #[tokio::test]
 async fn a_post_is_never_retried() {
-    let trap = Trap::set();
-    let gateway = Gateway::public(trap.backend.address, "");
-    assert_eq!(statuses(&gateway, Method::POST, 2, LAIN_IDLE).await, [200, 502]);
-    assert_eq!(trap.posts.load(Ordering::SeqCst), 2);
+    let closing = ClosingBackend::start();
+    let gateway = Gateway::public(closing.backend.address, "");
+    assert_eq!(statuses(&gateway, Method::POST, 2, IDLE).await, [200, 502]);
+    assert_eq!(closing.posts.load(Ordering::SeqCst), 2);
 }

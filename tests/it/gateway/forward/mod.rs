@@ -1,8 +1,8 @@
-//! To good traffic the gateway is not there: what a client sent arrives, and what the backend answers comes back.
+//! Forwarding: the backend receives what the client sent, and the client receives what the backend responded.
 
 mod bodies;
 mod changes;
 mod connections;
-mod faithful;
 mod protocols;
 mod semantics;
+mod unchanged;

@@ -6,7 +6,7 @@ use http::{Method, Request, Version};
 use crate::support::connection::{self, HttpConnection};
 use crate::support::{Gateway, Upstream};
 
-/// A backend for each protocol, and the line of configuration that it needs.
+/// A backend for each protocol, and its `protocol` key.
 fn backends() -> [(Upstream, &'static str); 2] {
     [(Upstream::start(), ""), (Upstream::start_http2(), "protocol = \"h2\"")]
 }
@@ -44,23 +44,23 @@ async fn requests_and_responses_pass_in_all_protocols() {
 async fn each_side_uses_its_own_protocol() {
     for (upstream, protocol) in backends() {
         let gateway = Gateway::public(upstream.address, protocol);
-        let spoken = if protocol.is_empty() { Version::HTTP_11 } else { Version::HTTP_2 };
+        let version = if protocol.is_empty() { Version::HTTP_11 } else { Version::HTTP_2 };
         for client in gateway.clients() {
             let response = client.get("/").await;
             assert_eq!(response.version, client.version());
-            assert_eq!(upstream.seen().pop().expect("it arrived").version, spoken);
+            assert_eq!(upstream.seen().pop().expect("it arrived").version, version);
         }
     }
 }
 
-/// A second gateway plays the backend: it speaks TLS.
+/// The backend is a second gateway, because it supports TLS.
 #[tokio::test]
 async fn a_tls_backend_needs_a_trusted_certificate() {
     let upstream = Upstream::start();
     let backend = Gateway::public(upstream.address, "");
-    let stranger = Gateway::public(upstream.address, "");
+    let untrusted = Gateway::public(upstream.address, "");
     for protocol in ["http1", "h2"] {
-        for (ca, status) in [(&backend, 200), (&stranger, 502)] {
+        for (ca, status) in [(&backend, 200), (&untrusted, 502)] {
             let options = format!("protocol = \"{protocol}\"\nca_file = \"{}\"", ca.certificate().display());
             let text = Gateway::public_config(backend.tls_address(), &options)
                 .replace("http://127.0.0.1", "https://localhost");
@@ -79,21 +79,21 @@ async fn a_tls_backend_needs_a_trusted_certificate() {
     assert_eq!(upstream.seen().len(), 8);
     let lines = backend.log_lines(8).await;
     let http2 = lines.iter().filter(|line| line["protocol"] == "HTTP/2").count();
-    assert_eq!(http2, 4, "each as configured");
+    assert_eq!(http2, 4, "the gateway uses the configured protocol");
 }
 
-/// HTTP/1 sends trailers that a `Trailer` header announced, to those who say `TE: trailers`.
+/// HTTP/1.1 sends only trailers that `Trailer` announces, and only to clients that send `TE: trailers`.
 #[tokio::test]
 async fn trailers_pass_both_ways() {
     for (upstream, protocol) in backends() {
         let gateway = Gateway::public(upstream.address, protocol);
         for version in [Version::HTTP_11, Version::HTTP_2] {
             let connection = HttpConnection::of(version, gateway.address()).await;
-            let (pieces, body) = connection::streamed();
+            let (upload, body) = connection::streamed();
             let request = Request::post("/trailers").header("te", "trailers").header("trailer", "x-digest").body(body);
             let sending = tokio::spawn(connection.sender().send(request.expect("a request")));
-            pieces.send("data").await;
-            pieces.end_with("x-digest", "9").await;
+            upload.send("data").await;
+            upload.end_with("x-digest", "9").await;
 
             let response = sending.await.expect("no panic").expect("a response");
             let (text, trailers) = connection::text_and_trailers(response.into_body()).await;
@@ -106,7 +106,8 @@ async fn trailers_pass_both_ways() {
     }
 }
 
-/// Over HTTP/2 a browser sends one `Cookie` field for each cookie. HTTP/1 knows only one field (RFC 9113 section 8.2.3).
+/// Over HTTP/2 a browser sends one `Cookie` field for each cookie. HTTP/1.1 allows one field only (RFC 9113 section
+/// 8.2.3).
 #[tokio::test]
 async fn cookies_in_several_fields_become_one_for_an_http1_backend() {
     let upstream = Upstream::start();
@@ -118,7 +119,7 @@ async fn cookies_in_several_fields_become_one_for_an_http1_backend() {
     assert_eq!(cookies, ["a=1; b=2"]);
 }
 
-/// The length of what is not there would make the backend wait for it, and take the next request for it.
+/// With a wrong length, the backend would wait for missing bytes and read the next request as the body.
 #[tokio::test]
 async fn a_request_with_a_wrong_content_length_is_not_forwarded() {
     let upstream = Upstream::start();
@@ -126,7 +127,7 @@ async fn a_request_with_a_wrong_content_length_is_not_forwarded() {
     let mut connection = HttpConnection::http2(gateway.address()).await;
     for body in [connection::empty(), connection::full("abc")] {
         let request = Request::post("/").header("content-length", "5").body(body).expect("a request");
-        connection.try_send(request).await.expect_err("no request of HTTP/2");
+        connection.try_send(request).await.expect_err("the request is malformed");
     }
     assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
 }

@@ -1,4 +1,4 @@
-//! What HTTP says about methods, statuses and lengths holds behind the gateway as well.
+//! The semantics of HTTP methods, statuses, lengths and `Expect` through the gateway.
 
 use std::process::Command;
 
@@ -43,11 +43,11 @@ async fn statuses_pass_with_and_without_a_body() {
             assert!(response.body.is_empty());
         }
     }
-    let reused = upstream.connections();
-    assert!(reused <= 2, "a response without a body gives its connection back: {reused} were opened");
+    let opened = upstream.connections();
+    assert!(opened <= 2, "connections are reused after a response without a body: {opened} were opened");
 }
 
-/// Clients of HTTP/2 end the stream at a length that nothing can come of.
+/// HTTP/2 clients reset a stream if its Content-Length does not match its body.
 #[tokio::test]
 async fn a_204_response_has_no_content_length() {
     let backend = ScriptedBackend::responding_with("HTTP/1.1 204 No Content\r\ncontent-length: 3\r\n\r\n");
@@ -80,18 +80,18 @@ async fn large_headers_pass_both_ways() {
     let response: &'static str = format!("HTTP/1.1 200 OK\r\nx-large: {large}\r\ncontent-length: 0\r\n\r\n").leak();
     let backend = ScriptedBackend::responding_with(response);
     let upstream = Upstream::start();
-    for (gateway, of_backend) in
+    for (gateway, in_response) in
         [(Gateway::public(backend.address, ""), true), (Gateway::public(upstream.address, ""), false)]
     {
         for client in gateway.clients() {
             let response = client.header("x-large", large).get("/").await;
-            assert_eq!((response.status.as_u16(), response.header("x-large")), (200, of_backend.then_some(large)));
+            assert_eq!((response.status.as_u16(), response.header("x-large")), (200, in_response.then_some(large)));
         }
     }
     assert!(upstream.seen().iter().all(|seen| seen.header("x-large") == Some(large)));
 }
 
-/// Some search engines take their queries so.
+/// Some search engines read their queries from the body of a GET.
 #[tokio::test]
 async fn a_get_request_can_have_a_body() {
     let upstream = Upstream::start();
@@ -102,11 +102,11 @@ async fn a_get_request_can_have_a_body() {
     for mut connection in
         [HttpConnection::http1(gateway.address()).await, HttpConnection::http2(gateway.address()).await]
     {
-        let (pieces, body) = connection::streamed();
+        let (upload, body) = connection::streamed();
         let request = Request::get("/").header("transfer-encoding", "chunked").body(body).expect("a request");
         let sending = tokio::spawn(connection.sender().send(request));
-        pieces.send("query").await;
-        drop(pieces);
+        upload.send("query").await;
+        drop(upload);
         let response = sending.await.expect("no panic").expect("a response");
         assert_eq!(connection::text(response.into_body()).await, "query");
         connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
@@ -120,10 +120,10 @@ async fn expect_gets_401_or_100_before_the_body_is_sent() {
     let pair = gateway.issue("alice", "").await;
     let head = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n";
 
-    let mut stranger = Wire::connect(gateway.address()).await;
-    stranger.send(format!("{head}\r\n")).await;
-    assert_eq!(stranger.read_response().await.status, 401, "not asked to go on");
-    stranger.assert_closed().await;
+    let mut no_token = Wire::connect(gateway.address()).await;
+    no_token.send(format!("{head}\r\n")).await;
+    assert_eq!(no_token.read_response().await.status, 401, "no 100 before it");
+    no_token.assert_closed().await;
 
     let mut alice = Wire::connect(gateway.address()).await;
     alice.send(format!("{head}Authorization: Bearer {}\r\n\r\n", pair.access)).await;
@@ -134,7 +134,7 @@ async fn expect_gets_401_or_100_before_the_body_is_sent() {
     assert_eq!(upstream.only_request().header("expect"), None);
 }
 
-/// A client that is not asked to go on may send its body all the same: it is not taken for a request, nor for anything else.
+/// A client may send its body without a 100. The gateway must not read the body as the next request.
 #[tokio::test]
 async fn a_rejected_body_is_neither_requested_nor_read() {
     let upstream = Upstream::start();
@@ -159,19 +159,20 @@ async fn a_rejected_body_is_neither_requested_nor_read() {
     assert_eq!(upstream.connections(), 0);
 }
 
-/// Nobody is told to go on before somebody is there to take what comes.
+/// The gateway forwards a 100 of the backend. It does not send one by itself before the backend is connected.
 #[tokio::test]
 async fn an_unreachable_backend_causes_no_100_continue() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-    let gateway = Gateway::public(nobody, "");
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    let gateway = Gateway::public(unused, "");
     let mut client = Wire::connect(gateway.address()).await;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").await;
     assert_eq!(client.read_response().await.status, 502, "and no 100 before it");
     client.assert_closed().await;
 }
 
-/// curl asks before it sends a file, over HTTP/1.1 that is; with HTTP/2 it sends. Refused there in the middle of it, curl 7.88
-/// reports the reset that has to follow (RFC 9113 section 8.1) and not the answer before it; other clients do better.
+/// Over HTTP/1.1, curl waits for a 100 before it sends a file. Over HTTP/2 it sends at once, so the rejection without a
+/// token is not tested: curl 7.88 reports the reset that follows the response (RFC 9113 section 8.1) instead of the
+/// response.
 #[tokio::test]
 async fn curl_uploads_a_file() {
     let upstream = Upstream::start();
@@ -180,28 +181,28 @@ async fn curl_uploads_a_file() {
     let file = gateway.path().join("file");
     std::fs::write(&file, vec![b'x'; 3 << 20]).expect("written");
     let authorization = format!("Authorization: Bearer {}", pair.access);
-    for (protocol, token, told) in [
+    for (protocol, token, expected) in [
         ("--http1.1", Some(&authorization), "100 200"),
         ("--http2", Some(&authorization), "200"),
         ("--http1.1", None, "401"),
     ] {
         let mut curl = Command::new("curl");
-        // Longer than it would wait before it sends unasked.
+        // Longer than curl's default, so that it does not send the body without a 100.
         curl.args(["--silent", "--show-error", "--no-buffer", "--include", protocol, "--expect100-timeout", "30"]);
         curl.arg("--cacert").arg(gateway.certificate()).arg("--upload-file").arg(&file);
         curl.args(["--header", "Expect: 100-continue"]).args(token.iter().flat_map(|token| ["--header", token]));
         let output = curl.arg(format!("https://localhost:{}/swallow", gateway.tls_address().port())).output();
-        let output = output.expect("curl is there");
+        let output = output.expect("curl is installed");
         let text = String::from_utf8_lossy(&output.stdout);
         let statuses: Vec<&str> =
             text.lines().filter(|line| line.starts_with("HTTP/")).filter_map(|line| line.split(' ').nth(1)).collect();
-        assert_eq!(statuses.join(" "), told, "{protocol}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(statuses.join(" "), expected, "{protocol}: {text}{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(text.ends_with("3145728"), token.is_some(), "{protocol}: {text}");
     }
     assert_eq!(upstream.seen().len(), 2);
 }
 
-/// `OPTIONS *` asks about a server and not about anything on it: the gateway is not that server.
+/// `OPTIONS *` is about a server as a whole. The gateway cannot respond for the backend.
 #[tokio::test]
 async fn connect_and_options_asterisk_are_rejected() {
     for (upstream, protocol) in [(Upstream::start(), "http1"), (Upstream::start_http2(), "h2")] {
@@ -211,15 +212,15 @@ async fn connect_and_options_asterisk_are_rejected() {
             client.send(format!("{request} HTTP/1.1\r\nHost: backend:80\r\n\r\n")).await;
             assert_eq!(client.read_response().await.status, status, "{request}");
         }
-        // Over HTTP/2, CONNECT has a host and nothing else (RFC 9113 section 8.5).
+        // Over HTTP/2, CONNECT has an authority but neither scheme nor path (RFC 9113 section 8.5).
         let connect = frames::block(&[(":method", "CONNECT"), (":authority", "backend:80")]);
         let head = frames::frame(HEADERS, END_HEADERS, 1, &connect);
         let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), head]).await;
         assert_eq!(frames::next(&mut client, &[HEADERS]).await.stream, 1);
         let lines = gateway.log_lines(3).await;
-        let refused: Vec<_> = lines.iter().filter(|line| line["reason"] == "connect_not_allowed").collect();
-        assert_eq!(refused.len(), 2, "{lines:?}");
-        assert!(refused.iter().all(|line| line["status"] == 405), "{refused:?}");
+        let rejected: Vec<_> = lines.iter().filter(|line| line["reason"] == "connect_not_allowed").collect();
+        assert_eq!(rejected.len(), 2, "{lines:?}");
+        assert!(rejected.iter().all(|line| line["status"] == 405), "{rejected:?}");
         assert!(upstream.seen().is_empty());
     }
 }
@@ -258,7 +259,7 @@ async fn an_http_1_0_client_gets_a_response_it_can_read() {
     let response = old.read_response().await;
     assert!(response.head[0].starts_with("HTTP/1.0 200"), "{response:?}");
     assert_eq!(response.header("transfer-encoding"), None);
-    assert_eq!(response.body, "one two three", "the end of the connection is the end of the body");
+    assert_eq!(response.body, "one two three", "the body ends with the connection");
 
     let mut old = Wire::connect(gateway.address()).await;
     for _ in 0..2 {

@@ -131,8 +131,12 @@ async fn a_login_response_that_cannot_carry_tokens_becomes_503() {
 #[tokio::test]
 async fn a_login_response_must_be_utf_8() {
     let responses = [
-        [b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-bearward-subject: alice\r\ncontent-length: 7\r\n\r\n".as_slice(), b"{\"\xff\":1}"].concat(),
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-bearward-subject: al\xffice\r\ncontent-length: 2\r\n\r\n{}".to_vec(),
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-bearward-subject: alice\r\n\
+          content-length: 7\r\n\r\n{\"\xff\":1}"
+            .to_vec(),
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-bearward-subject: al\xffice\r\n\
+          content-length: 2\r\n\r\n{}"
+            .to_vec(),
     ];
     for response in responses {
         let (upstream, _) = backend(response);

@@ -14,9 +14,12 @@ async fn a_login_response_gains_tokens_and_keeps_its_own_fields() {
     // A number that no double can hold, spaces and escapes: the gateway must not change them.
     let own = r#" {"user": {"id": 12345678901234567890123, "name": "Al\u0069ce"}, "z":1.0, "a":[{}] } "#;
     let head = format!(
-        "{JSON}X-Bearward-Subject: alice\r\nX-Bearward-Scope: orders:read b\r\nX-Bearward-Claims: {{\"tenant\":\"acme\",\"roles\":[\"x\"]}}\r\n\
-         etag: \"1\"\r\nlast-modified: Sat, 01 Jan 2022 00:00:00 GMT\r\ncache-control: public, max-age=60\r\ncdn-cache-control: max-age=60\r\n\
-         content-digest: sha-256=:AAAA:\r\ncontent-md5: AAAA\r\nexpires: Sat, 01 Jan 2033 00:00:00 GMT\r\nset-cookie: a=1\r\nset-cookie: b=2\r\nx-own: 1\r\n"
+        "{JSON}X-Bearward-Subject: alice\r\nX-Bearward-Scope: orders:read b\r\n\
+         X-Bearward-Claims: {{\"tenant\":\"acme\",\"roles\":[\"x\"]}}\r\n\
+         etag: \"1\"\r\nlast-modified: Sat, 01 Jan 2022 00:00:00 GMT\r\n\
+         cache-control: public, max-age=60\r\ncdn-cache-control: max-age=60\r\n\
+         content-digest: sha-256=:AAAA:\r\ncontent-md5: AAAA\r\nexpires: Sat, 01 Jan 2033 00:00:00 GMT\r\n\
+         set-cookie: a=1\r\nset-cookie: b=2\r\nx-own: 1\r\n"
     );
     let (upstream, _) = backend(response_text("201 Created", &head, own));
     let gateway = gateway(upstream.address, "");
@@ -60,8 +63,8 @@ async fn a_login_response_gains_tokens_and_keeps_its_own_fields() {
     gateway.drain_and_check_log();
 }
 
-/// A mass revocation cannot find a login in flight in the store, but must revoke it as well. Revocations before the backend's
-/// response do not count.
+/// A mass revocation cannot find a login in flight in the store, but must revoke it as well. Revocations before the
+/// backend's response do not count.
 #[tokio::test]
 async fn a_login_overtaken_by_a_mass_revocation_gets_no_tokens() {
     let (in_flight, released) = (Arc::new(tokio::sync::Semaphore::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));

@@ -5,7 +5,16 @@ use serde_json::json;
 
 use crate::support::{Gateway, Upstream};
 
-const RESOURCE: &str = "[oauth]\nresource = \"https://api.example/v1\"\nscopes_supported = [\"orders:read\"]\n[[route]]\npath = \"/\"\n[[route]]\npath = \"/scoped\"\nscopes = [\"orders:read\"]\n";
+const RESOURCE: &str = r#"
+[oauth]
+resource = "https://api.example/v1"
+scopes_supported = ["orders:read"]
+[[route]]
+path = "/"
+[[route]]
+path = "/scoped"
+scopes = ["orders:read"]
+"#;
 const PATH: &str = "/.well-known/oauth-protected-resource/v1";
 
 #[tokio::test]

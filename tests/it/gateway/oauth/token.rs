@@ -41,7 +41,10 @@ async fn a_refresh_token_is_exchanged_as_rfc_6749_says() {
         let lifetime = claims["exp"].as_u64().expect("a number") - gateway.now_secs();
         assert_eq!(
             body,
-            json!({ "access_token": access, "token_type": "Bearer", "expires_in": lifetime, "refresh_token": refresh, "scope": "orders:read b" })
+            json!({
+                "access_token": access, "token_type": "Bearer", "expires_in": lifetime,
+                "refresh_token": refresh, "scope": "orders:read b",
+            })
         );
         assert_eq!(claims["sid"], pair.token_id.as_str());
         assert_eq!(gateway.status_of(&access).await, 200);

@@ -1,4 +1,5 @@
-//! Responses, uploads and requests in flight whose token ends: an event stream ends cleanly, anything else is aborted.
+//! Responses, uploads and requests in flight with a token that ends: an event stream ends cleanly, anything else is
+//! aborted.
 
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::BodyExt;
@@ -30,7 +31,7 @@ fn get(path: &str, token: &str) -> Request<connection::Body> {
     request(Method::GET, path, token, connection::empty())
 }
 
-/// A response whose first chunk has arrived. No more follow.
+/// A response after its first chunk. No more chunks follow.
 struct OpenStream {
     gateway: Gateway,
     pair: TokenPair,

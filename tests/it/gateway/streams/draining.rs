@@ -20,7 +20,8 @@ async fn a_drain_closes_websockets_at_once() {
     assert_eq!(log.lines().filter(|line| line.contains("\"ended\":\"draining\"")).count(), 2, "{log}");
 }
 
-/// An EventSource reconnects by itself, so it is closed at once. Other clients can read events until the deadline of the drain.
+/// An EventSource reconnects by itself, so it is closed at once. Other clients can read events until the deadline of
+/// the drain.
 #[tokio::test]
 async fn a_drain_ends_event_sources_first_and_others_at_its_deadline() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {

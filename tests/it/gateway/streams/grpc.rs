@@ -1,4 +1,4 @@
-//! A gRPC call whose token ends gets the status UNAUTHENTICATED, between two messages.
+//! A gRPC call with a token that ends gets the status UNAUTHENTICATED, between two messages.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -96,8 +96,8 @@ async fn a_call_open_at_the_drain_deadline_is_unavailable() {
         (&trailers["grpc-status"], &trailers["grpc-message"]),
         (&"14".parse().unwrap(), &"the gateway is shutting down".parse().unwrap())
     );
-    // The connection closes while the request is still being sent. The h2 crate then reports an error, also after a complete
-    // response.
+    // The connection closes while the request is still being sent. The h2 crate then reports an error, also after a
+    // complete response.
     assert!(!matches!(call.body.frame().await, Some(Ok(_))), "nothing follows");
     draining.join().expect("it ends");
     assert_ended(&call.gateway, "draining").await;

@@ -29,7 +29,8 @@ const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\
 
 type Socket = WebSocketStream<TcpStream>;
 
-/// A gateway with one worker. It ends all streams in one pass, so when one has ended, the others that should end have too.
+/// A gateway with one worker. It ends all streams in one pass, so when one has ended, the others that should end have
+/// too.
 fn gateway_of_one_worker(upstream: &str, more: &str) -> Gateway {
     Gateway::from_text(Gateway::config_text(upstream, more).replace("workers = 2", "workers = 1"))
 }

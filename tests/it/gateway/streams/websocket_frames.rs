@@ -66,7 +66,8 @@ async fn the_backend_chooses_the_subprotocol() {
 async fn client_and_backend_negotiate_extensions() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
         let head = wire.read_until("\r\n\r\n").await;
-        let chosen = "Sec-WebSocket-Extensions: x-bear\r\nSec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover";
+        let chosen = "Sec-WebSocket-Extensions: x-bear\r\n\
+                      Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover";
         let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket";
         wire.send(format!("{switched}\r\n{chosen}\r\n\r\n{head}")).await;
     });
@@ -112,8 +113,8 @@ async fn a_backend_can_reject_a_websocket_handshake() {
     }
 }
 
-/// Pingora opened the tunnel before the backend had accepted it, and for any protocol (CVE-2026-2833). The next bytes of the
-/// client then bypassed all checks.
+/// Pingora opened the tunnel before the backend had accepted it, and for any protocol (CVE-2026-2833). The next bytes
+/// of the client then bypassed all checks.
 #[tokio::test]
 async fn a_websocket_to_an_http2_backend_is_rejected() {
     let upstream = Upstream::start_http2();
@@ -135,7 +136,8 @@ async fn upgrades_to_other_protocols_are_ignored() {
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
     for head in [
         "GET /plain HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: foo\r\n",
-        "GET /plain HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n",
+        "GET /plain HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+         HTTP2-Settings: AAA\r\n",
         "GET /plain HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket, foo\r\n",
         "GET /plain HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: foo\r\n",
         "GET /plain HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n",

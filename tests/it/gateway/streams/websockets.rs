@@ -1,4 +1,4 @@
-//! A WebSocket whose token ends: both sides receive a close frame 1008, between two frames of the backend.
+//! A WebSocket with a token that ends: both sides receive a close frame 1008, between two frames of the backend.
 
 use std::sync::Arc;
 

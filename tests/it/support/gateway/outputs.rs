@@ -23,7 +23,7 @@ impl Gateway {
         .await;
     }
 
-    /// The value of the first metric whose line starts with `name`.
+    /// The value of the first metric with a line that starts with `name`.
     pub async fn metric(&self, name: &str) -> f64 {
         let page = Client::http1(self.admin_address()).get("/metrics").await.text();
         let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{page}"));

@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use super::{AUDIENCE, Gateway};
 use crate::support::clock::ManualClock;
-use crate::support::tokens::{self, Mint};
+use crate::support::tokens::{self, EXTERNAL_ISSUER, Mint};
 use crate::support::upstream::Upstream;
 
-/// The first listener is in cleartext, the second one uses TLS. Tests may refresh as often as they need to, unless they start
-/// with [`Gateway::with_throttle`].
+/// The first listener is in cleartext, the second one uses TLS. Tests may refresh as often as they need to, unless they
+/// start with [`Gateway::with_throttle`].
 const BASE: &str = r#"
 workers = 2
 [[listener]]
@@ -66,8 +66,8 @@ impl Gateway {
         std::fs::write(folder.path().join("login.json"), mint.jwks()).expect("written");
         let algorithm = tokens::name(mint.algorithm);
         let issuer = format!(
-            "[[issuer]]\nissuer = \"{}\"\naudience = [\"{AUDIENCE}\"]\njwks_file = \"login.json\"\nalgorithms = [\"{algorithm}\"]\n",
-            tokens::EXTERNAL_ISSUER
+            "[[issuer]]\nissuer = \"{EXTERNAL_ISSUER}\"\naudience = [\"{AUDIENCE}\"]\njwks_file = \"login.json\"\n\
+             algorithms = [\"{algorithm}\"]\n"
         );
         let text = Self::config_text(&upstream.address.to_string(), &format!("{issuer}{more}"));
         Self::in_folder(text, folder, Arc::new(ManualClock::new()))

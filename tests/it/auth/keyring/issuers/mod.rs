@@ -1,24 +1,28 @@
-//! Keys of other issuers: fetched, discovered, read from files; rotated, lost and found again.
+//! The keys of other issuers: fetched from URLs, discovered, read from files, and rotated.
 
+mod policy;
 mod rotation;
 mod sources;
-mod terms;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
 use tempfile::TempDir;
 
 use crate::support::clock::ManualClock;
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
-use crate::support::{Client, Gateway, Upstream};
+use crate::support::wait::eventually_within;
+use crate::support::{Client, Gateway, KeyServer, Upstream};
+
+/// How long to wait for background work of the gateway, such as a fetch of keys.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn mint() -> Mint {
     Mint::new(Algorithm::ES256)
 }
 
-/// An `[[issuer]]`; `keys` says where its keys are, and whatever else there is to say.
+/// An `[[issuer]]` section. `keys` has the source of its keys and more settings.
 fn issuer(name: &str, keys: &str) -> String {
     format!("[[issuer]]\nissuer = \"{name}\"\naudience = [\"https://api.example\"]\nalgorithms = [\"ES256\"]\n{keys}\n")
 }
@@ -40,42 +44,52 @@ async fn status(gateway: &Gateway, token: &str) -> u16 {
     gateway.client().bearer(token).get("/").await.status.as_u16()
 }
 
-/// A new token at each call: none is known from before.
-fn fresh(gateway: &Gateway, mint: &Mint) -> String {
+/// A new token at each call, so that it is not in the token cache.
+fn new_token(gateway: &Gateway, mint: &Mint) -> String {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let jti = format!("fresh-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let jti = format!("token-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
     mint.with_claims(gateway.now_secs(), serde_json::json!({ "jti": jti }))
 }
 
-/// Waits for something that comes about by itself.
-#[track_caller]
-fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what} did not come about");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// As [`soon`], of what a request tells.
-async fn soon_status(gateway: &Gateway, mint: &Mint, expected: u16) {
-    let started = Instant::now();
-    loop {
-        let status = status(gateway, &fresh(gateway, mint)).await;
-        if status == expected {
-            return;
+/// Waits until the server has had this many requests for its keys.
+async fn wait_for_key_requests(server: &KeyServer, count: usize) {
+    eventually_within(TIMEOUT, &format!("the keys are requested {count} times"), async || {
+        match server.key_requests() {
+            requests if requests >= count => Ok(()),
+            requests => Err(format!("{requests} times")),
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "still {status}, expected {expected}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    })
+    .await;
 }
 
+/// Waits until a request with a new token of this issuer gets this status.
+async fn wait_for_status(gateway: &Gateway, mint: &Mint, expected: u16) {
+    eventually_within(TIMEOUT, &format!("a new token gets {expected}"), async || {
+        match status(gateway, &new_token(gateway, mint)).await {
+            status if status == expected => Ok(()),
+            status => Err(format!("it gets {status}")),
+        }
+    })
+    .await;
+}
+
+/// Waits until there were more fetches with this outcome than `before`.
+async fn wait_for_fetch(gateway: &Gateway, outcome: &str, before: f64) {
+    eventually_within(TIMEOUT, &format!("another fetch: {outcome}"), async || match fetches(gateway, outcome).await {
+        count if count > before => Ok(()),
+        count => Err(format!("{count} fetches")),
+    })
+    .await;
+}
+
+/// The age of the keys in seconds.
 async fn age(gateway: &Gateway) -> f64 {
     gateway.metric(&format!("bearward_issuer_keys_age_seconds{{issuer=\"{EXTERNAL_ISSUER}\"}}")).await
 }
 
-async fn visits(gateway: &Gateway, outcome: &str) -> f64 {
+/// The number of fetches of keys with this outcome.
+async fn fetches(gateway: &Gateway, outcome: &str) -> f64 {
     let labels = format!("{{issuer=\"{EXTERNAL_ISSUER}\",outcome=\"{outcome}\"}}");
     gateway.metric(&format!("bearward_issuer_key_visits_total{labels}")).await
 }

@@ -1,23 +1,27 @@
-//! Where keys come from: addresses, discovery, TLS, files; and what happens while nothing comes.
+//! The sources of keys: URLs, discovery, TLS and files, and what happens while a source fails.
 
 use std::time::{Duration, Instant};
 
 use bearward::config::{self, Probe};
 use serde_json::json;
 
-use super::{age, fetched_from, folder, fresh, issuer, mint, readiness, soon, soon_status, start_in, status, visits};
+use super::{
+    TIMEOUT, age, fetched_from, fetches, folder, issuer, mint, new_token, readiness, start_in, status, wait_for_fetch,
+    wait_for_key_requests, wait_for_status,
+};
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
+use crate::support::wait::{eventually_ok, eventually_within};
 use crate::support::{Gateway, KeyServer, Upstream};
 
 #[tokio::test]
-async fn keys_are_discovered_and_only_the_issuers_own_document_is_believed() {
+async fn discovery_accepts_only_the_document_of_the_issuer() {
     let upstream = Upstream::start();
     let key = mint();
     let server = KeyServer::start(&[&key]);
     let [oidc, oauth, mixed, silent] = ["/oidc", "/oauth", "/mixed", "/silent"].map(|path| server.url(path));
     server.publish_discovery("/oidc/.well-known/openid-configuration", &oidc);
     server.publish_discovery("/.well-known/oauth-authorization-server/oauth", &oauth);
-    // Mix-up: the document of another issuer, also with the right one at the second place.
+    // A mix-up attack: the first document is that of another issuer. The correct one at the second URL must not help.
     server.publish_discovery("/mixed/.well-known/openid-configuration", &oidc);
     server.publish_discovery("/.well-known/oauth-authorization-server/mixed", &mixed);
     let issuers: String =
@@ -28,24 +32,24 @@ async fn keys_are_discovered_and_only_the_issuers_own_document_is_believed() {
         status(&gateway, &token).await
     };
     for (name, expected) in [(&oidc, 200), (&oauth, 200), (&mixed, 503), (&silent, 503)] {
-        let started = Instant::now();
-        while get(name).await != expected && started.elapsed() < Duration::from_secs(10) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        assert_eq!(get(name).await, expected, "{name}");
+        eventually_ok(&format!("a token of {name} gets {expected}"), async || match get(name).await {
+            status if status == expected => Ok(()),
+            status => Err(format!("it gets {status}")),
+        })
+        .await;
     }
-    // For a key that is new, the keys are fetched from where they were; discovery waits for the next refresh.
-    let asked_before = server.pages().seen.len();
+    // An unknown key causes a fetch of the keys from the known URL. Discovery is repeated at the next refresh.
+    let requests_before = server.pages().seen.len();
     let next = mint();
     server.publish(&[&key, &next]);
     let token = next.with_claims(gateway.now_secs(), json!({ "iss": oidc }));
     assert_eq!(status(&gateway, &token).await, 200);
-    let seen = server.pages().seen.split_off(asked_before);
+    let seen = server.pages().seen.split_off(requests_before);
     assert!(!seen.iter().any(|(path, _)| path.starts_with("/oidc/")), "{seen:?}");
 }
 
 #[tokio::test]
-async fn over_tls_the_server_has_to_be_the_right_one() {
+async fn a_key_server_needs_a_trusted_certificate_for_its_name() {
     let upstream = Upstream::start();
     let key = mint();
     let folder = folder();
@@ -65,62 +69,61 @@ async fn over_tls_the_server_has_to_be_the_right_one() {
         let token = key.with_claims(gateway.now_secs(), json!({ "iss": name }));
         status(&gateway, &token).await
     };
-    let started = Instant::now();
-    while get(&trusted).await != 200 {
-        assert!(started.elapsed() < Duration::from_secs(20), "the trusted one is not reached");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    // These have been tried as often, and fail for good.
+    eventually_within(TIMEOUT, "the gateway has the keys of the trusted server", async || match get(&trusted).await {
+        200 => Ok(()),
+        status => Err(format!("a token gets {status}")),
+    })
+    .await;
+    // The gateway has tried the others as often.
     assert_eq!((get(&unknown).await, get(&other_name).await), (503, 503));
 }
 
 #[tokio::test]
 async fn a_published_secret_verifies_nothing() {
     let upstream = Upstream::start();
-    let good = mint();
+    let asymmetric = mint();
     let shared = Mint::hmac(bearward::tokens::jwt::Algorithm::HS256, &[7; 64]);
-    let server = KeyServer::start(&[&good, &shared]);
+    let server = KeyServer::start(&[&asymmetric, &shared]);
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
-    assert_eq!(status(&gateway, &good.valid_token(gateway.now_secs())).await, 200);
+    assert_eq!(status(&gateway, &asymmetric.valid_token(gateway.now_secs())).await, 200);
     assert_eq!(status(&gateway, &shared.valid_token(gateway.now_secs())).await, 401);
 }
 
 #[tokio::test]
-async fn the_last_good_keys_stay_while_the_source_is_down_and_their_age_is_told() {
+async fn the_last_keys_stay_in_use_while_the_source_fails() {
     let upstream = Upstream::start();
     let key = mint();
     let server = KeyServer::start(&[&key]);
-    let often = "refresh_min = \"1s\"\nrefresh_max = \"1s\"\nmax_age = \"1h\"";
-    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), often));
+    let frequent = "refresh_min = \"1s\"\nrefresh_max = \"1s\"\nmax_age = \"1h\"";
+    let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), frequent));
     assert_eq!((age(&gateway).await, readiness(&gateway).await.0), (0.0, 200));
     server.fail_with(503);
-    let failed = visits(&gateway, "failed").await;
-    while visits(&gateway, "failed").await == failed {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let failed = fetches(&gateway, "failed").await;
+    wait_for_fetch(&gateway, "failed", failed).await;
     gateway.advance(Duration::from_secs(3600));
     assert_eq!((age(&gateway).await, readiness(&gateway).await.0), (3600.0, 200));
-    assert_eq!(status(&gateway, &fresh(&gateway, &key)).await, 200);
+    assert_eq!(status(&gateway, &new_token(&gateway, &key)).await, 200);
     gateway.advance(Duration::from_secs(1));
     let (ready, reason) = readiness(&gateway).await;
     assert_eq!(ready, 503);
     assert_eq!(reason, format!("issuer {EXTERNAL_ISSUER}: its keys were confirmed 3601s ago"));
-    assert_eq!(status(&gateway, &fresh(&gateway, &key)).await, 200, "stale keys stay in force");
-    // A page that is no key set is no better than none.
+    assert_eq!(status(&gateway, &new_token(&gateway, &key)).await, 200, "stale keys stay in use");
+    // An empty key set counts as a failed fetch.
     server.pages().keys.clear();
     server.fail_with(200);
-    let visited = server.key_requests();
-    soon("another visit", || server.key_requests() >= visited + 2);
-    assert_eq!((status(&gateway, &fresh(&gateway, &key)).await, readiness(&gateway).await.0), (200, 503));
+    wait_for_key_requests(&server, server.key_requests() + 2).await;
+    assert_eq!((status(&gateway, &new_token(&gateway, &key)).await, readiness(&gateway).await.0), (200, 503));
     server.publish(&[&key]);
-    while readiness(&gateway).await.0 != 200 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually_within(TIMEOUT, "the gateway is ready", async || match readiness(&gateway).await {
+        (200, _) => Ok(()),
+        (_, reason) => Err(reason),
+    })
+    .await;
     assert_eq!(age(&gateway).await, 0.0);
 }
 
 #[tokio::test]
-async fn stale_keys_are_refused_where_that_was_asked_for() {
+async fn stale_keys_are_rejected_if_configured() {
     let upstream = Upstream::start();
     let key = mint();
     let server = KeyServer::start(&[&key]);
@@ -130,18 +133,18 @@ async fn stale_keys_are_refused_where_that_was_asked_for() {
     assert_eq!(status(&gateway, &known).await, 200);
     server.fail_with(500);
     gateway.advance(Duration::from_secs(3601));
-    soon_status(&gateway, &key, 503).await;
+    wait_for_status(&gateway, &key, 503).await;
     let response = gateway.client().bearer(&known).get("/").await;
     response.assert_rejected(503, "temporarily_unavailable");
     let own = gateway.issue("alice", "").await.access;
-    assert_eq!(status(&gateway, &own).await, 200, "other issuers go on");
+    assert_eq!(status(&gateway, &own).await, 200, "tokens of other issuers are accepted");
     server.fail_with(200);
-    soon_status(&gateway, &key, 200).await;
+    wait_for_status(&gateway, &key, 200).await;
     assert_eq!(status(&gateway, &known).await, 200);
 }
 
 #[tokio::test]
-async fn a_start_goes_on_without_keys_if_told_so_and_has_them_when_they_come() {
+async fn startup_continue_starts_without_keys() {
     let upstream = Upstream::start();
     let key = mint();
     let server = KeyServer::start(&[&key]);
@@ -149,17 +152,17 @@ async fn a_start_goes_on_without_keys_if_told_so_and_has_them_when_they_come() {
     let started = Instant::now();
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), "startup = \"continue\""));
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
-    let response = gateway.client().bearer(&fresh(&gateway, &key)).get("/").await;
+    let response = gateway.client().bearer(&new_token(&gateway, &key)).get("/").await;
     response.assert_rejected(503, "temporarily_unavailable");
     assert_eq!(response.header("retry-after"), Some("1"));
     assert_eq!(readiness(&gateway).await.0, 200);
     assert_eq!(status(&gateway, &gateway.issue("alice", "").await.access).await, 200);
     server.fail_with(200);
-    soon_status(&gateway, &key, 200).await;
+    wait_for_status(&gateway, &key, 200).await;
 }
 
 #[tokio::test]
-async fn a_start_waits_for_keys_and_not_for_ever() {
+async fn startup_waits_for_keys_for_a_limited_time() {
     let upstream = Upstream::start();
     let key = mint();
     let server = KeyServer::start(&[&key]);
@@ -167,23 +170,23 @@ async fn a_start_waits_for_keys_and_not_for_ever() {
     let started = Instant::now();
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     assert!(started.elapsed() >= Duration::from_millis(700));
-    assert_eq!(status(&gateway, &fresh(&gateway, &key)).await, 200);
+    assert_eq!(status(&gateway, &new_token(&gateway, &key)).await, 200);
     drop(gateway);
 
     server.fail_with(500);
     let started = Instant::now();
     let gateway = Gateway::with_config(&upstream, &fetched_from(&server.url("/keys"), ""));
     assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
-    gateway.client().bearer(&fresh(&gateway, &key)).get("/").await.assert_rejected(503, "temporarily_unavailable");
+    gateway.client().bearer(&new_token(&gateway, &key)).get("/").await.assert_rejected(503, "temporarily_unavailable");
     assert_eq!(readiness(&gateway).await, (503, format!("issuer {EXTERNAL_ISSUER}: no keys yet")));
     server.fail_with(200);
-    soon_status(&gateway, &key, 200).await;
+    wait_for_status(&gateway, &key, 200).await;
     assert_eq!(readiness(&gateway).await.0, 200);
 }
 
-/// As Kubernetes changes a mounted secret: the folder is another one from one moment to the next.
+/// The test replaces the folder by a link, as Kubernetes does with a mounted secret.
 #[tokio::test]
-async fn a_file_that_changes_is_noticed_and_one_that_breaks_changes_nothing() {
+async fn a_changed_key_file_is_read_and_an_invalid_one_is_ignored() {
     let upstream = Upstream::start();
     let (one, two) = (mint(), mint());
     let folder = folder();
@@ -199,61 +202,61 @@ async fn a_file_that_changes_is_noticed_and_one_that_breaks_changes_nothing() {
     link("v1");
     let text = issuer(EXTERNAL_ISSUER, "jwks_file = \"current/login.json\"");
     let gateway = start_in(folder.clone(), &upstream, &text);
-    let known = fresh(&gateway, &one);
-    assert_eq!((status(&gateway, &known).await, status(&gateway, &fresh(&gateway, &two)).await), (200, 401));
+    let known = new_token(&gateway, &one);
+    assert_eq!((status(&gateway, &known).await, status(&gateway, &new_token(&gateway, &two)).await), (200, 401));
     link("v2");
-    soon_status(&gateway, &two, 200).await;
-    assert_eq!(status(&gateway, &known).await, 401, "also a token that was known");
+    wait_for_status(&gateway, &two, 200).await;
+    assert_eq!(status(&gateway, &known).await, 401, "a cached token is rejected too");
 
-    let failed = visits(&gateway, "failed").await;
+    let failed = fetches(&gateway, "failed").await;
     link("v3");
-    while visits(&gateway, "failed").await == failed {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_for_fetch(&gateway, "failed", failed).await;
     gateway.advance(Duration::from_secs(60));
-    assert_eq!(status(&gateway, &fresh(&gateway, &two)).await, 200);
+    assert_eq!(status(&gateway, &new_token(&gateway, &two)).await, 200);
     assert_eq!(age(&gateway).await, 60.0);
+    let failed = fetches(&gateway, "failed").await;
     std::fs::remove_file(path("current")).expect("removed");
-    tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert_eq!(status(&gateway, &fresh(&gateway, &two)).await, 200, "nor does one that is gone");
+    wait_for_fetch(&gateway, "failed", failed).await;
+    assert_eq!(status(&gateway, &new_token(&gateway, &two)).await, 200, "a missing file is ignored too");
     link("v1");
-    soon_status(&gateway, &one, 200).await;
+    wait_for_status(&gateway, &one, 200).await;
     assert_eq!(age(&gateway).await, 0.0);
 }
 
 #[tokio::test]
-async fn a_reload_keeps_what_it_does_not_change_and_fetches_what_is_new() {
+async fn a_reload_keeps_current_keys_and_fetches_new_sources() {
     let upstream = Upstream::start();
     let (one, two) = (mint(), mint());
     let (first, second) = (KeyServer::start(&[&one]), KeyServer::start(&[&two]));
     let text = |issuers: &str| Gateway::config_text(&upstream.address.to_string(), issuers);
     let gateway = Gateway::with_config(&upstream, &fetched_from(&first.url("/keys"), ""));
     let reload = |issuers: &str| {
-        let config = config::parse(&text(issuers), gateway.path(), Probe::None).expect("a good configuration");
+        let config = config::parse(&text(issuers), gateway.path(), Probe::None).expect("a valid configuration");
         gateway.running().reload(config).expect("it reloads");
     };
-    assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 200);
+    assert_eq!(status(&gateway, &new_token(&gateway, &one)).await, 200);
 
-    // The issuer's terms change, and its source is down: its keys are those that are here.
+    // The policy of the issuer changes while its source fails. The gateway keeps the keys that it has.
     first.fail_with(500);
     reload(&fetched_from(&first.url("/keys"), "clock_skew = \"10s\""));
-    assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 200);
+    assert_eq!(status(&gateway, &new_token(&gateway, &one)).await, 200);
     assert_eq!(readiness(&gateway).await.0, 200);
 
-    // Another source: nothing of the old one is believed, and nothing is refused that the new one has.
+    // Another source: only its keys are valid.
     reload(&fetched_from(&second.url("/keys"), ""));
-    assert_eq!(status(&gateway, &fresh(&gateway, &two)).await, 200);
-    assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 401);
+    assert_eq!(status(&gateway, &new_token(&gateway, &two)).await, 200);
+    assert_eq!(status(&gateway, &new_token(&gateway, &one)).await, 401);
 
-    // Whoever reloads wants what is true now, cool-down or not.
+    // A reload fetches the keys at once, also during the cooldown.
     second.publish(&[&one]);
     reload(&fetched_from(&second.url("/keys"), ""));
-    soon_status(&gateway, &two, 401).await;
-    assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 200);
+    wait_for_status(&gateway, &two, 401).await;
+    assert_eq!(status(&gateway, &new_token(&gateway, &one)).await, 200);
 
-    let visited = second.key_requests();
+    let requests = second.key_requests();
     reload("");
-    assert_eq!(status(&gateway, &fresh(&gateway, &one)).await, 401, "the issuer is gone");
+    assert_eq!(status(&gateway, &new_token(&gateway, &one)).await, 401, "the issuer was removed");
+    // The time in which a fetch that must not happen would arrive.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(second.key_requests(), visited, "and nobody asks it any more");
+    assert_eq!(second.key_requests(), requests, "the gateway does not fetch its keys any more");
 }

@@ -1,45 +1,39 @@
-//! `bearward keys`, the events of a key's life, and a key that the operator brings.
+//! The command `bearward keys`, the audit events of keys, and a signing key in a file of the operator.
 
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use super::*;
 use crate::support::program::{GatewayProcess, bearward};
 
-fn served(upstream: &Upstream) -> (GatewayProcess, TempDir) {
+fn start(upstream: &Upstream) -> (GatewayProcess, TempDir) {
     let folder = TempDir::new().expect("a folder");
     let text = Gateway::config_text(&upstream.address.to_string(), "");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
-    let served = GatewayProcess::start(folder.path());
-    let admin = format!("[admin]\naddress = \"{}\"", served.admin);
-    let named = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &admin);
-    fs::write(folder.path().join("gateway.toml"), named).expect("written");
-    (served, folder)
+    let gateway = GatewayProcess::start(folder.path());
+    let admin = format!("[admin]\naddress = \"{}\"", gateway.admin);
+    let with_address = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &admin);
+    fs::write(folder.path().join("gateway.toml"), with_address).expect("written");
+    (gateway, folder)
 }
 
-/// The keys that this event was told of, once it was told of one.
-fn keys_with(folder: &TempDir, event: &str) -> Vec<String> {
-    let started = Instant::now();
-    loop {
+/// Waits until the audit log has this event. Returns the keys of all such events.
+async fn keys_with(folder: &TempDir, event: &str) -> Vec<String> {
+    eventually_within(TIMEOUT, &format!("the audit log has {event}"), async || {
         let text = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap_or_default();
         let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let told = events.filter(|told| told["event"] == event);
-        let kids: Vec<_> = told.map(|told| told["kid"].as_str().expect("a kid").to_owned()).collect();
-        if !kids.is_empty() {
-            return kids;
-        }
-        assert!(started.elapsed() < Duration::from_secs(20), "no {event} in\n{text}");
-        thread::sleep(Duration::from_millis(20));
-    }
+        let matching = events.filter(|found| found["event"] == event);
+        let kids: Vec<_> = matching.map(|found| found["kid"].as_str().expect("a kid").to_owned()).collect();
+        if kids.is_empty() { Err(text) } else { Ok(kids) }
+    })
+    .await
 }
 
-#[test]
-fn keys_are_listed_rotated_and_revoked_and_each_step_is_an_event() {
+#[tokio::test]
+async fn commands_list_rotate_and_revoke_keys_with_audit_events() {
     let upstream = Upstream::start();
-    let (_served, folder) = served(&upstream);
+    let (_gateway, folder) = start(&upstream);
     let run = |arguments: &[&str]| {
         let output = bearward(folder.path(), arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -56,32 +50,32 @@ fn keys_are_listed_rotated_and_revoked_and_each_step_is_an_event() {
     assert_eq!(states(rotated["keys"].as_array().expect("a list")), ["active", "retired"]);
     assert!(run(&["keys", "revoke", &first]).contains("revoked"));
     for event in ["key.revoked", "key.retired"] {
-        assert_eq!(keys_with(&folder, event), [&*first]);
+        assert_eq!(keys_with(&folder, event).await, [&*first]);
     }
-    let created = keys_with(&folder, "key.created");
-    assert_eq!(keys_with(&folder, "key.activated"), created[..2]);
+    let created = keys_with(&folder, "key.created").await;
+    assert_eq!(keys_with(&folder, "key.activated").await, created[..2]);
 
-    let refused = |arguments: &[&str], status: i32, says: &str| {
+    let fails = |arguments: &[&str], status: i32, message: &str| {
         let output = bearward(folder.path(), arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(status) && said.contains(says), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(status) && stderr.contains(message), "{stderr}");
     };
-    refused(&["keys", "revoke", "unknown"], 1, "no such signing key");
-    refused(&["keys", "revoke", "a/b"], 2, "is not a kid");
-    refused(&["keys", "rotate", "--root", "--now"], 2, "cannot be used with");
+    fails(&["keys", "revoke", "unknown"], 1, "no such signing key");
+    fails(&["keys", "revoke", "a/b"], 2, "is not a kid");
+    fails(&["keys", "rotate", "--root", "--now"], 2, "cannot be used with");
 }
 
-/// An emergency does not wait until the rest of the file is right.
+/// In an emergency the operator must be able to revoke a key, even if the configuration has errors.
 #[test]
-fn a_key_is_revoked_whatever_else_is_wrong_with_the_configuration() {
+fn keys_can_be_revoked_with_an_invalid_configuration() {
     let upstream = Upstream::start();
-    let (_served, folder) = served(&upstream);
+    let (_gateway, folder) = start(&upstream);
     let file = folder.path().join("gateway.toml");
-    let text = fs::read_to_string(&file).expect("there");
+    let text = fs::read_to_string(&file).expect("read");
     let issuer = "[[issuer]]\nissuer = \"https://login.example\"\njwks_file = \"gone.json\"\nno_such_key = 1\n";
     fs::write(&file, format!("{text}\n{issuer}")).expect("written");
     let run = |arguments: &[&str]| bearward(folder.path(), arguments);
-    assert_eq!(run(&["check"]).status.code(), Some(2), "the file is wrong");
+    assert_eq!(run(&["check"]).status.code(), Some(2), "the file is invalid");
     let list = run(&["keys", "list", "--json"]);
     let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
     let kid = list["keys"][0]["kid"].as_str().expect("text");
@@ -91,13 +85,13 @@ fn a_key_is_revoked_whatever_else_is_wrong_with_the_configuration() {
     }
     fs::write(&file, text.replace("[admin]\n", "[admin]\ntoken = \"x\"\n")).expect("written");
     let output = run(&["keys", "list"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && said.contains("admin.token"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && stderr.contains("admin.token"), "{stderr}");
 }
 
-/// Another algorithm, and back before it ever signed.
-#[test]
-fn the_end_of_a_key_is_an_event() {
+/// The algorithm changes and changes back, so the key of the second one is deleted before it signs.
+#[tokio::test]
+async fn deleting_a_key_is_an_audit_event() {
     let upstream = Upstream::start();
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("gateway.toml");
@@ -107,20 +101,20 @@ fn the_end_of_a_key_is_an_event() {
     fs::write(&file, text.replace("[tokens]\n", "[tokens]\nalgorithm = \"EdDSA\"\n")).expect("written");
     let served = GatewayProcess::start(folder.path());
     served.program.signal("TERM");
-    assert!(served.program.wait().0.success(), "it delivers what it has");
-    let created = keys_with(&folder, "key.created");
-    assert_eq!(created.len(), 2, "one of each algorithm");
+    assert!(served.program.wait().0.success(), "it writes all events before it exits");
+    let created = keys_with(&folder, "key.created").await;
+    assert_eq!(created.len(), 2, "one for each algorithm");
     fs::write(&file, text).expect("written");
     let _served = GatewayProcess::start(folder.path());
-    assert_eq!(keys_with(&folder, "key.deleted"), created[1..]);
+    assert_eq!(keys_with(&folder, "key.deleted").await, created[1..]);
 }
 
 #[tokio::test]
-async fn a_key_of_the_operators_own_is_not_rotated_and_says_so() {
+async fn a_signing_key_file_is_not_rotated() {
     let upstream = Upstream::start();
     let folder = std::sync::Arc::new(TempDir::new().expect("a folder"));
-    let made = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
-    fs::write(folder.path().join("signing.pem"), made.serialize_pem()).expect("written");
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
+    fs::write(folder.path().join("signing.pem"), key.serialize_pem()).expect("written");
     let text = Gateway::config_text(&upstream.address.to_string(), "")
         .replace("[tokens]\n", "[tokens]\nsigning_key_file = \"signing.pem\"\n");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");
@@ -142,5 +136,5 @@ async fn a_key_of_the_operators_own_is_not_rotated_and_says_so() {
     }
     assert_eq!(published(&gateway).await, [kid]);
     let metrics = admin.get("/metrics").await.text();
-    assert!(!metrics.contains("signing_key_rotation"), "nothing is due");
+    assert!(!metrics.contains("signing_key_rotation"), "no rotation is scheduled");
 }

@@ -1,4 +1,4 @@
-//! The keys that sign our own tokens: how they come and go, how one is ended, and what is left of them on disk.
+//! The signing keys of the gateway: rotation, revocation, publication and storage.
 
 mod commands;
 mod published;
@@ -6,17 +6,20 @@ mod revoked;
 mod rotation;
 mod sealed;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::tokens::header_of;
+use crate::support::wait::eventually_within;
 use crate::support::{Client, Gateway, TestResponse, Upstream};
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How long to wait for background work of the gateway, such as a rotation. The gateway checks its clock every second.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// With more keys in `[tokens]`.
+/// Starts a gateway with more settings in `[tokens]`.
 fn gateway_with_tokens(upstream: &Upstream, keys: &str) -> Gateway {
     let text = Gateway::config_text(&upstream.address.to_string(), "");
     Gateway::from_text(text.replace("[tokens]\n", &format!("[tokens]\n{keys}\n")))
@@ -34,7 +37,7 @@ async fn listed(admin: &Client) -> Vec<Value> {
     response.json()["keys"].as_array().expect("a list").clone()
 }
 
-/// How many keys there are in this state.
+/// Number of keys in this state.
 fn count(keys: &[Value], state: &str) -> usize {
     keys.iter().filter(|key| key["state"] == state).count()
 }
@@ -47,17 +50,13 @@ async fn rotate_now(admin: &Client) -> TestResponse {
     admin.post("/admin/v1/keys/rotate", &json!({ "now": true })).await
 }
 
-/// Waits until the keys are in these states, the newest first: the gateway looks at its clock every second.
-async fn soon_listed(gateway: &Gateway, expected: &[&str]) -> Vec<Value> {
-    let started = Instant::now();
-    loop {
+/// Waits until the keys have these states, the newest key first.
+async fn wait_for_states(gateway: &Gateway, expected: &[&str]) -> Vec<Value> {
+    eventually_within(TIMEOUT, &format!("the keys are {expected:?}"), async || {
         let keys = listed(&gateway.admin_client()).await;
-        if states(&keys) == expected {
-            return keys;
-        }
-        assert!(started.elapsed() < Duration::from_secs(20), "not {expected:?}: {keys:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        if states(&keys) == expected { Ok(keys) } else { Err(format!("{keys:?}")) }
+    })
+    .await
 }
 
 /// The `kid`s in `/.well-known/jwks.json`.
@@ -67,11 +66,11 @@ async fn published(gateway: &Gateway) -> Vec<String> {
     response["keys"].as_array().expect("a list").iter().map(kid).collect()
 }
 
-/// Waits until only these are published: the list says what shall be, and a tick of the clock later it is.
-async fn soon_published(gateway: &Gateway, expected: &[&str]) {
-    let started = Instant::now();
-    while published(gateway).await != expected {
-        assert!(started.elapsed() < Duration::from_secs(20), "not {expected:?}: {:?}", published(gateway).await);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+/// Waits until exactly these keys are published. That can be a second after the admin API lists the new states.
+async fn wait_for_published(gateway: &Gateway, expected: &[&str]) {
+    eventually_within(TIMEOUT, &format!("the published keys are {expected:?}"), async || {
+        let kids = published(gateway).await;
+        if kids == expected { Ok(()) } else { Err(format!("{kids:?}")) }
+    })
+    .await;
 }

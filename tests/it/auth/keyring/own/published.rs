@@ -1,4 +1,4 @@
-//! `/.well-known/jwks.json` and `/.well-known/oauth-authorization-server`: public, and what they say is so.
+//! `/.well-known/jwks.json` and `/.well-known/oauth-authorization-server`.
 
 use bytes::Bytes;
 use http::Method;
@@ -10,7 +10,7 @@ const KEYS: &str = "/.well-known/jwks.json";
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 
 #[tokio::test]
-async fn both_are_for_everybody_and_only_to_read() {
+async fn keys_and_metadata_are_public_and_read_only() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for client in gateway.clients() {
@@ -25,11 +25,11 @@ async fn both_are_for_everybody_and_only_to_read() {
             assert_eq!(posted.header("allow"), Some("GET, HEAD"));
         }
     }
-    assert_eq!(upstream.seen().len(), 0, "no upstream was asked");
+    assert_eq!(upstream.seen().len(), 0, "the backend received no request");
 }
 
 #[tokio::test]
-async fn the_metadata_names_what_is_there_and_nothing_else() {
+async fn the_metadata_lists_only_configured_endpoints() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let metadata = gateway.client().get(METADATA).await.json();
@@ -43,7 +43,8 @@ async fn the_metadata_names_what_is_there_and_nothing_else() {
         })
     );
 
-    let more = "[oauth]\ntoken_endpoint = \"/t\"\nrevocation_endpoint = \"/r\"\nintrospection_endpoint = \"/i\"\nresource = \"https://api.example\"\n";
+    let more = "[oauth]\ntoken_endpoint = \"/t\"\nrevocation_endpoint = \"/r\"\nintrospection_endpoint = \"/i\"\n\
+                resource = \"https://api.example\"\n";
     let gateway = Gateway::with_config(&upstream, more);
     assert_eq!(
         gateway.client().get(METADATA).await.json(),
@@ -61,9 +62,10 @@ async fn the_metadata_names_what_is_there_and_nothing_else() {
     );
 }
 
-/// An issuer with a path has its metadata behind it (RFC 8414 section 3.1); what lies beside is the upstream's.
+/// The metadata of an issuer with a path has that path as a suffix (RFC 8414 section 3.1). Other paths go to the
+/// backend.
 #[tokio::test]
-async fn no_route_shadows_them_and_they_shadow_nothing_else() {
+async fn well_known_paths_win_over_routes_and_no_other_path_does() {
     let upstream = Upstream::start();
     let text = Gateway::public_config(upstream.address, "").replace(ISSUER, &format!("{ISSUER}/shop"));
     let text = format!("{text}\n[[route]]\npath = \"/.well-known/\"\nupstream = \"backend\"\npublic = true\n");
@@ -74,12 +76,12 @@ async fn no_route_shadows_them_and_they_shadow_nothing_else() {
     assert!(gateway.client().get(KEYS).await.json()["keys"].is_array());
     assert_eq!(upstream.seen().len(), 0);
     assert_eq!(gateway.client().get(METADATA).await.status, 200);
-    assert_eq!(upstream.seen().len(), 1, "that one is of somebody else");
+    assert_eq!(upstream.seen().len(), 1, "this path goes to the backend");
 }
 
-/// Whoever fetched the keys a moment before the next was published has it before it signs.
+/// A client that fetched the keys just before the next one was published must fetch it before it signs.
 #[tokio::test]
-async fn they_may_be_kept_for_half_the_time_that_a_key_is_published_ahead() {
+async fn keys_may_be_cached_for_half_of_key_ahead() {
     let upstream = Upstream::start();
     let gateway = gateway_with_tokens(&upstream, "key_ahead = \"2m\"");
     let response = gateway.client().get(KEYS).await;

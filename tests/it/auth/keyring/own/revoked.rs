@@ -1,4 +1,4 @@
-//! `POST /admin/v1/keys/{kid}/revoke`: a key that somebody may have stolen.
+//! `POST /admin/v1/keys/{kid}/revoke`, for a key that may have been stolen.
 
 use super::*;
 use crate::support::TokenPair;
@@ -9,13 +9,14 @@ async fn revoke(gateway: &Gateway, kid: &str, body: &Value) -> TestResponse {
 }
 
 #[tokio::test]
-async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs() {
+async fn tokens_of_a_revoked_key_are_rejected_at_once() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let (alice, bob) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
-    // Known to each worker's requests, on connections that stay open.
-    let mut kept = [KeepAliveClient::open(gateway.address()).await, KeepAliveClient::open(gateway.address()).await];
-    for connection in &mut kept {
+    // Two connections, so that both workers have the token in their caches.
+    let mut connections =
+        [KeepAliveClient::open(gateway.address()).await, KeepAliveClient::open(gateway.address()).await];
+    for connection in &mut connections {
         assert_eq!(connection.status_of(&alice.access).await, 200);
     }
     let kid = kid_of(&alice.access);
@@ -24,8 +25,8 @@ async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs()
     let keys = response.json()["keys"].as_array().expect("a list").clone();
     assert_eq!((count(&keys, "active"), count(&keys, "revoked"), keys.len()), (1, 1, 2));
 
-    for connection in &mut kept {
-        assert_eq!(connection.status_of(&alice.access).await, 401, "what is known is forgotten");
+    for connection in &mut connections {
+        assert_eq!(connection.status_of(&alice.access).await, 401, "the cached token is rejected");
     }
     gateway.client().bearer(&bob.access).get("/").await.assert_rejected(401, "invalid_token");
     assert!(!published(&gateway).await.contains(&kid));
@@ -35,7 +36,7 @@ async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs()
     let new = gateway.issue("carol", "").await;
     assert_ne!(kid_of(&new.access), kid);
     assert_eq!(gateway.status_of(&new.access).await, 200);
-    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "twice is once");
+    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "a second revocation succeeds");
 
     let gateway = gateway.restart();
     gateway.client().bearer(&alice.access).get("/").await.assert_rejected(401, "invalid_token");
@@ -45,9 +46,10 @@ async fn every_token_of_a_revoked_key_is_refused_at_once_and_another_key_signs()
     gateway.drain_and_check_log();
 }
 
-/// Whoever has the key could write himself the Bearer that goes with a stolen refresh token.
+/// A thief of the key could sign the Bearer that a refresh with a stolen refresh token needs. The refresh token stays
+/// valid with a Bearer of another key.
 #[tokio::test]
-async fn a_bearer_of_a_revoked_key_refreshes_nothing_but_its_refresh_token_lives() {
+async fn a_bearer_of_a_revoked_key_cannot_refresh() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let first = gateway.issue("alice", "").await;
@@ -58,13 +60,13 @@ async fn a_bearer_of_a_revoked_key_refreshes_nothing_but_its_refresh_token_lives
     assert!(gateway.log_lines(2).await.iter().any(|line| line["reason"] == "key_revoked"));
 
     let third = gateway.refresh(&first.access, &second.refresh).await;
-    assert_eq!(third.status, 200, "with a token that another key signed");
+    assert_eq!(third.status, 200, "with a Bearer that another key signed");
     assert_eq!(gateway.status_of(&TokenPair::from_json(&third.json()).access).await, 200);
 }
 
-/// Everybody logging in again can be the greater harm; that is for the operator to say.
+/// With `mayRefresh`, users need not log in again. The operator decides.
 #[tokio::test]
-async fn clients_get_new_tokens_by_refreshing_if_the_operator_says_so() {
+async fn tokens_of_a_revoked_key_may_refresh_if_allowed() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -77,13 +79,13 @@ async fn clients_get_new_tokens_by_refreshing_if_the_operator_says_so() {
     assert_ne!(kid_of(&next.access), kid);
     assert_eq!(gateway.status_of(&next.access).await, 200);
 
-    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "and take it back");
+    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "the operator can withdraw it");
     gateway.refresh(&pair.access, &next.refresh).await.assert_rejected(401, "invalid_token");
     assert_eq!(gateway.refresh(&next.access, &next.refresh).await.status, 200);
 }
 
 #[tokio::test]
-async fn what_is_no_key_or_no_request_is_refused() {
+async fn invalid_key_requests_are_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let kid = kid_of(&gateway.issue("alice", "").await.access);
@@ -95,37 +97,37 @@ async fn what_is_no_key_or_no_request_is_refused() {
     admin.get("/admin/v1/keys/rotate").await.assert_rejected(405, "invalid_request");
     admin.get(&format!("/admin/v1/keys/{kid}/revoke")).await.assert_rejected(405, "invalid_request");
     admin.get("/admin/v1/keys/a/b/c").await.assert_rejected(404, "not_found");
-    let nobody = Client::http1(gateway.admin_address());
-    nobody.get("/admin/v1/keys").await.assert_rejected(401, "unauthorized");
-    assert_eq!(states(&listed(&admin).await), ["active"], "nothing has changed");
+    let no_token = Client::http1(gateway.admin_address());
+    no_token.get("/admin/v1/keys").await.assert_rejected(401, "unauthorized");
+    assert_eq!(states(&listed(&admin).await), ["active"], "the keys have not changed");
 }
 
-/// What the store does not have is not in force either.
+/// The gateway applies a revocation only after the store has it.
 #[tokio::test]
-async fn a_revocation_that_is_not_durable_has_not_happened() {
+async fn a_key_revocation_that_is_not_durable_has_no_effect() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
-    let shell = rusqlite::Connection::open(gateway.path().join("bearward.db")).expect("opened");
-    shell.execute_batch("begin immediate").expect("locked");
+    let database = rusqlite::Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    database.execute_batch("begin immediate").expect("locked");
     revoke(&gateway, &kid_of(&pair.access), &json!({})).await.assert_rejected(503, "temporarily_unavailable");
     rotate_now(&gateway.admin_client()).await.assert_rejected(503, "temporarily_unavailable");
     assert_eq!(gateway.status_of(&pair.access).await, 200);
-    shell.execute_batch("rollback").expect("let go");
+    database.execute_batch("rollback").expect("unlocked");
     assert_eq!(revoke(&gateway, &kid_of(&pair.access), &json!({})).await.status, 200);
     assert_eq!(gateway.status_of(&pair.access).await, 401);
 }
 
-/// Somebody writes to the database of a gateway that runs, into the row of another key.
+/// The row of another key is changed in the database while the gateway runs.
 #[tokio::test]
-async fn a_row_that_was_changed_does_not_hold_up_the_revocation_of_another_key() {
+async fn a_corrupt_key_does_not_prevent_revoking_another_key() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let old = gateway.issue("alice", "").await;
     assert_eq!(rotate_now(&gateway.admin_client()).await.status, 200);
     let new = gateway.issue("alice", "").await;
-    let shell = rusqlite::Connection::open(gateway.path().join("bearward.db")).expect("opened");
-    let changed = shell.execute("update signing_keys set sealed = x'00' where kid = ?1", [kid_of(&old.access)]);
+    let database = rusqlite::Connection::open(gateway.path().join("bearward.db")).expect("opened");
+    let changed = database.execute("update signing_keys set sealed = x'00' where kid = ?1", [kid_of(&old.access)]);
     assert_eq!(changed, Ok(1));
     assert_eq!(revoke(&gateway, &kid_of(&new.access), &json!({})).await.status, 200);
     for access in [&old.access, &new.access] {

@@ -1,4 +1,4 @@
-//! Keys on disk: what survives, and what is not believed.
+//! Keys in the database: restarts, crashes, and keys or root secrets that were changed.
 
 use std::fs;
 use std::path::Path;
@@ -17,17 +17,18 @@ fn folder_with_gateway(upstream: &Upstream) -> TempDir {
     folder
 }
 
-async fn issue(served: &GatewayProcess, subject: &str) -> TokenPair {
-    TokenPair::from_json(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
+async fn issue(gateway: &GatewayProcess, subject: &str) -> TokenPair {
+    TokenPair::from_json(&gateway.admin_client().post("/admin/v1/tokens", &json!({ "sub": subject })).await.json())
 }
 
-/// What a start in this folder complains about.
-fn complaint(folder: &Path) -> String {
-    let (status, _, said) = Program::start(folder, &["serve"]).wait();
-    assert_eq!(status.code(), Some(1), "{said}");
-    said
+/// Asserts that a start in this folder fails. Returns what it writes to standard error.
+fn failed_start(folder: &Path) -> String {
+    let (status, _, stderr) = Program::start(folder, &["serve"]).wait();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    stderr
 }
 
+/// The newest root secret that seals a key.
 fn root_of(folder: &Path) -> i64 {
     let database = Connection::open(folder.join("bearward.db")).expect("opened");
     database
@@ -43,116 +44,117 @@ async fn a_restart_keeps_every_key() {
     assert_eq!(rotate_now(&gateway.admin_client()).await.status, 200);
     let new = gateway.issue("alice", "").await;
     assert_eq!(gateway.admin_client().post("/admin/v1/keys/rotate", &json!({})).await.status, 200);
-    let (before, shown) = (listed(&gateway.admin_client()).await, published(&gateway).await);
+    let (before, published_before) = (listed(&gateway.admin_client()).await, published(&gateway).await);
     let gateway = gateway.restart();
     assert_eq!(listed(&gateway.admin_client()).await, before);
-    assert_eq!(published(&gateway).await, shown);
+    assert_eq!(published(&gateway).await, published_before);
     for pair in [&old, &new] {
         assert_eq!(gateway.status_of(&pair.access).await, 200);
     }
     assert_eq!(kid_of(&gateway.issue("alice", "").await.access), kid_of(&new.access));
 }
 
-/// `kill -9` in the middle of rotations: the keys are as before one or as after it.
+/// `kill -9` during rotations: the keys are those before or after a rotation.
 #[tokio::test]
-async fn a_crash_in_the_middle_of_rotations_leaves_a_whole_set() {
+async fn a_crash_during_rotations_keeps_a_complete_key_set() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let mut served = GatewayProcess::start(folder.path());
+    let mut gateway = GatewayProcess::start(folder.path());
     let mut pairs = Vec::new();
     for round in 0..4_u64 {
-        let admin = served.admin_client();
+        let admin = gateway.admin_client();
         let rotating = tokio::spawn(async move {
             loop {
                 rotate_now(&admin).await;
             }
         });
         for _ in 0..3 {
-            pairs.push(issue(&served, "alice").await);
+            pairs.push(issue(&gateway, "alice").await);
         }
+        // A different time of the crash in each round.
         tokio::time::sleep(Duration::from_millis(7 * round)).await;
-        served.program.kill();
+        gateway.program.kill();
         rotating.abort();
 
-        served = GatewayProcess::start(folder.path());
-        let keys = listed(&served.admin_client()).await;
+        gateway = GatewayProcess::start(folder.path());
+        let keys = listed(&gateway.admin_client()).await;
         assert_eq!(count(&keys, "active"), 1, "{keys:?}");
         for pair in &pairs {
-            assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200, "round {round}");
+            assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200, "round {round}");
         }
     }
     let body = json!({ "refreshToken": pairs[0].refresh });
-    assert_eq!(served.client().bearer(&pairs[0].access).post("/user/refresh", &body).await.status, 200);
+    assert_eq!(gateway.client().bearer(&pairs[0].access).post("/user/refresh", &body).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_start_with_another_root_secret_says_what_is_wrong() {
+async fn a_start_with_another_root_secret_fails_with_a_reason() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = GatewayProcess::start(folder.path());
-    let pair = issue(&served, "alice").await;
-    served.program.kill();
+    let gateway = GatewayProcess::start(folder.path());
+    let pair = issue(&gateway, "alice").await;
+    gateway.program.kill();
     let secret = folder.path().join("bearward.secret");
-    let right = fs::read_to_string(&secret).expect("made at the start");
+    let original = fs::read_to_string(&secret).expect("created at the start");
 
     fs::write(&secret, format!("1 {}\n", "0".repeat(43))).expect("written");
-    let said = complaint(folder.path());
-    assert!(said.contains("under another root secret 1") && said.contains("store.secret_file"), "{said}");
-    fs::write(&secret, right.replacen('1', "2", 1)).expect("written");
-    let said = complaint(folder.path());
-    assert!(said.contains("sealed under root secret 1, which is missing"), "{said}");
+    let message = failed_start(folder.path());
+    assert!(message.contains("under another root secret 1") && message.contains("store.secret_file"), "{message}");
+    fs::write(&secret, original.replacen('1', "2", 1)).expect("written");
+    let message = failed_start(folder.path());
+    assert!(message.contains("sealed under root secret 1, which is missing"), "{message}");
 
-    fs::write(&secret, &right).expect("written");
-    let served = GatewayProcess::start(folder.path());
-    assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200, "and nothing was spoilt");
+    fs::write(&secret, &original).expect("written");
+    let gateway = GatewayProcess::start(folder.path());
+    assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200, "the failed starts changed nothing");
 }
 
-/// A new root secret beside an old store would only hide what is missing.
+/// A new root secret for an old database would hide that the old one is lost.
 #[tokio::test]
-async fn a_start_without_the_root_secret_of_its_database_makes_nothing() {
+async fn a_start_without_its_root_secret_creates_no_new_one() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = GatewayProcess::start(folder.path());
-    let pair = issue(&served, "alice").await;
-    served.program.kill();
+    let gateway = GatewayProcess::start(folder.path());
+    let pair = issue(&gateway, "alice").await;
+    gateway.program.kill();
     let [secret, token] = ["bearward.secret", "admin.token"].map(|name| folder.path().join(name));
-    let kept = fs::read_to_string(&secret).expect("made at the start");
+    let kept = fs::read_to_string(&secret).expect("created at the start");
     for file in [&secret, &token] {
         fs::remove_file(file).expect("removed");
     }
 
-    let said = complaint(folder.path());
-    for says in
+    let message = failed_start(folder.path());
+    for part in
         ["store.secret_file", "bearward.secret does not exist", "its backup", "bearward.db with its -wal and -shm"]
     {
-        assert!(said.contains(says), "{says} is not in {said}");
+        assert!(message.contains(part), "{part} is not in {message}");
     }
-    assert!(!secret.exists() && !token.exists(), "nothing is made");
+    assert!(!secret.exists() && !token.exists(), "no file is created");
 
     fs::write(&secret, kept).expect("written");
-    let served = GatewayProcess::start(folder.path());
-    assert_eq!(served.client().bearer(&pair.access).get("/").await.status, 200);
+    let gateway = GatewayProcess::start(folder.path());
+    assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200);
 }
 
-/// That it lacks its root secret would be true of any file.
+/// The message must not blame a missing root secret.
 #[test]
-fn a_file_that_is_no_database_is_said_to_be_none() {
+fn a_file_that_is_not_a_database_is_reported() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
     let database = folder.path().join("bearward.db");
-    fs::write(&database, "an hour of somebody's holiday video. ".repeat(100)).expect("written");
-    let said = complaint(folder.path());
-    assert!(said.contains("store.sqlite") && said.contains("not an SQLite database"), "{said}");
-    assert!(!said.contains("bearward.secret") && !folder.path().join("bearward.secret").exists(), "{said}");
+    fs::write(&database, "the contents of another file. ".repeat(100)).expect("written");
+    let message = failed_start(folder.path());
+    assert!(message.contains("store.sqlite") && message.contains("not an SQLite database"), "{message}");
+    assert!(!message.contains("bearward.secret") && !folder.path().join("bearward.secret").exists(), "{message}");
 }
 
 #[tokio::test]
-async fn a_key_that_was_changed_in_the_database_is_refused() {
+async fn a_start_fails_if_a_key_was_changed_in_the_database() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = GatewayProcess::start(folder.path());
-    assert_eq!(rotate_now(&served.admin_client()).await.status, 200);
-    served.program.kill();
+    let gateway = GatewayProcess::start(folder.path());
+    assert_eq!(rotate_now(&gateway.admin_client()).await.status, 200);
+    gateway.program.kill();
     let change = |sql: &str| {
         let database = Connection::open(folder.path().join("bearward.db")).expect("opened");
         database.execute_batch(sql).expect("changed");
@@ -164,40 +166,40 @@ async fn a_key_that_was_changed_in_the_database_is_refused() {
         "update signing_keys set sealed = x'00' where activated_at is not null",
     ] {
         change(sql);
-        let said = complaint(folder.path());
-        assert!(said.contains("was changed in the store") && said.contains("restore a backup"), "{said}");
+        let message = failed_start(folder.path());
+        assert!(message.contains("was changed in the store") && message.contains("restore a backup"), "{message}");
         change("delete from signing_keys; insert into signing_keys select * from kept");
     }
     drop(GatewayProcess::start(folder.path()));
 }
 
-/// The steps of `deploy/keys.md`, to their end.
+/// All steps of `deploy/keys.md`.
 #[tokio::test]
-async fn the_root_secret_is_rotated_without_logging_anybody_out() {
+async fn rotating_the_root_secret_ends_no_session() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
-    let served = GatewayProcess::start(folder.path());
-    let old = issue(&served, "alice").await;
+    let gateway = GatewayProcess::start(folder.path());
+    let old = issue(&gateway, "alice").await;
     let output = bearward(folder.path(), &["keys", "rotate", "--root"]);
-    let said = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(output.status.success() && said.contains("added root secret 2"), "{said}");
-    assert_eq!(root_of(folder.path()), 1, "nothing happens before the restart");
-    served.program.kill();
+    let message = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(output.status.success() && message.contains("added root secret 2"), "{message}");
+    assert_eq!(root_of(folder.path()), 1, "the rotation takes effect at the restart");
+    gateway.program.kill();
 
-    let served = GatewayProcess::start(folder.path());
-    assert_eq!(root_of(folder.path()), 2, "the keys are sealed anew");
+    let gateway = GatewayProcess::start(folder.path());
+    assert_eq!(root_of(folder.path()), 2, "the keys are sealed under the new root secret");
     let body = json!({ "refreshToken": old.refresh });
-    assert_eq!(served.client().bearer(&old.access).get("/").await.status, 200);
-    let response = served.client().bearer(&old.access).post("/user/refresh", &body).await;
+    assert_eq!(gateway.client().bearer(&old.access).get("/").await.status, 200);
+    let response = gateway.client().bearer(&old.access).post("/user/refresh", &body).await;
     let new = TokenPair::from_json(&response.json());
-    served.program.kill();
+    gateway.program.kill();
 
-    // Once nobody can have a refresh token of the old one any more, its line goes.
+    // The operator removes the old root secret when all refresh tokens under it have expired.
     let secret = folder.path().join("bearward.secret");
-    let text = fs::read_to_string(&secret).expect("there");
+    let text = fs::read_to_string(&secret).expect("read");
     fs::write(&secret, text.lines().last().expect("the newest")).expect("written");
-    let served = GatewayProcess::start(folder.path());
-    let client = served.client().bearer(&new.access);
+    let gateway = GatewayProcess::start(folder.path());
+    let client = gateway.client().bearer(&new.access);
     assert_eq!(client.get("/").await.status, 200);
     client.post("/user/refresh", &body).await.assert_rejected(400, "invalid_grant");
     let body = json!({ "refreshToken": new.refresh });
@@ -205,7 +207,7 @@ async fn the_root_secret_is_rotated_without_logging_anybody_out() {
 }
 
 #[tokio::test]
-async fn no_private_key_lies_in_the_database() {
+async fn the_database_has_no_private_key_in_plain_text() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     assert_eq!(rotate_now(&gateway.admin_client()).await.status, 200);

@@ -1,4 +1,4 @@
-//! On which terms an issuer's tokens are accepted, and where.
+//! The policy of an issuer: what its tokens must have, and which routes accept them.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::tokens::EXTERNAL_ISSUER;
 const OTHER: &str = "https://other.example";
 
 #[tokio::test]
-async fn a_route_can_be_for_some_issuers_only() {
+async fn a_route_can_accept_some_issuers_only() {
     let upstream = Upstream::start();
     let (one, two) = (mint(), mint());
     let folder = folder();
@@ -27,22 +27,22 @@ async fn a_route_can_be_for_some_issuers_only() {
     ];
     let gateway = start_in(folder, &upstream, &text.concat());
     let now = gateway.now_secs();
-    let foreign = one.valid_token(now);
+    let external = one.valid_token(now);
     let other = two.with_claims(now, json!({ "iss": OTHER }));
     let own = gateway.issue("alice", "x").await.access;
-    // Twice: a token that is known from one route is not accepted on another for that.
+    // Twice, because a token that is cached from one route must not be accepted on another.
     for _ in 0..2 {
         for (token, path, expected) in [
-            (&foreign, "/", 200),
+            (&external, "/", 200),
             (&other, "/", 200),
             (&own, "/", 200),
-            (&foreign, "/partner/1", 200),
+            (&external, "/partner/1", 200),
             (&other, "/partner/1", 401),
             (&own, "/partner/1", 401),
-            (&foreign, "/own/1", 401),
+            (&external, "/own/1", 401),
             (&other, "/own/1", 401),
             (&own, "/own/1", 200),
-            (&foreign, "/both/1", 401),
+            (&external, "/both/1", 401),
             (&other, "/both/1", 403),
             (&own, "/both/1", 200),
         ] {
@@ -54,15 +54,15 @@ async fn a_route_can_be_for_some_issuers_only() {
         }
     }
     let passed = upstream.seen().len();
-    assert_eq!(passed, 12, "the others were not forwarded");
+    assert_eq!(passed, 12, "only the accepted requests are forwarded");
     let lines = gateway.log_lines(24).await;
-    let refused: Vec<&Value> = lines.iter().filter(|line| line["reason"] == "issuer_not_allowed").collect();
-    assert_eq!(refused.len(), 10);
-    assert!(refused.iter().all(|line| line["path"] != "/"), "{refused:?}");
+    let rejected: Vec<&Value> = lines.iter().filter(|line| line["reason"] == "issuer_not_allowed").collect();
+    assert_eq!(rejected.len(), 10);
+    assert!(rejected.iter().all(|line| line["path"] != "/"), "{rejected:?}");
 }
 
 #[tokio::test]
-async fn what_is_required_is_let_go_only_where_that_was_said() {
+async fn subject_and_audience_are_optional_only_if_configured() {
     let upstream = Upstream::start();
     let (strict, lenient) = (mint(), mint());
     let folder = folder();
@@ -93,9 +93,9 @@ async fn what_is_required_is_let_go_only_where_that_was_said() {
         changes["iss"] = json!(OTHER);
         assert_eq!(status(&gateway, &lenient.with_claims(now, changes.clone())).await, by_lenient, "{changes}");
     }
-    // Who is nobody in particular is nobody to the upstream as well, whatever the client says.
-    let nobody = lenient.with_claims(now, json!({ "iss": OTHER, "sub": null, "jti": "nobody" }));
-    let response = gateway.client().bearer(&nobody).header("X-Auth-Subject", "root").get("/nobody").await;
+    // Without a subject, the backend receives no subject header, also if the client sends one.
+    let no_subject = lenient.with_claims(now, json!({ "iss": OTHER, "sub": null, "jti": "no-subject" }));
+    let response = gateway.client().bearer(&no_subject).header("X-Auth-Subject", "root").get("/no-subject").await;
     assert_eq!(response.status, 200);
     let seen = upstream.seen().pop().expect("it arrived");
     assert_eq!((seen.header("x-auth-subject"), seen.header("x-auth-issuer")), (None, Some(OTHER)));
