@@ -1,26 +1,27 @@
 //! bearward: a reverse-proxy auth gateway that enforces and brokers tokens.
 //!
-//! It stands in front of HTTP backends, forwards a request only with a token that is valid right now, and issues, refreshes
-//! and revokes tokens itself. This page is the map. Read it first, then `gateway/mod.rs`, then what it calls.
+//! It stands in front of HTTP backends, forwards a request only with a token that is valid right now, and issues,
+//! refreshes and revokes tokens itself. This page is the map. Read it first, then `gateway/mod.rs`, then what it calls.
 //!
 //! # A request's way
 //!
-//! 1. `server/` accepts the connection, decrypts it and reads the request. `protocols/http/framing` checks each head before
-//!    hyper parses it, so that it cannot be read in two ways.
+//! 1. `server/` accepts the connection, decrypts it and reads the request. `protocols/http/framing` checks each head
+//!    before hyper parses it, so that it cannot be read in two ways.
 //! 2. `gateway/mod.rs` handles the request: [`gateway::Gateway::handle`] cannot fail, and `respond` is the pipeline.
-//! 3. `gateway/decide.rs` finds the route, `auth/authenticate.rs` verifies the token, `gateway/authorize.rs` checks the route's
-//!    rules and makes a `Permit`.
+//! 3. `gateway/decide.rs` finds the route, `auth/authenticate.rs` verifies the token, `gateway/authorize.rs` checks the
+//!    route's rules and makes a `Permit`.
 //! 4. `gateway/forward.rs` sends the request to `upstream/`, or `gateway/token_calls.rs` answers it with `broker/`.
-//! 5. `gateway/response.rs` completes the response. `gateway/delivery.rs` writes the access log when the last byte is sent.
+//! 5. `gateway/response.rs` completes the response. `gateway/delivery.rs` writes the access log when the last byte is
+//!    sent.
 //!
-//! Every step takes the same `gateway::context::RequestContext`. Nothing flows back up: lower floors return values, and
-//! background tasks swap snapshots of what requests share (keys, certificates, revocations).
+//! Steps 3 and 4 take the same `gateway::context::RequestContext`. Nothing flows back up: lower floors return values,
+//! and background tasks swap snapshots of what requests share (keys, certificates, revocations).
 //!
 //! # Floors
 //!
-//! Each folder of `src` is one subsystem on one floor. A file imports only its own folder and the floors below, and inside a
-//! folder no files import each other in a circle: `mod.rs` may import the files of its folder, and they never import it.
-//! `tests/it/house/floors.rs` checks this.
+//! Each folder of `src` is one subsystem on one floor. A file imports only its own folder and the floors below, and
+//! inside a folder no files import each other in a circle: `mod.rs` may import the files of its folder, and they never
+//! import it. `tests/it/house/floors.rs` checks this.
 //!
 //! | floor | modules | what is there |
 //! |---|---|---|
@@ -39,8 +40,8 @@
 //!
 //! # Doors
 //!
-//! Only these modules may name these crates. To replace a crate, or to see how we use it, open its door. The same test checks
-//! this table.
+//! Only these modules may name these crates. To replace a crate, or to see how we use it, open its door. The same test
+//! checks this table.
 //!
 //! | crate | named only in | why there |
 //! |---|---|---|
@@ -67,7 +68,8 @@
 //!
 //! # Limits
 //!
-//! Where each limit is enforced, and what happens beyond it. A test compares this table with the keys of `gateway.toml`.
+//! Where each limit is enforced, and what happens beyond it. A test compares this table with the keys of
+//! `gateway.toml`.
 //!
 //! | limit | enforced in | beyond it |
 //! |---|---|---|
@@ -116,7 +118,8 @@
 //! # Invariants
 //!
 //! - No byte goes upstream without a `Permit`.
-//! - A request sees one time, `RequestContext::now`. Only `gateway/streams/` reads the clock again, for what lasts longer.
+//! - A request sees one time, `RequestContext::now`. `gateway/streams/` reads the clock again for longer streams, and
+//!   `server/` for penalties and malformed requests.
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
 //! - Every reason for a rejection is defined once, in `types/reject.rs`.

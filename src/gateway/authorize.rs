@@ -1,5 +1,5 @@
-//! Step 2: decides whether this caller may use this route. Pure. Only this module makes a [`Permit`], and nothing is
-//! forwarded without one.
+//! Authorization: decides whether this caller may use this route. Pure. Only this module makes a [`Permit`], and
+//! nothing is forwarded without one.
 
 use std::sync::Arc;
 
@@ -55,8 +55,8 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Returns the permit of a caller with a token that meets the route's rules. A route with `enforce = false` also permits
-/// every other request, without a caller and with the reason for which it would be rejected.
+/// Returns the permit of a caller with a token that meets the route's rules. A route with `enforce = false` also
+/// permits every other request, without a caller and with the reason for which it would be rejected.
 pub fn authorize(route: Arc<Route>, caller: Result<Caller, Reject>) -> Result<Permit, Reject> {
     let allowed = caller.and_then(|caller| match &route.access {
         Access::Token(rules) => rules.check(caller.token()).map(|()| caller),

@@ -121,7 +121,7 @@ mod tests {
             (r#"{"jwks_uri":"https://a.example/k"}"#, "NoIssuer"),
             (r#"{"issuer":"https://a.example"}"#, "NoJwksUri"),
             (r#"{"issuer":"https://a.example","jwks_uri":"http://a.example/k"}"#, "JwksUri(Cleartext)"),
-            (r#"{"issuer":"https://a.example","jwks_uri":"/k"}"#, "JwksUri(NotAUrl)"),
+            (r#"{"issuer":"https://a.example","jwks_uri":"/k"}"#, "JwksUri(Invalid)"),
             (
                 r#"{"issuer":"https://b.example","issuer":"https://a.example","jwks_uri":"https://a.example/k"}"#,
                 "NotJson",

@@ -111,7 +111,7 @@ fn the_exit_status_shows_whether_the_signature_is_valid() {
         (&at, mint.with_claims(now, json!({ "iss": "https://localhost:8443", "sid": "x" })), 1, "401 "),
         (&["--jwks", "keys.json", "--claims"], good.clone(), 1, "401 "),
         (&["--jwks", "nameless.json", "--algorithm", "RS256"], good.clone(), 0, "valid"),
-        (&["--jwks", "nameless.json"], good.clone(), 2, "the key names no alg"),
+        (&["--jwks", "nameless.json"], good.clone(), 2, "the key has no alg"),
         (&["--jwks", "keys.json", "--algorithm", "ES256"], good.clone(), 2, "keys.json"),
         (&["--jwks", "empty.json"], good.clone(), 2, "empty.json"),
         (&["--jwks", "missing.json"], good.clone(), 2, "missing.json"),

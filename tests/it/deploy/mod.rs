@@ -53,7 +53,7 @@ fn the_exposure_of_the_unit_is_low() {
 
 /// The unit allows writes only to the state and log folders.
 #[test]
-fn the_configuration_of_install_md_writes_only_to_its_state_folder() {
+fn the_installed_configuration_writes_only_to_its_state_folder() {
     let page = source::read("deploy/install.md");
     let block = pages::blocks(&page, "toml").remove(0);
     let [etc, state] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));

@@ -101,10 +101,11 @@ fn no_file_uses_words_of_the_old_style() {
 #[test]
 fn no_line_is_wider_than_the_page() {
     let mut wide = Vec::new();
-    for path in files().iter().filter(|path| Path::new(source::root()).join(path).is_file()) {
+    for path in files().iter().filter(|path| !path.ends_with(".txt") && Path::new(source::root()).join(path).is_file())
+    {
         for (number, line) in (1..).zip(source::read(path).lines()) {
             // A table row of Markdown, a link or a literal cannot be wrapped.
-            let cannot_wrap = line.trim_start().starts_with('|')
+            let cannot_wrap = line.trim_start().trim_start_matches("//!").trim_start().starts_with('|')
                 || line.contains("://")
                 || line.contains('"')
                 || !line.trim().contains(' ');
