@@ -1,7 +1,7 @@
-//! The stories: one binary, a module for each behaviour.
+//! The integration tests: one binary, with a folder for each folder of `src`.
 
 #![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
-#![allow(unreachable_pub, reason = "`pub` means `for the other stories` here; nothing is exported")]
+#![allow(unreachable_pub, reason = "`pub` means `for other tests` here; nothing is exported")]
 
 mod admin;
 mod app;
