@@ -2,8 +2,8 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `POST /admin/v1/reload` | 200, `{"success": true, "inForce": […], "takesRestart": […]}`: the tables that changed |
-//! | | 422, `{"success": false, …, "faults": […], "report"}`: nothing has changed |
+//! | `POST /admin/v1/reload` | 200, `{"success": true, "changed": […], "requiresRestart": […]}`: the tables that changed |
+//! | | 422, `{"success": false, …, "errors": […], "report"}`: nothing has changed |
 
 use http::{Method, Response, StatusCode};
 use serde_json::json;
@@ -34,8 +34,8 @@ pub(super) async fn handle(admin: &Admin, method: &Method) -> Result<Response<Bo
 fn success(reloaded: &Reloaded) -> Response<Body> {
     let body = json!({
         "success": true,
-        "inForce": reloaded.active,
-        "takesRestart": reloaded.requires_restart,
+        "changed": reloaded.active,
+        "requiresRestart": reloaded.requires_restart,
     });
     respond::json(StatusCode::OK, &body)
 }
@@ -47,7 +47,7 @@ fn failure(error: &ReloadError) -> Response<Body> {
         "error": "invalid_configuration",
         "error_description": "not reloaded; the current settings stay active",
         "status": status.as_u16(),
-        "faults": error.errors,
+        "errors": error.errors,
         "report": error.report,
     });
     respond::json(status, &body)

@@ -29,7 +29,7 @@ struct Server {
     /// See [`Report::state`].
     state: &'static str,
     share: f64,
-    under_way: usize,
+    in_flight: usize,
     ejections: u64,
     retries: u64,
     failed_checks: u64,
@@ -57,9 +57,8 @@ impl UpstreamEntry {
 
 impl Server {
     fn of(report: Report) -> Self {
-        let Report { server, state, share, in_flight: under_way, ejections, retries, failed_checks, addresses } =
-            report;
+        let Report { server, state, share, in_flight, ejections, retries, failed_checks, addresses } = report;
         let addresses = addresses.iter().map(ToString::to_string).collect();
-        Server { server, state, share, under_way, ejections, retries, failed_checks, addresses }
+        Server { server, state, share, in_flight, ejections, retries, failed_checks, addresses }
     }
 }

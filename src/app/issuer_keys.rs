@@ -118,7 +118,7 @@ impl KeyWatch {
         };
         let help = "Seconds since the source of each issuer last confirmed its keys";
         metrics.gauges("issuer_keys_age_seconds", help, each(age));
-        metrics.counters("issuer_key_visits", "Fetches from the key source of each issuer, by outcome", each(visits));
+        metrics.counters("issuer_key_fetches", "Fetches from the key source of each issuer, by outcome", each(visits));
     }
 }
 

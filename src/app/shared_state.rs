@@ -169,7 +169,7 @@ impl SharedState {
         let help = "Number of the newest revocation in the store's log that is enforced";
         metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
         let token_cache = self.token_cache.clone();
-        metrics.gauge("known_tokens", "Tokens in the token cache", move || token_cache.load().len() as f64);
+        metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().len() as f64);
     }
 }
 

@@ -46,11 +46,11 @@ fn report(body: &Value) -> String {
 
 fn print_result(body: &Value) {
     let tables = |member| array_member(body, member).filter_map(Value::as_str).map(printable).collect::<Vec<_>>();
-    match tables("inForce") {
+    match tables("changed") {
         changed if changed.is_empty() => println!("reloaded; no changes"),
         changed => println!("reloaded; changed: {}", changed.join(", ")),
     }
-    let restart = tables("takesRestart");
+    let restart = tables("requiresRestart");
     if !restart.is_empty() {
         println!("changes that require a restart: {}", restart.join(", "));
     }

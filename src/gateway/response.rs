@@ -50,7 +50,7 @@ impl ResponseRules {
         if matches!(reject.reason, Reason::BadHost | Reason::MalformedFraming) {
             peer.ends();
         }
-        record.refused = Some(reject);
+        record.rejected = Some(reject);
         (Forwarded::own(response), body_rejected)
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mu
         forwarded.response = headers.append_to(forwarded.response);
     }
     // A rejection is recorded by its own status: a gRPC rejection is sent with 200.
-    let rejected = record.refused.as_ref().map(|reject| reject.reason.status());
+    let rejected = record.rejected.as_ref().map(|reject| reject.reason.status());
     record.status = rejected.unwrap_or(forwarded.response.status()).as_u16();
     forwarded
 }
@@ -95,7 +95,7 @@ pub(super) fn start_stream(
     match tunnel {
         None => {
             delivery.token_bound = token_bound;
-            let may_last = delivery.record.refused.is_some() || is_long_lived(&response);
+            let may_last = delivery.record.rejected.is_some() || is_long_lived(&response);
             let deadline = timeout.filter(|_| !may_last).map(|time| delivery.started + time);
             response.map(|body| body.with_deadline(deadline).with_observer(delivery))
         }

@@ -53,7 +53,7 @@ fn record(request_id: RequestId, peer: &Peer, worker: &Worker, reject: Reject, s
         status: reject.reason.status().as_u16(),
         sent,
         complete: true,
-        refused: Some(reject),
+        rejected: Some(reject),
         ..Record::default()
     };
     worker.finish(&record);

@@ -29,7 +29,7 @@ impl Worker {
     /// Counts a request that has ended, and writes its line to the access log.
     pub fn finish(&self, record: &Record) {
         self.metrics.request_finished(record.status, record.duration);
-        if let Some(reject) = &record.refused {
+        if let Some(reject) = &record.rejected {
             self.metrics.rejected(reject.reason);
         }
         if let Some(observed) = &record.observed {

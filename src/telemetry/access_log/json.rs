@@ -27,8 +27,8 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, page: &mut Vec
     line.text("path", path);
     line.plain("protocol", record.protocol());
     line.number("status", record.status.into());
-    if let Some(refused) = &record.refused {
-        line.plain("reason", refused.reason.code());
+    if let Some(reject) = &record.rejected {
+        line.plain("reason", reject.reason.code());
     }
     if let Some(observed) = &record.observed {
         line.plain("observed", observed.reason.code());

@@ -51,7 +51,7 @@ mod tests {
             time: UnixTime::from_millis(1_700_000_000_042),
             uri: "/a/bwr1_secret/eyJsecret?secret".parse().expect("a target"),
             user_agent: Some(http::HeaderValue::from_bytes(b"a\"b\xff").expect("a header value")),
-            refused: Some(Reject::new(Reason::BadSignature, "odd\n\"thing\"")),
+            rejected: Some(Reject::new(Reason::BadSignature, "odd\n\"thing\"")),
             ..Record::default()
         }
     }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn an_observed_reason_is_not_a_rejection() {
         let observed = std::sync::Arc::new(Reject::new(Reason::Expired, "too late"));
-        let record = Record { refused: None, observed: Some(observed), ..record() };
+        let record = Record { rejected: None, observed: Some(observed), ..record() };
         let json = json(&record);
         assert_eq!((json["observed"].as_str(), json["detail"].as_str()), (Some("expired"), Some("too late")));
         assert!(json.get("reason").is_none());

@@ -36,7 +36,7 @@ pub struct Record {
     /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
     pub upstream: Option<Arc<str>>,
-    pub refused: Option<Reject>,
+    pub rejected: Option<Reject>,
     /// Why an enforcing route would have rejected the request.
     pub observed: Option<Arc<Reject>>,
     pub duration: Duration,
@@ -57,7 +57,7 @@ impl Record {
 
     /// Why the request was rejected, or would have been on an enforcing route.
     pub(super) fn detail(&self) -> Option<&str> {
-        let reject = self.refused.as_ref().or(self.observed.as_deref())?;
+        let reject = self.rejected.as_ref().or(self.observed.as_deref())?;
         Some(&*reject.detail).filter(|detail| !detail.is_empty())
     }
 }

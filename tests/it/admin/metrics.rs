@@ -104,7 +104,7 @@ async fn every_request_and_rejection_is_counted() {
             ("connections_opened_total", 8.0),
             ("connections_closed_total", 8.0),
             ("request_duration_seconds_count", 8.0),
-            ("known_tokens", 1.0),
+            ("token_cache_entries", 1.0),
             ("revocation_sequence", 1.0),
         ],
     )

@@ -117,7 +117,11 @@ async fn a_removed_key_removes_its_cached_tokens() {
     let config = config::parse(&text, gateway.path(), Probe::None).expect("a good configuration");
     std::fs::write(folder.path().join("login.json"), "{").expect("written");
     assert!(gateway.running().reload(config).is_err_and(|error| with_causes(&error).contains("login.json")));
-    assert_eq!(gateway.metric("bearward_known_tokens ").await, 2.0, "the metric counts the active settings' tokens");
+    assert_eq!(
+        gateway.metric("bearward_token_cache_entries ").await,
+        2.0,
+        "the metric counts the active settings' tokens"
+    );
     assert_eq!((status(&old).await, status(&new).await, status(&own).await), (401, 200, 200));
 }
 

@@ -159,7 +159,7 @@ async fn replaced_tokens_count_against_the_token_cache_size() {
         // The size of the token as the key, and of its claims as values.
         in_memory = token.len() * 5 + replaced;
     }
-    let known = gateway.metric("bearward_known_tokens ").await as usize;
+    let known = gateway.metric("bearward_token_cache_entries ").await as usize;
     assert!(known > 5, "{known} of {in_memory} bytes each");
     assert!(known * in_memory <= 1 << 20, "{known} of {in_memory} bytes each");
 }

@@ -32,7 +32,10 @@ async fn the_command_reports_active_sections_restarts_and_errors() {
     write(folder.path(), &text);
     let (status, out, _) = run(&["reload", "--json"]);
     let out: Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!((status, out), (Some(0), json!({ "success": true, "inForce": ["route"], "takesRestart": ["admin"] })));
+    assert_eq!(
+        (status, out),
+        (Some(0), json!({ "success": true, "changed": ["route"], "requiresRestart": ["admin"] }))
+    );
     assert_eq!(served.client().get("/").await.status, 200);
     assert!(metric(&served, "bearward_reload_success_time_seconds").await >= started);
 
@@ -52,8 +55,8 @@ async fn the_command_reports_active_sections_restarts_and_errors() {
     let (status, out, err) = run(&["reload", "--json"]);
     let out: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((status, err.as_str(), &out["success"]), (Some(2), "", &json!(false)));
-    assert_eq!(out["faults"].as_array().expect("a list").len(), 2);
-    assert!(out["faults"][0]["line"].is_u64() && out["faults"][0]["key"] == "route[1].path", "{out}");
+    assert_eq!(out["errors"].as_array().expect("a list").len(), 2);
+    assert!(out["errors"][0]["line"].is_u64() && out["errors"][0]["key"] == "route[1].path", "{out}");
     assert_eq!(served.client().get("/").await.status, 200, "the settings are unchanged");
     assert_eq!(metric(&served, "bearward_reload_succeeded").await, 0.0);
     assert_eq!(metric(&served, "bearward_reloads_total{outcome=\"failed\"}").await, 2.0);

@@ -91,7 +91,7 @@ async fn age(gateway: &Gateway) -> f64 {
 /// The number of fetches of keys with this outcome.
 async fn fetches(gateway: &Gateway, outcome: &str) -> f64 {
     let labels = format!("{{issuer=\"{EXTERNAL_ISSUER}\",outcome=\"{outcome}\"}}");
-    gateway.metric(&format!("bearward_issuer_key_visits_total{labels}")).await
+    gateway.metric(&format!("bearward_issuer_key_fetches_total{labels}")).await
 }
 
 /// Status and reason of `/readyz`.
