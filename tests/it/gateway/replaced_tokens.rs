@@ -153,11 +153,12 @@ async fn replaced_tokens_count_against_the_token_cache_size() {
         for path in ["/orders", "/stock"] {
             assert_eq!(gateway.client().bearer(&token).get(path).await.status, 200);
         }
-        let replaced: usize =
-            upstream.seen().iter().filter_map(|seen| seen.header("authorization")).map(str::len).sum();
+        let replaced: Vec<usize> =
+            upstream.seen().iter().filter_map(|seen| seen.header("authorization")).map(str::len).collect();
+        assert_eq!(replaced.len(), 2, "one replaced token for each audience");
         upstream.forget();
         // The size of the token as the key, and of its claims as values.
-        in_memory = token.len() * 5 + replaced;
+        in_memory = token.len() * 5 + replaced.iter().sum::<usize>();
     }
     let known = gateway.metric("bearward_token_cache_entries ").await as usize;
     assert!(known > 5, "{known} of {in_memory} bytes each");

@@ -112,6 +112,12 @@ impl LoginModel {
     }
 }
 
+/// A mass revocation. `completed` is set when it cannot take effect any more.
+pub(super) struct Watermark {
+    pub(super) started: Step,
+    pub(super) completed: Option<Step>,
+}
+
 fn tokens(pair: &TokenPair) -> Tokens {
     Tokens { access: pair.access_token.clone(), refresh: pair.refresh_token.clone() }
 }

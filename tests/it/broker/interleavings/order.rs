@@ -10,7 +10,7 @@ use bearward::types::reject::{Reason, Reject};
 use futures_util::task::noop_waker;
 use tokio::runtime::Runtime;
 
-use super::model::{LoginModel, Step, Tokens};
+use super::model::{LoginModel, Step, Tokens, Watermark};
 use super::process::Process;
 use super::{MAX_CALLS, Random, STEPS};
 use crate::store::given::AFTER_GRACE;
@@ -35,12 +35,6 @@ struct Call<'p> {
     operation: Operation,
     started: Step,
     future: Pin<Box<dyn Future<Output = Outcome> + 'p>>,
-}
-
-/// A mass revocation. `completed` is set when it cannot take effect any more.
-struct Watermark {
-    started: Step,
-    completed: Option<Step>,
 }
 
 /// One random order of operations, and what it must lead to.

@@ -65,7 +65,8 @@ async fn a_large_body_needs_no_more_memory_than_a_small_one() {
             let before = gateway.program.peak_memory();
             assert_eq!(upload(&mut connection, large()).await, large());
             assert_eq!(download(&mut connection, large()).await, large());
-            let growth = gateway.program.peak_memory() - before;
+            // The kernel's peak is approximate. It can be a little lower when read again.
+            let growth = gateway.program.peak_memory().saturating_sub(before);
             eprintln!("{version:?} to {protocol}: {growth} bytes more for {} MiB each way", large() / MIB);
             assert!(growth < MAX_GROWTH, "{version:?} to {protocol}: {growth} bytes more");
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::{Method, Request};
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 
 use crate::support::connection::{self, HttpConnection};
 use crate::support::wire::TIMEOUT;
@@ -62,11 +62,18 @@ async fn max_concurrent_requests_limits_backend_connections() {
 /// Backends close idle connections. The gateway closes them earlier, and does not wait until it needs a connection.
 #[tokio::test]
 async fn idle_backend_connections_are_closed() {
-    let backend = ScriptedBackend::start(|mut wire, _| async move {
-        while wire.try_read_until("\r\n\r\n").await.is_some() {
-            // The requests must overlap, so that each needs its own connection.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            wire.send(OK).await;
+    // The backend responds to the first requests when all five have arrived, so that each needs its own connection.
+    let all_arrived = Arc::new(Barrier::new(5));
+    let backend = ScriptedBackend::start(move |mut wire, _| {
+        let all_arrived = all_arrived.clone();
+        async move {
+            let mut is_first = true;
+            while wire.try_read_until("\r\n\r\n").await.is_some() {
+                if std::mem::take(&mut is_first) {
+                    all_arrived.wait().await;
+                }
+                wire.send(OK).await;
+            }
         }
     });
     let text = Gateway::public_config(backend.address, "idle_timeout = \"300ms\"");

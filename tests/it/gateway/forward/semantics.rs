@@ -88,7 +88,9 @@ async fn large_headers_pass_both_ways() {
             assert_eq!((response.status.as_u16(), response.header("x-large")), (200, in_response.then_some(large)));
         }
     }
-    assert!(upstream.seen().iter().all(|seen| seen.header("x-large") == Some(large)));
+    let seen = upstream.seen();
+    assert_eq!(seen.len(), 4, "one request of each client");
+    assert!(seen.iter().all(|seen| seen.header("x-large") == Some(large)));
 }
 
 /// Some search engines read their queries from the body of a GET.
