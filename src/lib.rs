@@ -14,8 +14,8 @@
 //! 5. `gateway/response.rs` completes the response. `gateway/delivery.rs` writes the access log when the last byte is
 //!    sent.
 //!
-//! Every step takes the same `gateway::context::RequestContext`. Nothing flows back up: lower floors return values, and
-//! background tasks swap snapshots of what requests share (keys, certificates, revocations).
+//! Steps 3 and 4 take the same `gateway::context::RequestContext`. Nothing flows back up: lower floors return values,
+//! and background tasks swap snapshots of what requests share (keys, certificates, revocations).
 //!
 //! # Floors
 //!
@@ -118,8 +118,8 @@
 //! # Invariants
 //!
 //! - No byte goes upstream without a `Permit`.
-//! - A request sees one time, `RequestContext::now`. Only `gateway/streams/` reads the clock again, for what lasts
-//!   longer.
+//! - A request sees one time, `RequestContext::now`. `gateway/streams/` reads the clock again for longer streams, and
+//!   `server/` for penalties and malformed requests.
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
 //! - Every reason for a rejection is defined once, in `types/reject.rs`.

@@ -51,7 +51,7 @@ impl AuthState {
         };
         let routes = RouteTable::new(&config.routes).with_endpoints(&config.oauth);
         Decider {
-            routes: routes.described_by(&config.tokens.issuer),
+            routes: routes.with_issuer(&config.tokens.issuer),
             authenticator,
             headers: config.connections.request_header_count,
             uri_size: config.connections.uri_size,

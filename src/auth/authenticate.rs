@@ -1,4 +1,4 @@
-//! Step 1: from the token of a request to a [`Caller`].
+//! Authentication: verifies the token of a request and returns a [`Caller`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +59,8 @@ struct Queued<'q, 't> {
 }
 
 impl Authenticator {
-    /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Another token
-    /// waits for the signature queue, and if its key is unknown until the issuer has been asked for its keys.
+    /// Returns the caller of a request, or why its token is rejected. A cached token waits for nothing. Any other token
+    /// waits for the signature queue. If its key is unknown, it also waits until the issuer's keys are fetched.
     pub async fn authenticate(&self, bearer: BearerToken<'_>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
         let cached = match self.find(bearer, self.keyring.generation()) {
             Some(cached) => {
@@ -151,7 +151,7 @@ impl Authenticator {
         generation: u64,
         context: &AuthContext<'_>,
     ) -> Result<(), Reject> {
-        if self.token_cache.is_forged(bearer, generation) {
+        if self.token_cache.has_bad_signature(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
         if let Some(wait) = context.bad_signatures.retry_after(context.client, context.now) {
@@ -176,9 +176,9 @@ impl Authenticator {
             Validity::ExpiredUpTo(_) => verify_with(&keys.issuers_at_refresh()),
         };
         // Only a bad signature is cached: it costs a signature check, and no other rejection is final.
-        if result.as_ref().is_err_and(failed_by_signature) {
+        if result.as_ref().is_err_and(is_bad_signature) {
             context.bad_signatures.take(context.client, context.now);
-            self.token_cache.insert_forged(queued.text, queued.generation);
+            self.token_cache.insert_bad_signature(queued.text, queued.generation);
         }
         result
     }
@@ -209,8 +209,8 @@ impl Authenticator {
 
     /// Verifies the Bearer of a refresh. It may have expired up to `idle` ago, because that is when clients refresh.
     ///
-    /// A revoked family is not rejected here. The store rejects it in its transaction as `invalid_grant`, at which a
-    /// client that refreshes on any 401 can stop.
+    /// A revoked family is not rejected here. The store rejects it as `invalid_grant`, because many clients refresh
+    /// again on any 401 and would loop.
     pub async fn authenticate_refresh(
         &self,
         headers: &HeaderMap,
@@ -232,12 +232,12 @@ impl Authenticator {
 /// Lets the next token have its signature checked: at once if this one cost no signature, otherwise after other
 /// requests.
 async fn release<T>(permit: SignaturePermit<'_>, result: &Result<T, Reject>) {
-    if result.as_ref().err().is_none_or(failed_by_signature) {
+    if result.as_ref().err().is_none_or(is_bad_signature) {
         permit.end().await;
     }
 }
 
 /// Returns true if the signature was checked and is bad. Every other rejection happens before that check.
-fn failed_by_signature(reject: &Reject) -> bool {
+fn is_bad_signature(reject: &Reject) -> bool {
     reject.reason == Reason::BadSignature
 }

@@ -165,11 +165,11 @@ impl TokenCache {
         self.known.insert(known.text.clone().into(), known);
     }
 
-    pub fn is_forged(&self, token: BearerToken<'_>, generation: u64) -> bool {
+    pub fn has_bad_signature(&self, token: BearerToken<'_>, generation: u64) -> bool {
         self.forged.get(token.as_bytes()) == Some(generation)
     }
 
-    pub fn insert_forged(&self, token: &str, generation: u64) {
+    pub fn insert_bad_signature(&self, token: &str, generation: u64) {
         self.forged.insert(token.as_bytes().into(), generation);
     }
 

@@ -1,5 +1,5 @@
-//! Step 2: decides whether this caller may use this route. Pure. Only this module makes a [`Permit`], and nothing is
-//! forwarded without one.
+//! Authorization: decides whether this caller may use this route. Pure. Only this module makes a [`Permit`], and
+//! nothing is forwarded without one.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ pub struct Peer {
 
 impl Peer {
     /// Returns true if the connection carries no further request.
-    pub fn is_at_last_request(&self) -> bool {
+    pub fn must_close(&self) -> bool {
         self.requests.get() >= self.last_request || self.ended.load(Ordering::Relaxed)
     }
 

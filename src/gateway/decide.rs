@@ -1,5 +1,6 @@
 //! Decides what happens to a request, before anything is done: find the route, authenticate, authorize. No step reads a
-//! clock. Only one step may wait: the fetch of an issuer's keys for a token with an unknown key.
+//! clock. Only authentication may wait: for the signature queue, and for an issuer's keys if the token's key is
+//! unknown.
 //!
 //! The gateway decides about every request in this way, and `bearward explain` about a request that the operator
 //! describes.
@@ -94,7 +95,7 @@ impl Decider {
         if sni.name.eq_ignore_ascii_case(host) {
             return Ok(());
         }
-        if self.routes.serves_alike(&sni.name, host) && sni.has_same_certificate(host) {
+        if self.routes.have_same_routes(&sni.name, host) && sni.has_same_certificate(host) {
             return Ok(());
         }
         Err(Reject::new(Reason::Misdirected, format!("the TLS handshake named {}", sni.name)))
@@ -107,7 +108,7 @@ impl Decider {
         host: &HeaderValue,
         context: &mut RequestContext<'_>,
     ) -> Result<Permit, Reject> {
-        // Only a route with `public = true` skips the token. Every other request ends in a verification.
+        // Only public routes and CORS preflights need no token. Every other request is verified.
         let route = match without_token(route, request.method(), request.headers()) {
             Ok(permit) => {
                 context.trace.step(Step::Token, || "not required".into());

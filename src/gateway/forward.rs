@@ -1,4 +1,4 @@
-//! Step 3: a permitted request goes to its upstream, and the response comes back. Streams both ways.
+//! Sends a permitted request to its upstream and returns the response. Both bodies are streamed.
 
 use std::mem;
 use std::pin::pin;
@@ -58,7 +58,7 @@ pub struct Forwarded {
 
 impl Forwarded {
     /// A response of the gateway itself.
-    pub fn own(response: Response<Body>) -> Self {
+    pub fn local_reply(response: Response<Body>) -> Self {
         Forwarded { response, lease: None, tunnel: None, token_bound: None, login: None }
     }
 }
@@ -94,8 +94,9 @@ impl Forwarder {
         let timeout = upstream.settings.response_timeout;
         let result = response_within(timeout, progress.as_deref(), &mut token_bound, sending).await;
         let (response, lease) = result.map_err(|reject| {
-            let reject = blame(reject, progress.as_deref(), upstream, &current_server);
-            // The token was good when the request began: here, only its end can be about the token.
+            let reject = attribute_failure(reject, progress.as_deref(), upstream, &current_server);
+            // The token was valid when the request began, so a token reason here means that it has expired or was
+            // revoked since.
             context.record.ended = reject.reason.is_invalid_token().then_some(CloseReason::Token(reject.reason));
             reject
         })?;
@@ -150,11 +151,12 @@ impl Forwarder {
         Ok(token_was_subprotocol)
     }
 
-    /// Puts the limits of size and pace on the body. `came_over`: by now, the request's own version is the upstream's.
+    /// Puts the limits of size and pace on the body. `client_version`: `set_target` has already overwritten the version
+    /// of the request.
     fn limit_body(
         &self,
         request: &mut Request<Body>,
-        came_over: Version,
+        client_version: Version,
         token_bound: &TokenBound,
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
@@ -171,7 +173,7 @@ impl Forwarder {
         let is_grpc = grpc::is_grpc(request.headers());
         let min_rate =
             if is_grpc { MinRate { bytes_per_second: 0, ..self.min_upload_rate } } else { self.min_upload_rate };
-        let body = mem::take(request.body_mut()).fail_if_truncated(came_over == Version::HTTP_2);
+        let body = mem::take(request.body_mut()).fail_if_truncated(client_version == Version::HTTP_2);
         let limited = body.with_max_size(self.body_size).with_idle_timeout(self.body_idle).with_min_rate(min_rate);
         *request.body_mut() = limited.with_observer(watch);
         Ok(Some(progress))
@@ -219,9 +221,13 @@ impl Forwarder {
 
 type UpstreamHead = Response<hyper::body::Incoming>;
 
-/// If the client's body failed, that is the reason, and not what the upstream made of it. Otherwise the server is at
-/// fault.
-fn blame(reject: Reject, progress: Option<&Progress>, upstream: &Upstream, current_server: &CurrentServer) -> Reject {
+/// Returns the failure of the client's body if it failed. Otherwise records the failure of the server.
+fn attribute_failure(
+    reject: Reject,
+    progress: Option<&Progress>,
+    upstream: &Upstream,
+    current_server: &CurrentServer,
+) -> Reject {
     if let Some(failure) = progress.and_then(Progress::take_failure) {
         return failure;
     }
@@ -245,7 +251,7 @@ fn set_identity(request: &mut Request<Body>, permit: &Permit, record: &Record) {
     if let Ok(id) = HeaderValue::from_bytes(&record.request_id.as_hex()) {
         headers.insert(headers::X_REQUEST_ID, id);
     }
-    // It was for the gateway, which asks for the body when the upstream takes it.
+    // The gateway itself sends 100 Continue when the upstream reads the body.
     headers.remove(header::EXPECT);
 }
 

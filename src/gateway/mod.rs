@@ -1,8 +1,8 @@
 //! HOT PATH: every request, from its head to its response.
 //!
-//! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`], turns a rejection into a response,
-//! and hands record and response to the connection. `respond` is the pipeline: one line for each step, and each step
-//! may reject with `?`.
+//! [`Gateway::handle`] cannot fail. It opens the record, calls [`Gateway::respond`] within `timeouts.request`, turns a
+//! rejection into a response, and hands record and response to the connection. `respond` runs the steps in order, and
+//! each may reject.
 
 pub mod authorize;
 pub mod client;
@@ -71,8 +71,8 @@ pub struct Handled {
     pub response: Response<Body>,
     /// Why the gateway rejected the request. `None` if it did not: a backend may send 429 as well.
     pub rejected: Option<Reason>,
-    /// The request was rejected as too much before its body was read: the connection ends, and this counts against the
-    /// address.
+    /// If true, a limit rejected the request before its body was read. The connection closes, and the address gets a
+    /// penalty point.
     pub body_rejected: bool,
 }
 
@@ -91,13 +91,13 @@ impl Gateway {
         let (forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
             Err(reject) => {
-                // A rejection waits for nothing, so hyper would send a row of them at once. Other requests go first.
+                // Lets other requests run first: hyper would otherwise handle many rejected requests in a row.
                 tokio::task::yield_now().await;
                 rules.reject(reject, self.token_calls.challenge(), peer, &mut delivery)
             }
         };
         let forwarded = response::finalize_head(forwarded, peer, &mut delivery);
-        let response = response::start_stream(forwarded, delivery, worker, rules.timeout);
+        let response = response::attach_delivery(forwarded, delivery, worker, rules.timeout);
         Handled { response, rejected, body_rejected }
     }
 
@@ -126,8 +126,8 @@ impl Gateway {
         delivery: &mut Delivery,
     ) -> Result<Forwarded, Reject> {
         websocket::http2::translate(request)?;
-        let proxied = self.proxied_origin(peer, request);
-        let origin = proxied.as_deref().unwrap_or(&peer.origin);
+        let forwarded = self.forwarded_origin(peer, request);
+        let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
         delivery.reserve(origin.address, || self.decider.routes.is_token_call(request.uri().path()))?;
         let (record, rate_limit_headers, worker) = delivery.parts();
@@ -135,7 +135,7 @@ impl Gateway {
             now: record.time,
             origin,
             // A trusted proxy sends the requests for many hosts over one connection.
-            sni: peer.sni.as_ref().filter(|_| proxied.is_none()),
+            sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
             route: None,
             worker,
             record,
@@ -149,7 +149,7 @@ impl Gateway {
     }
 
     /// Where the request comes from according to a trusted proxy. `None` if the peer is the client.
-    fn proxied_origin(&self, peer: &Peer, request: &Request<Body>) -> Option<Box<Origin>> {
+    fn forwarded_origin(&self, peer: &Peer, request: &Request<Body>) -> Option<Box<Origin>> {
         if !peer.trusts_forwarded {
             return None;
         }
@@ -192,7 +192,7 @@ impl Gateway {
             Decision::Keys => Ok(self.token_calls.published_keys()),
             Decision::Metadata => Ok(self.token_calls.published_metadata()),
         };
-        response.map(Forwarded::own)
+        response.map(Forwarded::local_reply)
     }
 
     /// Sends the request to its upstream, and turns the response of a captured login into a token pair.

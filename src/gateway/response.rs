@@ -46,19 +46,20 @@ impl ResponseRules {
             response.headers_mut().insert(header::CONNECTION, CLOSE);
             body_rejected = reject.reason.is_limit_exceeded();
         }
-        // Over HTTP/1, the response says so.
+        // HTTP/2 has no `Connection: close`: the connection sends GOAWAY. Over HTTP/1, `respond::reject` has set the
+        // header.
         if matches!(reject.reason, Reason::BadHost | Reason::MalformedFraming) {
             peer.ends();
         }
         record.rejected = Some(reject);
-        (Forwarded::own(response), body_rejected)
+        (Forwarded::local_reply(response), body_rejected)
     }
 }
 
 /// Rejects a response that a client of CONNECT would read as an open tunnel (RFC 9110 section 9.3.6: any 2xx).
 pub(super) fn check_connect(forwarded: Forwarded, record: &Record) -> Result<Forwarded, Reject> {
-    let opens_tunnel = forwarded.tunnel.is_some() || !forwarded.response.status().is_success();
-    if record.method == Method::CONNECT && !opens_tunnel {
+    let is_unambiguous = forwarded.tunnel.is_some() || !forwarded.response.status().is_success();
+    if record.method == Method::CONNECT && !is_unambiguous {
         return Err(Reject::new(Reason::ProtocolNotSupported, "a response, but no WebSocket"));
     }
     Ok(forwarded)
@@ -71,7 +72,7 @@ pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mu
         // Also for our own responses: HTTP/2 would send the body.
         *forwarded.response.body_mut() = Body::empty();
     }
-    if peer.is_at_last_request() && record.version != Version::HTTP_2 {
+    if peer.must_close() && record.version != Version::HTTP_2 {
         forwarded.response.headers_mut().insert(header::CONNECTION, CLOSE);
     }
     if let Some(headers) = delivery.rate_limit_headers.take() {
@@ -84,7 +85,7 @@ pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mu
 }
 
 /// Hands the delivery to whatever carries the body: the response, or the task of a tunnel.
-pub(super) fn start_stream(
+pub(super) fn attach_delivery(
     forwarded: Forwarded,
     mut delivery: Box<Delivery>,
     worker: &Arc<Worker>,

@@ -78,13 +78,13 @@ impl RouteTable {
     }
 
     /// Puts the metadata where clients of this issuer look for it.
-    pub fn described_by(mut self, issuer: &str) -> Self {
+    pub fn with_issuer(mut self, issuer: &str) -> Self {
         self.metadata_path = metadata_path(issuer).into();
         self
     }
 
     /// Returns true if these two hosts, without ports, have the same routes.
-    pub fn serves_alike(&self, one: &str, other: &str) -> bool {
+    pub fn have_same_routes(&self, one: &str, other: &str) -> bool {
         let has_own_routes = |host: &str| !self.hosts.is_empty() && self.hosts.contains_key(&host.to_ascii_lowercase());
         one.eq_ignore_ascii_case(other) || !has_own_routes(one) && !has_own_routes(other)
     }
@@ -300,7 +300,7 @@ mod tests {
             ("https://gateway.example/", "/.well-known/oauth-authorization-server"),
             ("https://gateway.example:8443/a/b", "/.well-known/oauth-authorization-server/a/b"),
         ] {
-            let table = RouteTable::new(&[route("/", None, &[])]).described_by(issuer);
+            let table = RouteTable::new(&[route("/", None, &[])]).with_issuer(issuer);
             assert_eq!(found(&table, "", Method::GET, path), "metadata", "{issuer}");
             assert_eq!(found(&table, "", Method::GET, &format!("{path}/c")), "* /", "{issuer}");
         }

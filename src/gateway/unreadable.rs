@@ -36,7 +36,7 @@ pub fn reject_malformed(
     response
 }
 
-/// Records an HTTP/2 connection that was ended for frames that ask for nothing.
+/// Records an HTTP/2 connection that was closed because of an HTTP/2 flood.
 pub fn record_flood(peer: &Peer, worker: &Worker, error: &hyper::Error, now: UnixTime) {
     let reject = Reject::new(Reason::Http2Flood, with_causes(error));
     record(worker.request_ids.next(), peer, worker, reject, 0, now);

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::{Flood, FloodGuard, TURN};
-use super::linger::{DrainSlots, LingeringClose, yield_to_others};
+use super::linger::{LingerSlots, LingeringClose, yield_to_others};
 use super::readable::Readable;
 use super::request_heads::{Next, RequestHeads};
 use super::settings::FloodSettings;
@@ -41,7 +41,7 @@ pub(super) struct ClientStream<S> {
     write_timer: IdleTimer,
     /// Measures how fast the client accepts bytes while the gateway waits for it.
     meter: Box<RateMeter>,
-    drain_slots: DrainSlots,
+    linger_slots: LingerSlots,
     lingering: Option<Box<LingeringClose>>,
     disconnected: Arc<OnceLock<DisconnectReason>>,
     /// Set for HTTP/2.
@@ -59,7 +59,7 @@ impl<S> ClientStream<S> {
         write: Duration,
         min_rate: MinRate,
         heads: Option<Limits>,
-        drain_slots: DrainSlots,
+        linger_slots: LingerSlots,
     ) -> Self {
         ClientStream {
             stream,
@@ -69,7 +69,7 @@ impl<S> ClientStream<S> {
             exchange: Arc::default(),
             write_timer: IdleTimer::new(write),
             meter: Box::new(RateMeter::new(min_rate)),
-            drain_slots,
+            linger_slots,
             lingering: None,
             disconnected: Arc::default(),
             flood_guard: None,
@@ -231,7 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
             let _ = Pin::new(&mut self.stream).poll_write(context, &guard.goaway());
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.lingering = Some(Box::new(LingeringClose::after_flood(self.drain_slots.clone())));
+        self.lingering = Some(Box::new(LingeringClose::after_flood(self.linger_slots.clone())));
     }
 
     fn poll_flood_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -303,7 +303,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.check_timeout(context, polled))?;
-                let close = LingeringClose::after_response(this.flood_guard.is_some(), this.drain_slots.clone());
+                let close = LingeringClose::after_response(this.flood_guard.is_some(), this.linger_slots.clone());
                 this.lingering.insert(Box::new(close))
             }
         };

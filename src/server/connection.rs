@@ -47,7 +47,7 @@ where
     };
     let limits = (!is_http2).then_some(limits);
     let mut stream =
-        ClientStream::new(stream, settings.write, settings.min_download_rate, limits, state.drain_slots.clone());
+        ClientStream::new(stream, settings.write, settings.min_download_rate, limits, state.linger_slots.clone());
     let flood = settings.flood;
     let connection = Arc::new(Connection { state, exchange: stream.exchange(), peer, is_http2 });
     let serving = connection.clone();

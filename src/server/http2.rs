@@ -48,7 +48,7 @@ where
             biased;
             ended = connection.as_mut() => return ended,
             () = shared.drain_begins() => break,
-            () = poll_fn(|_| if peer.is_at_last_request() { Poll::Ready(()) } else { Poll::Pending }) => break,
+            () = poll_fn(|_| if peer.must_close() { Poll::Ready(()) } else { Poll::Pending }) => break,
             () = tokio::time::sleep_until(max_age) => break,
             () = tokio::time::sleep(shared.settings.http2_idle) => if idle.was_idle(peer) { break },
         }

@@ -17,18 +17,18 @@ use crate::limits::pace::IdleTimer;
 /// A client that reconnects again and again leaves many such connections behind. Together they must not take the time
 /// of the clients that are served.
 #[derive(Clone)]
-pub(super) struct DrainSlots(Arc<Semaphore>);
+pub(super) struct LingerSlots(Arc<Semaphore>);
 
-type DrainSlot = OwnedSemaphorePermit;
+type LingerSlot = OwnedSemaphorePermit;
 
-impl DrainSlots {
+impl LingerSlots {
     const PER_WORKER: usize = 16;
 
     pub(super) fn new() -> Self {
-        DrainSlots(Arc::new(Semaphore::new(Self::PER_WORKER)))
+        LingerSlots(Arc::new(Semaphore::new(Self::PER_WORKER)))
     }
 
-    fn acquire(&self) -> Option<DrainSlot> {
+    fn acquire(&self) -> Option<LingerSlot> {
         self.0.clone().try_acquire_owned().ok()
     }
 }
@@ -42,9 +42,9 @@ pub(super) struct LingeringClose {
     /// Bytes until the next pause.
     piece: usize,
     pause: Option<Pin<Box<Sleep>>>,
-    slots: DrainSlots,
+    slots: LingerSlots,
     /// Held after the first piece.
-    slot: Option<DrainSlot>,
+    slot: Option<LingerSlot>,
 }
 
 impl LingeringClose {
@@ -63,7 +63,7 @@ impl LingeringClose {
     const PAUSE: Duration = Duration::from_millis(20);
 
     /// For a connection after its last response.
-    pub(super) fn after_response(is_http2: bool, slots: DrainSlots) -> Self {
+    pub(super) fn after_response(is_http2: bool, slots: LingerSlots) -> Self {
         let left = if is_http2 { Self::HTTP2_BYTES } else { Self::HTTP1_BYTES };
         LingeringClose {
             idle: IdleTimer::new(Self::IDLE),
@@ -77,7 +77,7 @@ impl LingeringClose {
     }
 
     /// After a flood, nothing more is read: reading is what the flood is meant to cost.
-    pub(super) fn after_flood(slots: DrainSlots) -> Self {
+    pub(super) fn after_flood(slots: LingerSlots) -> Self {
         LingeringClose { left: 0, ..Self::after_response(true, slots) }
     }
 

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::linger::DrainSlots;
+use super::linger::LingerSlots;
 use super::retry_delay::RetryDelay;
 use super::settings::ConnectionSettings;
 use crate::gateway::Gateway;
@@ -81,5 +81,5 @@ pub(super) fn is_shared_proxy(peer: &Peer, gateway: &Gateway) -> bool {
 pub(super) struct WorkerState {
     pub(super) shared: Arc<Shared>,
     pub(super) worker: Arc<Worker>,
-    pub(super) drain_slots: DrainSlots,
+    pub(super) linger_slots: LingerSlots,
 }

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::admission;
-use super::linger::DrainSlots;
+use super::linger::LingerSlots;
 use super::shared::{Shared, WorkerState};
 use crate::gateway::worker::Worker;
 use crate::protocols::socket;
@@ -40,7 +40,7 @@ pub struct Listener {
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
-        let state = WorkerState { shared, worker, drain_slots: DrainSlots::new() };
+        let state = WorkerState { shared, worker, linger_slots: LingerSlots::new() };
         runtime.block_on(run(Arc::new(state), listeners));
         // The tasks that are left had their time.
         runtime.shutdown_background();

@@ -7,7 +7,7 @@
 
 /// The share of a server in full rotation, in thousandths. It is 0 for a server out of rotation, and rises during slow
 /// start.
-pub(super) const FULL_SHARE: u16 = 1000;
+pub(super) const FULL_WEIGHT: u16 = 1000;
 
 /// A set of servers: bit i stands for server i.
 pub(super) type Set = u128;
@@ -24,7 +24,7 @@ pub(super) fn candidates(server_hashes: &[u64], tried: Set, seed: u64, share: im
         let share = share(at);
         // A seed that was below a smaller share is below a larger one too, so during slow start a key moves back once
         // and stays.
-        if share == FULL_SHARE || mix(seed ^ server_hash) % u64::from(FULL_SHARE) < u64::from(share) {
+        if share == FULL_WEIGHT || mix(seed ^ server_hash) % u64::from(FULL_WEIGHT) < u64::from(share) {
             candidates |= bit;
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn servers_out_of_rotation_or_tried_are_no_candidates() {
         let hashes = hashes(4);
-        let shares = [FULL_SHARE, 0, FULL_SHARE, FULL_SHARE];
+        let shares = [FULL_WEIGHT, 0, FULL_WEIGHT, FULL_WEIGHT];
         assert_eq!(candidates(&hashes, 0, 7, |at| shares[at]), 0b1101);
         assert_eq!(candidates(&hashes, 0b0001, 7, |at| shares[at]), 0b1100);
         assert_eq!(
@@ -102,7 +102,7 @@ mod tests {
             "a server out of rotation rather than none"
         );
         assert_eq!(candidates(&hashes, 0, 7, |_| 0), 0b1111, "if all are out of rotation, all are candidates");
-        assert_eq!(candidates(&hashes, 0b1111, 7, |_| FULL_SHARE), 0, "no server is tried twice");
+        assert_eq!(candidates(&hashes, 0b1111, 7, |_| FULL_WEIGHT), 0, "no server is tried twice");
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         let hashes = hashes(3);
         for share in [50, 250, 500, 900] {
             let drawn = (0..100_000)
-                .filter(|seed| candidates(&hashes, 0, mix(*seed), |at| [share, FULL_SHARE, FULL_SHARE][at]) & 1 == 1);
+                .filter(|seed| candidates(&hashes, 0, mix(*seed), |at| [share, FULL_WEIGHT, FULL_WEIGHT][at]) & 1 == 1);
             let part = drawn.count() as f64 / 100_000.0;
             assert!((part - f64::from(share) / 1000.0).abs() < 0.01, "{share}: {part}");
         }

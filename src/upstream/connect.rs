@@ -35,7 +35,7 @@ const HEAD_SIZE: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024 * 1024;
 
 /// Opens connections to one server.
-pub(super) struct Dialer {
+pub(super) struct Connector {
     pub(super) addresses: Arc<Addresses>,
     /// For messages.
     name: String,
@@ -57,7 +57,7 @@ pub(super) fn client_config(settings: &Settings) -> Result<Option<Arc<ClientConf
     tls::client_config_with(settings.tls.client.as_ref(), settings.tls.ca_file.as_deref(), alpn).map(Some)
 }
 
-impl Dialer {
+impl Connector {
     pub(super) fn new(
         server: &ServerSettings,
         settings: &Settings,
@@ -74,14 +74,14 @@ impl Dialer {
         };
         let name = server.authority();
         let (timeout, proxy_protocol) = (settings.connect_timeout, settings.proxy_protocol);
-        Ok(Dialer { addresses, name, protocol: settings.protocol, timeout, tls, proxy_protocol })
+        Ok(Connector { addresses, name, protocol: settings.protocol, timeout, tls, proxy_protocol })
     }
 
     // Dialling is boxed because it is rare: a request's future is as large as its largest step.
 
     /// Opens an HTTP/1 connection. It carries one request at a time; with `proxy_protocol`, requests of this client
     /// only.
-    pub(super) async fn dial_http1(
+    pub(super) async fn connect_http1(
         &self,
         client: Option<IpAddr>,
     ) -> Result<(http1::SendRequest<Body>, SocketAddr), Failure> {
@@ -97,7 +97,7 @@ impl Dialer {
     }
 
     /// Opens an HTTP/2 connection. It carries many requests at once.
-    pub(super) async fn dial_http2(&self) -> Result<(http2::SendRequest<Body>, SocketAddr), Failure> {
+    pub(super) async fn connect_http2(&self) -> Result<(http2::SendRequest<Body>, SocketAddr), Failure> {
         self.with_timeout(Box::pin(async {
             let (connected, address) = self.connect(None).await?;
             let sender = match connected {

@@ -14,7 +14,7 @@ use super::failure::{Failure, UpstreamError};
 use super::pool::Server;
 use super::report::Report;
 use super::resolve::Addresses;
-use super::retry::{Attempt, RetryDecision, SendFailure};
+use super::retry::{Attempt, RetryReason, SendFailure};
 use super::retry_budget::RetryBudget;
 use super::send::UpstreamResponse;
 use super::server_state::ServerState;
@@ -110,7 +110,7 @@ impl Upstream {
         requests.inc();
         // Each worker begins at another server.
         let ticket = requests.get().wrapping_add(worker as u64);
-        let mut attempt = if self.servers.len() == 1 { Attempt::OfOne } else { Attempt::OfSeveral };
+        let mut attempt = if self.servers.len() == 1 { Attempt::OnlyServer } else { Attempt::FirstOfSeveral };
         let mut tried = 0;
         let mut at = 0;
         loop {
@@ -131,10 +131,10 @@ impl Upstream {
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
             match retry {
-                Some(RetryDecision::Unsent) if has_others => {}
-                Some(RetryDecision::Repeatable) if self.may_repeat(has_others) => {
+                Some(RetryReason::Unsent) if has_others => {}
+                Some(RetryReason::Repeatable) if self.may_repeat(has_others) => {
                     metrics.upstream_retries.inc();
-                    attempt = Attempt::Second;
+                    attempt = Attempt::Retry;
                 }
                 _ => return Err(failure),
             }
@@ -227,7 +227,7 @@ fn state_before(
         before.servers.get(at)
     });
     match same {
-        Some(same) => (same.state.clone(), same.dialer.addresses.clone()),
+        Some(same) => (same.state.clone(), same.connector.addresses.clone()),
         None => {
             let state = ServerState::new(&settings.name, server.authority());
             (Arc::new(state), Arc::new(Addresses::new(&server.host, server.port)))

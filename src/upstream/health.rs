@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Request, StatusCode, Version, header};
 use tokio::time::timeout;
 
-use super::connect::Dialer;
+use super::connect::Connector;
 use super::failure::Failure;
 use super::settings::{ExpectedStatus, HealthCheckSettings, Protocol};
 use crate::protocols::http::body::Body;
@@ -49,14 +49,21 @@ impl Error for CheckError {
     }
 }
 
+/// The server as a request names it.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'s> {
+    pub(super) scheme: &'s str,
+    pub(super) authority: &'s str,
+}
+
 /// Checks one server.
 pub(super) async fn check(
-    dialer: &Dialer,
+    connector: &Connector,
     protocol: Protocol,
-    (scheme, authority): (&str, &str),
+    target: Target<'_>,
     settings: &HealthCheckSettings,
 ) -> Result<(), CheckError> {
-    let request = send(dialer, protocol, (scheme, authority), &settings.path);
+    let request = send(connector, protocol, target, &settings.path);
     let received = match timeout(settings.timeout, request).await {
         Ok(status) => status?,
         Err(_) => return Err(CheckError::Timeout(settings.timeout)),
@@ -68,28 +75,28 @@ pub(super) async fn check(
 }
 
 async fn send(
-    dialer: &Dialer,
+    connector: &Connector,
     protocol: Protocol,
-    (scheme, authority): (&str, &str),
+    target: Target<'_>,
     path: &str,
 ) -> Result<StatusCode, CheckError> {
     let request = Request::get(match protocol {
         Protocol::Http1 => path.to_owned(),
-        Protocol::Http2 => format!("{scheme}://{authority}{path}"),
+        Protocol::Http2 => format!("{}://{}{path}", target.scheme, target.authority),
     });
     let request = request.header(header::USER_AGENT, concat!("bearward/", env!("CARGO_PKG_VERSION")));
     let request = match protocol {
-        Protocol::Http1 => request.header(header::HOST, authority),
+        Protocol::Http1 => request.header(header::HOST, target.authority),
         Protocol::Http2 => request.version(Version::HTTP_2),
     };
     let request = request.body(Body::empty()).map_err(CheckError::InvalidRequest)?;
     let response = match protocol {
         Protocol::Http1 => {
-            let (mut sender, _) = dialer.dial_http1(None).await.map_err(CheckError::NoResponse)?;
+            let (mut sender, _) = connector.connect_http1(None).await.map_err(CheckError::NoResponse)?;
             sender.send_request(request).await
         }
         Protocol::Http2 => {
-            let (mut sender, _) = dialer.dial_http2().await.map_err(CheckError::NoResponse)?;
+            let (mut sender, _) = connector.connect_http2().await.map_err(CheckError::NoResponse)?;
             sender.send_request(request).await
         }
     };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::group::Upstream;
-use super::health;
+use super::health::{self, Target};
 use super::pool::Server;
 use super::settings::HealthCheckSettings;
 use crate::types::clock::every;
@@ -26,7 +26,7 @@ pub async fn maintain(upstream: Arc<Upstream>) {
             // Not earlier: while a reload is prepared, the current configuration still checks the server.
             None => server.state.forget_checks(&upstream.settings.ejection, Instant::now()),
         }
-        if !server.dialer.addresses.is_literal() {
+        if !server.connector.addresses.is_literal() {
             tasks.spawn(keep_resolving(upstream.clone(), server.clone()));
         }
     }
@@ -50,16 +50,16 @@ async fn keep_checking(server: Arc<Server>, settings: HealthCheckSettings) {
     let mut due = every(settings.interval);
     loop {
         due.tick().await;
-        let target = (server.scheme(), server.name.as_str());
-        let result = health::check(&server.dialer, server.protocol, target, &settings).await;
-        server.state.record_check(result, (&settings, &server.ejection), Instant::now());
+        let target = Target { scheme: server.scheme(), authority: &server.name };
+        let result = health::check(&server.connector, server.protocol, target, &settings).await;
+        server.state.record_check(result, &settings, &server.ejection, Instant::now());
     }
 }
 
 async fn keep_resolving(upstream: Arc<Upstream>, server: Arc<Server>) {
     let mut due = every(upstream.settings.dns_refresh_interval);
     let mut is_failing = false;
-    let (name, addresses) = (&server.name, &server.dialer.addresses);
+    let (name, addresses) = (&server.name, &server.connector.addresses);
     loop {
         due.tick().await;
         match addresses.resolve().await {

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::balance::FULL_SHARE;
+use super::balance::FULL_WEIGHT;
 use super::settings::{EjectionSettings, HealthCheckSettings};
 
 /// The share at the beginning of a slow start. It is low, so that a server that still fails costs few requests.
@@ -107,7 +107,7 @@ impl Rotation {
             self.ejected_until = None;
             return (!self.is_out()).then(|| self.start_slowly(now));
         }
-        if self.share(settings, now) == FULL_SHARE {
+        if self.share(settings, now) == FULL_WEIGHT {
             self.slow_start_since = None;
         }
         None
@@ -118,18 +118,18 @@ impl Rotation {
         RotationChange::Returned
     }
 
-    /// The share of the requests that the server gets, of [`FULL_SHARE`].
+    /// The share of the requests that the server gets, of [`FULL_WEIGHT`].
     pub(super) fn share(&self, settings: &EjectionSettings, now: Instant) -> u16 {
         if self.is_out() {
             return 0;
         }
-        let Some(since) = self.slow_start_since else { return FULL_SHARE };
+        let Some(since) = self.slow_start_since else { return FULL_WEIGHT };
         let elapsed = now.saturating_duration_since(since);
         if elapsed >= settings.slow_start {
-            return FULL_SHARE;
+            return FULL_WEIGHT;
         }
         let part = elapsed.as_secs_f64() / settings.slow_start.as_secs_f64();
-        ((part * f64::from(FULL_SHARE)) as u16).clamp(FIRST_SHARE, FULL_SHARE - 1)
+        ((part * f64::from(FULL_WEIGHT)) as u16).clamp(FIRST_SHARE, FULL_WEIGHT - 1)
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     fn an_ejection_ends_and_the_share_rises() {
         let (settings, start) = (settings(), Instant::now());
         let mut rotation = Rotation::default();
-        assert_eq!(rotation.share(&settings, start), FULL_SHARE);
+        assert_eq!(rotation.share(&settings, start), FULL_WEIGHT);
         assert_eq!(rotation.eject(&settings, start), Some(SECOND * 10));
         assert_eq!(rotation.eject(&settings, start), None, "it is ejected already");
         assert_eq!((rotation.share(&settings, start), rotation.state()), (0, "ejected"));
@@ -171,7 +171,7 @@ mod tests {
         let back = start + SECOND * 10;
         assert_eq!(rotation.advance(&settings, back), Some(RotationChange::Returned));
         let shares: Vec<u16> = (0..=10).map(|second| rotation.share(&settings, back + SECOND * second)).collect();
-        assert_eq!(shares, [50, 100, 200, 300, 400, 500, 600, 700, 800, 900, FULL_SHARE]);
+        assert_eq!(shares, [50, 100, 200, 300, 400, 500, 600, 700, 800, 900, FULL_WEIGHT]);
         assert_eq!((rotation.advance(&settings, back + SECOND), rotation.state()), (None, "returning"));
         assert_eq!((rotation.advance(&settings, back + SECOND * 10), rotation.state()), (None, "in"));
     }

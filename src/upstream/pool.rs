@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hyper::client::conn::{http1, http2};
 use rustls::ClientConfig;
 
-use super::connect::Dialer;
+use super::connect::Connector;
 use super::failure::{Failure, UpstreamError};
 use super::resolve::Addresses;
 use super::server_state::ServerState;
@@ -21,7 +21,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 const DISTRUST: u32 = 60;
 
 pub(super) struct Server {
-    pub(super) dialer: Dialer,
+    pub(super) connector: Connector,
     pub(super) protocol: Protocol,
     pub(super) state: Arc<ServerState>,
     pub(super) ejection: EjectionSettings,
@@ -92,7 +92,7 @@ impl Server {
             slots: Slots::new(settings.max_concurrent_requests, settings.reserve_percent),
         };
         Ok(Server {
-            dialer: Dialer::new(server, settings, config, addresses)?,
+            connector: Connector::new(server, settings, config, addresses)?,
             protocol: settings.protocol,
             state,
             ejection: settings.ejection.clone(),
@@ -137,11 +137,11 @@ impl Server {
     }
 
     /// Records that the server closed a connection under a request. It may do so again soon.
-    pub(super) fn distrust_connections(&self) {
+    pub(super) fn expect_early_close(&self) {
         self.distrusted.store(DISTRUST, Ordering::Relaxed);
     }
 
-    pub(super) fn distrusts_connections(&self) -> bool {
+    pub(super) fn expects_early_close(&self) -> bool {
         self.distrusted.load(Ordering::Relaxed) > 0
     }
 
@@ -151,9 +151,9 @@ impl Server {
         client: Option<IpAddr>,
         metrics: &WorkerMetrics,
     ) -> Result<Box<Http1Connection>, Failure> {
-        let (sender, address) = self.dialer.dial_http1(client).await?;
+        let (sender, address) = self.connector.connect_http1(client).await?;
         metrics.upstream_connects.inc();
-        let generation = self.dialer.addresses.generation();
+        let generation = self.connector.addresses.generation();
         Ok(Box::new(Http1Connection { sender, opened: Instant::now(), address, generation, client }))
     }
 
@@ -222,7 +222,7 @@ impl Server {
         if let Some((_, failure)) = slot.failure.as_ref().filter(|(when, _)| *when > requested) {
             return Err(failure.clone());
         }
-        match self.dialer.dial_http2().await {
+        match self.connector.connect_http2().await {
             Ok((sender, address)) => {
                 metrics.upstream_connects.inc();
                 let opened = Instant::now();
@@ -256,7 +256,7 @@ impl Server {
             let Ok(mut slot) = pool.http2.try_lock() else { continue };
             let Some(connection) = &mut slot.open else { continue };
             if self.is_expired(connection, pool.slots.in_use() > 0, now)
-                || !self.dialer.addresses.known().contains(&connection.address)
+                || !self.connector.addresses.known().contains(&connection.address)
             {
                 slot.open = None;
             }
@@ -278,7 +278,7 @@ impl Server {
 
     /// Returns true if the name does not resolve to the connection's address any more.
     fn has_removed_address(&self, connection: &mut Http1Connection) -> bool {
-        let addresses = &self.dialer.addresses;
+        let addresses = &self.connector.addresses;
         let generation = addresses.generation();
         if connection.generation == generation {
             return false;

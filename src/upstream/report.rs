@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::balance::FULL_SHARE;
+use super::balance::FULL_WEIGHT;
 use super::pool::Server;
 
 pub struct Report {
@@ -27,12 +27,12 @@ impl Report {
         Report {
             server: server.name.clone(),
             state: state.name(),
-            share: f64::from(state.share()) / f64::from(FULL_SHARE),
+            share: f64::from(state.share()) / f64::from(FULL_WEIGHT),
             in_flight: server.in_flight(),
             ejections: state.ejections(),
             retries: read(&state.retries),
             failed_checks: read(&state.failed_checks),
-            addresses: server.dialer.addresses.known().to_vec(),
+            addresses: server.connector.addresses.known().to_vec(),
         }
     }
 }

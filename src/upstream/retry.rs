@@ -13,21 +13,21 @@ use crate::protocols::http::body::Body;
 pub(super) enum Attempt {
     /// To the only server of an upstream. Over HTTP/1.1, a copy is kept only if the connection is likely to break. Over
     /// HTTP/2, the copy is used only if the server has not processed the request.
-    OfOne,
+    OnlyServer,
     /// To one of several servers. A copy is always kept, because another server can get it.
-    OfSeveral,
-    /// The request was sent once before. There is no third attempt.
-    Second,
+    FirstOfSeveral,
+    /// The request was sent once before. It is not sent a third time.
+    Retry,
 }
 
 /// A failed attempt. If the request may be sent again, it is back where it was taken from.
 pub(super) struct SendFailure {
     pub(super) failure: Failure,
     /// `None`: no retry.
-    pub(super) retry: Option<RetryDecision>,
+    pub(super) retry: Option<RetryReason>,
 }
 
-pub(super) enum RetryDecision {
+pub(super) enum RetryReason {
     /// The request was certainly not sent.
     Unsent,
     /// The server may have processed the request. It is safe, so a second time does no harm.
@@ -36,7 +36,7 @@ pub(super) enum RetryDecision {
 
 impl SendFailure {
     pub(super) fn unsent(failure: Failure) -> Self {
-        SendFailure { failure, retry: Some(RetryDecision::Unsent) }
+        SendFailure { failure, retry: Some(RetryReason::Unsent) }
     }
 
     /// Puts the copy back into `request` if it may be sent again.
@@ -49,13 +49,13 @@ impl SendFailure {
     ) -> Self {
         let may_repeat = match (protocol, attempt) {
             (Protocol::Http1, _) => is_broken_connection(&error),
-            (Protocol::Http2, Attempt::OfOne) => is_unprocessed(&error),
+            (Protocol::Http2, Attempt::OnlyServer) => is_unprocessed(&error),
             // The stream or its connection was reset.
             (Protocol::Http2, _) => !error.is_user(),
         };
         let retry = copy.filter(|_| may_repeat).map(|copy| {
             *request = *copy;
-            RetryDecision::Repeatable
+            RetryReason::Repeatable
         });
         SendFailure { failure: Failure::broken(error), retry }
     }

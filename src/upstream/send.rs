@@ -53,10 +53,10 @@ impl Server {
         slot: Slot,
     ) -> Result<UpstreamResponse, SendFailure> {
         // The second attempt uses a new connection: the server may be closing a pooled one.
-        let may_be_pooled = attempt != Attempt::Second;
+        let may_be_pooled = attempt != Attempt::Retry;
         while let Some((mut connection, idle_for)) = may_be_pooled.then(|| self.take_idle(worker, client)).flatten() {
-            let may_break = idle_for > FRESH || self.distrusts_connections();
-            let copy = (attempt == Attempt::OfSeveral || may_break).then(|| copy_if_repeatable(request)).flatten();
+            let may_break = idle_for > FRESH || self.expects_early_close();
+            let copy = (attempt == Attempt::FirstOfSeveral || may_break).then(|| copy_if_repeatable(request)).flatten();
             let mut error = match connection.sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, Lease::new(self, worker, Some(connection), slot))),
                 Err(error) => error,
@@ -65,14 +65,14 @@ impl Server {
             *request = match error.take_message() {
                 Some(unsent) => unsent,
                 None => {
-                    self.distrust_connections();
+                    self.expect_early_close();
                     return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
             metrics.upstream_retries.inc();
         }
         let mut connection = self.open_http1(client, metrics).await.map_err(SendFailure::unsent)?;
-        let copy = (attempt == Attempt::OfSeveral).then(|| copy_if_repeatable(request)).flatten();
+        let copy = (attempt == Attempt::FirstOfSeveral).then(|| copy_if_repeatable(request)).flatten();
         match connection.sender.try_send_request(mem::take(request)).await {
             Ok(response) => Ok((response, Lease::new(self, worker, Some(connection), slot))),
             Err(error) => Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
@@ -90,7 +90,7 @@ impl Server {
         let mut is_first = true;
         loop {
             let (mut sender, opened) = self.http2_connection(worker, metrics).await.map_err(SendFailure::unsent)?;
-            let copy = (attempt != Attempt::Second).then(|| copy_if_repeatable(request)).flatten();
+            let copy = (attempt != Attempt::Retry).then(|| copy_if_repeatable(request)).flatten();
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
                 Err(mut error) => match error.take_message().filter(|_| is_first) {

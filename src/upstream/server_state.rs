@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::balance::FULL_SHARE;
+use super::balance::FULL_WEIGHT;
 use super::health::CheckError;
 use super::outlier::{Rotation, RotationChange};
 use super::settings::{EjectionSettings, HealthCheckSettings};
@@ -33,7 +33,7 @@ impl ServerState {
         ServerState {
             upstream: upstream.to_owned(),
             server,
-            share: AtomicU16::new(FULL_SHARE),
+            share: AtomicU16::new(FULL_WEIGHT),
             failures: AtomicU32::new(0),
             has_broken_body: AtomicBool::new(false),
             rotation: Mutex::default(),
@@ -43,7 +43,7 @@ impl ServerState {
         }
     }
 
-    /// The share of the requests that the server gets, of [`FULL_SHARE`].
+    /// The share of the requests that the server gets, of [`FULL_WEIGHT`].
     pub(super) fn share(&self) -> u16 {
         self.share.load(Ordering::Relaxed)
     }
@@ -93,7 +93,7 @@ impl ServerState {
     fn count_failure(&self, settings: &EjectionSettings, cause: &str, now: Instant) {
         let in_a_row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         // During slow start, one failure is enough.
-        let threshold = if self.share() == FULL_SHARE { settings.consecutive_failures } else { 1 };
+        let threshold = if self.share() == FULL_WEIGHT { settings.consecutive_failures } else { 1 };
         if settings.consecutive_failures == 0 || in_a_row < threshold {
             return;
         }
@@ -110,7 +110,8 @@ impl ServerState {
     pub(super) fn record_check(
         &self,
         result: Result<(), CheckError>,
-        (health_check, ejection): (&HealthCheckSettings, &EjectionSettings),
+        health_check: &HealthCheckSettings,
+        ejection: &EjectionSettings,
         now: Instant,
     ) {
         let mut rotation = self.rotation();
@@ -126,7 +127,7 @@ impl ServerState {
 
     /// Ends an ejection or a slow start when its time is over.
     pub(super) fn advance(&self, settings: &EjectionSettings, now: Instant) {
-        if self.share() == FULL_SHARE {
+        if self.share() == FULL_WEIGHT {
             return;
         }
         let mut rotation = self.rotation();
@@ -183,7 +184,7 @@ mod tests {
             state.count_failure(&settings, "refused", now);
             state.record_head();
         }
-        assert_eq!((state.share(), state.ejections()), (FULL_SHARE, 0));
+        assert_eq!((state.share(), state.ejections()), (FULL_WEIGHT, 0));
         for _ in 0..8 {
             state.count_failure(&settings, "refused", now);
         }
@@ -196,6 +197,6 @@ mod tests {
         let never = EjectionSettings { consecutive_failures: 0, ..settings };
         let other = ServerState::new("backend", "b:80".into());
         (0..100).for_each(|_| other.count_failure(&never, "refused", now));
-        assert_eq!(other.share(), FULL_SHARE);
+        assert_eq!(other.share(), FULL_WEIGHT);
     }
 }

@@ -102,7 +102,7 @@ async fn connections_to_an_address_that_was_removed_are_closed() {
     let (old, new) = (Backend::start(1).await, Backend::start(2).await);
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
     let server = &upstream.servers[0];
-    let addresses = &server.dialer.addresses;
+    let addresses = &server.connector.addresses;
     assert!(addresses.update(vec![old.address]));
     assert_eq!((get(&upstream).await, get(&upstream).await), ("1".into(), "1".into()));
     old.has_open(1).await;
@@ -122,7 +122,7 @@ async fn connections_to_an_address_that_was_removed_are_closed() {
 async fn a_connection_in_use_is_closed_if_its_address_was_removed() {
     let (old, new) = (Backend::start(1).await, Backend::start(2).await);
     let upstream = Upstream::new(settings(&["backend.test"]), 1, None).expect("an upstream");
-    let addresses = &upstream.servers[0].dialer.addresses;
+    let addresses = &upstream.servers[0].connector.addresses;
     addresses.update(vec![old.address]);
     let (response, lease) = send(&upstream).await.expect("a response");
     addresses.update(vec![new.address]);
@@ -136,7 +136,7 @@ async fn a_connection_in_use_is_closed_if_its_address_was_removed() {
 async fn the_state_of_a_server_outlives_its_configuration() {
     let backend = Backend::start(1).await;
     let first = Upstream::new(settings(&["a.test", "b.test"]), 1, None).expect("an upstream");
-    first.servers[1].dialer.addresses.update(vec![backend.address]);
+    first.servers[1].connector.addresses.update(vec![backend.address]);
     let current = CurrentServer::default();
     current.set(1, 0);
     first.count_failure(&current, "refused");
@@ -165,7 +165,7 @@ async fn failed_checks_are_forgotten_when_checks_end_and_not_before() {
     let first = Upstream::new(checked, 1, None).expect("an upstream");
     let state = &first.servers[0].state;
     let failed = Err(CheckError::Timeout(health_check.timeout));
-    state.record_check(failed, (&health_check, &first.settings.ejection), Instant::now());
+    state.record_check(failed, &health_check, &first.settings.ejection, Instant::now());
     let next = Arc::new(Upstream::new(settings(&["a.test", "b.test"]), 1, Some(&first)).expect("an upstream"));
     assert_eq!(first.report()[0].state, "unhealthy");
     let task = tokio::spawn(maintain(next.clone()));
@@ -180,7 +180,7 @@ async fn a_connection_older_than_its_maximum_age_is_closed() {
     let backend = Backend::start(1).await;
     let settings = Settings { max_connection_age: Duration::from_millis(50), ..settings(&["backend.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
-    upstream.servers[0].dialer.addresses.update(vec![backend.address]);
+    upstream.servers[0].connector.addresses.update(vec![backend.address]);
     get(&upstream).await;
     backend.has_open(1).await;
     upstream.servers[0].close_expired(Instant::now() + Duration::from_millis(100));
@@ -208,7 +208,7 @@ async fn a_returning_server_gets_more_only_if_others_are_full() {
     let backend = Backend::start(1).await;
     let settings = Settings { max_concurrent_requests: 1, ..settings(&["a.test", "b.test"]) };
     let upstream = Upstream::new(settings, 1, None).expect("an upstream");
-    upstream.servers[0].dialer.addresses.update(vec![backend.address]);
+    upstream.servers[0].connector.addresses.update(vec![backend.address]);
     let picked = || (0..1000).filter(|ticket| upstream.pick(0, *ticket, None, 0) == Some(1)).count();
     assert_eq!(picked(), 500);
     let current = CurrentServer::default();

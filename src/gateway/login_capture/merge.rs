@@ -9,6 +9,30 @@ use serde_json::Value;
 
 use crate::broker::TokenPair;
 
+/// Why a token pair cannot be added to the body of a login response.
+#[derive(Debug)]
+pub(super) enum MergeError {
+    NotUtf8,
+    NotAnObject,
+    /// The backend's object has a member with a name of ours.
+    MemberExists(String),
+    /// The token pair could not be written as JSON.
+    Pair,
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MergeError::NotUtf8 => f.write_str("the body of the login response is not UTF-8"),
+            MergeError::NotAnObject => f.write_str("the body of the login response is not a JSON object"),
+            MergeError::MemberExists(name) => write!(f, "the body of the login response already has a member `{name}`"),
+            MergeError::Pair => f.write_str("cannot write the token pair as JSON"),
+        }
+    }
+}
+
+impl std::error::Error for MergeError {}
+
 /// The object in the backend's response.
 #[derive(Debug)]
 pub(super) struct JsonObject<'c> {
@@ -22,25 +46,21 @@ pub(super) struct JsonObject<'c> {
 impl<'c> JsonObject<'c> {
     /// Rejects an object with a member of `ours`: a client could not tell which value it reads. `"success": true` is
     /// allowed, because many backends send it and both mean the same. The error repeats nothing of the content.
-    pub(super) fn read(content: &'c [u8], ours: &[&str]) -> Result<Self, String> {
-        let text = str::from_utf8(content).map_err(|_| "the body is not UTF-8")?;
+    pub(super) fn read(content: &'c [u8], ours: &[&str]) -> Result<Self, MergeError> {
+        let text = str::from_utf8(content).map_err(|_| MergeError::NotUtf8)?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let names = deserializer.deserialize_map(Names { ours }).ok().filter(|_| deserializer.end().is_ok());
         let (Some(names), Some(open)) = (names, text.trim_end().strip_suffix('}')) else {
-            return Err("the body is not a JSON object".into());
+            return Err(MergeError::NotAnObject);
         };
         match names.taken {
-            Some(name) => Err(format!("the body already has a member `{name}`")),
+            Some(member) => Err(MergeError::MemberExists(member)),
             None => Ok(JsonObject { open, is_empty: names.is_empty, says_success: names.says_success }),
         }
     }
 
-    pub(super) fn with(&self, pair: &TokenPair) -> Result<Vec<u8>, String> {
-        let mut ours = match serde_json::to_value(pair) {
-            Ok(Value::Object(ours)) => ours,
-            Ok(_) => return Err("the pair is not an object".into()),
-            Err(error) => return Err(error.to_string()),
-        };
+    pub(super) fn with(&self, pair: &TokenPair) -> Result<Vec<u8>, MergeError> {
+        let Ok(Value::Object(mut ours)) = serde_json::to_value(pair) else { return Err(MergeError::Pair) };
         if self.says_success {
             ours.remove("success");
         }

@@ -26,7 +26,7 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
-use merge::JsonObject;
+use merge::{JsonObject, MergeError};
 
 /// A request with a response that is captured.
 pub struct Captured {
@@ -103,7 +103,8 @@ async fn login(
     let event = context.event();
     let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
     let content = body::read(body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
-    let object = JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(rejected)?;
+    let object =
+        JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(unmergeable)?;
     // The body is complete: the upstream connection need not wait for the store.
     if let Some(lease) = forwarded.lease.take() {
         lease.release();
@@ -115,8 +116,12 @@ async fn login(
         _ => rejected(reject.detail),
     })?;
     context.record.token_id = Some(pair.token_id());
-    let response = respond(head, object.with(&pair).map_err(rejected)?);
+    let response = respond(head, object.with(&pair).map_err(unmergeable)?);
     Ok(Forwarded { response, ..forwarded })
+}
+
+fn unmergeable(error: MergeError) -> Reject {
+    rejected(error.to_string())
 }
 
 fn rejected(detail: impl Into<std::borrow::Cow<'static, str>>) -> Reject {

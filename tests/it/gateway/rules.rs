@@ -123,7 +123,7 @@ async fn the_client_sees_the_missing_scope_and_the_log_the_claim() {
         let challenge = response.header("www-authenticate").expect("a challenge");
         let expected = format!(
             "error=\"insufficient_scope\", \
-             error_description=\"the token lacks a scope that is needed here\", scope=\"{scope}\""
+             error_description=\"the token lacks a required scope\", scope=\"{scope}\""
         );
         assert!(challenge.ends_with(&expected), "{path}: {challenge}");
     }

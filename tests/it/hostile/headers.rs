@@ -257,9 +257,10 @@ fn fault_in(claim: &Claim, seen: &ReceivedRequest, client: &str, token_id: &str)
             return Some(format!("{}: {name} is {:?}, not {expected}", claim.name, told(name)));
         }
     }
-    let is_forged = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("forged"));
-    let stays =
-        |name: &str, value| is_forged(value) || claim.gone.as_ref().is_some_and(|gone| gone.eq_ignore_ascii_case(name));
+    let has_bad_signature = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("forged"));
+    let stays = |name: &str, value| {
+        has_bad_signature(value) || claim.gone.as_ref().is_some_and(|gone| gone.eq_ignore_ascii_case(name))
+    };
     let there = seen.headers.iter().find(|(name, value)| stays(name.as_str(), value));
     there.map(|there| format!("{}: the backend saw {there:?}", claim.name))
 }
