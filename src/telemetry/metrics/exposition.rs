@@ -141,7 +141,7 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
         "Connections without a PROXY protocol header, or from a peer that is not trusted",
         |worker| &worker.proxy_protocol_failed,
     ),
-    ("slow_clients_disconnected", "Responses closed because the client read too slowly", |worker| {
+    ("slow_clients_disconnected", "Clients disconnected because they read their response too slowly", |worker| {
         &worker.slow_clients_disconnected
     }),
     ("token_cache_hits", "Requests with a token from the cache", |worker| &worker.token_cache_hits),

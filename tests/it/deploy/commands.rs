@@ -90,7 +90,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// As it is before the installation: the sources, a configuration, and certificates.
+    /// As it is before the installation: the sources, and a folder with a configuration and certificates.
     fn new() -> Machine {
         let machine = Machine {
             root: TempDir::new().expect("a folder"),
@@ -99,9 +99,15 @@ impl Machine {
             admin_port: super::free_port(),
         };
         let root = machine.root.path();
-        for folder in
-            ["bin", "source/target/release", "usr/local/bin", "etc/systemd/system", "var/lib/bearward", "backup"]
-        {
+        for folder in [
+            "bin",
+            "source/target/release",
+            "files",
+            "usr/local/bin",
+            "etc/systemd/system",
+            "var/lib/bearward",
+            "backup",
+        ] {
             fs::create_dir_all(root.join(folder)).expect("created");
         }
         for (name, script) in REPLACEMENTS {
@@ -109,11 +115,11 @@ impl Machine {
         }
         write_script(&root.join("source/target/release/bearward"), PROGRAM);
         symlink(source::root().join("deploy"), root.join("source/deploy")).expect("linked");
-        super::write_certificates(&Authority::new(), &root.join("source"));
+        super::write_certificates(&Authority::new(), &root.join("files"));
         let page = source::read("deploy/install.md");
         let config = machine.on_this_machine(&blocks(&page, "toml")[0]);
         let config = config.replace("[admin]", &format!("[admin]\naddress = \"127.0.0.1:{}\"", machine.admin_port));
-        fs::write(root.join("source/gateway.toml"), config).expect("written");
+        fs::write(root.join("files/gateway.toml"), config).expect("written");
         machine
     }
 
@@ -131,7 +137,11 @@ impl Machine {
         let path = format!("{0}/bin:{0}/usr/local/bin:{1}", root.display(), std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("bash");
         command.args(["-c", &format!("set -euxo pipefail\n{script}")]).current_dir(root.join("source"));
-        command.env("PATH", path).env("ROOT", root).env("PROGRAM", env!("CARGO_BIN_EXE_bearward"));
+        command
+            .env("PATH", path)
+            .env("ROOT", root)
+            .env("SOURCES", root.join("source"))
+            .env("PROGRAM", env!("CARGO_BIN_EXE_bearward"));
         command.env_remove("BEARWARD_LOG").stdin(Stdio::null()).output().expect("bash is there")
     }
 }
@@ -195,7 +205,8 @@ fn run_page(path: &str, install: &[String], own: &[String]) {
     let machine = Machine::new();
     let rejected = "curl --insecure --silent https://127.0.0.1:8443/ || true\n\
                     until grep --quiet '\"reason\"' \"$ROOT/journal\"; do sleep 0.02; done";
-    let script = [&install.join("\n"), rejected, &own.join("\n")].join("\n");
+    let install = format!("cd \"$ROOT/files\"\n{}\ncd \"$SOURCES\"", install.join("\n"));
+    let script = [&install, rejected, &own.join("\n")].join("\n");
     let output = machine.run(&machine.on_this_machine(&script));
     let journal = fs::read_to_string(machine.root.path().join("journal")).unwrap_or_default();
     assert!(output.status.success(), "{path}:\n{}\n{journal}", super::text(&output));
@@ -209,7 +220,7 @@ fn the_commands_of_the_readme_work() {
     };
     // The tests in `demo.rs` paste what the demo prints.
     let trial: Vec<&str> = trial.lines().filter_map(|line| line.split('#').next()).map(str::trim).collect();
-    assert_eq!(trial, ["cargo run --release -- demo", "tests/run"]);
+    assert_eq!(trial, ["cargo run --release -- demo"]);
     assert!(config.lines().count() <= 2 + 10, "more than ten lines:\n{config}");
     assert_eq!(requests.lines().filter(|line| line.starts_with("curl ")).count(), 2);
 

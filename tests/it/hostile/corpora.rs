@@ -1,4 +1,4 @@
-//! What fuzzing found worth keeping, asked again: the properties hold, and nothing panics.
+//! Replays the corpora of the fuzz targets: the properties hold, and nothing panics.
 
 #[path = "../../fuzz/properties.rs"]
 mod properties;
@@ -8,32 +8,32 @@ use std::path::Path;
 
 fn replay(corpus: &str, holds: fn(&[u8]) -> bool) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(corpus);
-    let (mut accepted, mut refused) = (0, 0);
+    let (mut accepted, mut rejected) = (0, 0);
     for entry in fs::read_dir(&folder).expect("a folder of inputs") {
         let path = entry.expect("an entry").path();
         eprintln!("{}", path.display());
-        let count = if holds(&fs::read(&path).expect("an input")) { &mut accepted } else { &mut refused };
+        let count = if holds(&fs::read(&path).expect("an input")) { &mut accepted } else { &mut rejected };
         *count += 1;
     }
-    assert!(accepted >= 3 && refused >= 15, "{corpus}: {accepted} accepted, {refused} refused");
+    assert!(accepted >= 3 && rejected >= 15, "{corpus}: {accepted} accepted, {rejected} rejected");
 }
 
 #[test]
-fn every_token_of_the_corpus_is_read_as_the_library_reads_it_or_refused() {
+fn tokens_of_the_corpus_match_the_library_or_are_rejected() {
     replay("token", properties::token);
 }
 
 #[test]
-fn every_path_of_the_corpus_means_one_thing_or_is_refused() {
+fn paths_of_the_corpus_are_unambiguous_or_rejected() {
     replay("path", properties::path);
 }
 
 #[test]
-fn no_headers_of_the_corpus_leave_anything_of_ours() {
+fn headers_of_the_corpus_cannot_forge_identity() {
     replay("headers", properties::headers);
 }
 
 #[test]
-fn every_configuration_of_the_corpus_is_read_or_has_its_faults_shown() {
+fn configurations_of_the_corpus_load_or_report_errors() {
     replay("config", properties::config);
 }

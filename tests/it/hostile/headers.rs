@@ -1,18 +1,18 @@
-//! Headers that claim what only the gateway may say, and hosts that are none.
+//! Headers that only the gateway may set, and invalid hosts.
 
 use bearward::types::reject::Reason::{self, *};
 use http::{HeaderName, HeaderValue, Request};
 
-use super::{Attack, address_of, all_are_refused};
+use super::{Attack, address_of, assert_all_rejected};
 use crate::support::upstream::ReceivedRequest;
 use crate::support::{Gateway, Upstream, Wire};
 
-/// What only the gateway may tell a backend.
-const OURS: &[&str] =
+/// Identity headers: only the gateway sends them to a backend.
+const IDENTITY: &[&str] =
     &["X-Auth-Subject", "X-Auth-Scope", "X-Auth-Token-Id", "X-Auth-Issuer", "X-Auth-Observed", "X-Auth-Tenant"];
 
-/// Where a request came from, and which one it is: said by the gateway, or by nobody (Traefik CVE-2026-35051,
-/// CVE-2024-52003; oauth2-proxy CVE-2026-40575; caddy-security CVE-2024-21494).
+/// The origin and the id of a request: set by the gateway, or not at all (Traefik CVE-2026-35051, CVE-2024-52003;
+/// oauth2-proxy CVE-2026-40575; caddy-security CVE-2024-21494).
 const ORIGIN: &[&str] = &[
     "Forwarded",
     "X-Forwarded-For",
@@ -47,7 +47,8 @@ const ORIGIN: &[&str] = &[
     "X-Request-Id",
 ];
 
-/// Names that CGI, WSGI and their like make the same variable of (Caddy GHSA-f59h-q822-g45g): some are no letters at all.
+/// Spellings that CGI, WSGI and the like turn into the same variable (Caddy GHSA-f59h-q822-g45g), also with other
+/// characters.
 fn spellings(name: &str) -> Vec<String> {
     let others = ["_", ".", "!", "~", "+", "$"].map(|dash| name.replace('-', dash));
     let mut all = vec![name.to_owned(), name.to_lowercase(), name.to_uppercase(), name.replacen('-', "_", 1)];
@@ -57,7 +58,7 @@ fn spellings(name: &str) -> Vec<String> {
     all
 }
 
-/// Fields that concern one connection, and what makes them concern it.
+/// Hop-by-hop fields, each with the fields that the client sends.
 const HOP_BY_HOP: &[(&str, &str)] = &[
     ("Keep-Alive", "Keep-Alive: forged"),
     ("Proxy-Connection", "Proxy-Connection: forged"),
@@ -73,7 +74,7 @@ const HOP_BY_HOP: &[(&str, &str)] = &[
     ("X-Nominated", "Connection: a\r\nConnection: X-NOMINATED\r\nX-Nominated: forged"),
 ];
 
-/// `Connection` and what it must not take away: it was once used to remove what a proxy had set (Traefik CVE-2024-45410).
+/// Fields that `Connection` must not remove: attackers used it to remove what a proxy had set (Traefik CVE-2024-45410).
 const NOMINATED: &[&str] = &[
     "X-Auth-Subject",
     "x-auth-subject",
@@ -89,10 +90,9 @@ const NOMINATED: &[&str] = &[
     "Authorization",
 ];
 
-/// Headers by which a client has told some gateway that no token is needed, or that another request is meant: whether it
-/// may be let through is decided on the request line (oauth2-proxy CVE-2026-34457,
-/// CVE-2026-40575).
-const EXCUSES: &[&str] = &[
+/// Headers that made some gateway require no token, or check another path. Here only the request line decides
+/// (oauth2-proxy CVE-2026-34457, CVE-2026-40575).
+const BYPASSES: &[&str] = &[
     "User-Agent: GoogleHC/1.0",
     "User-Agent: kube-probe/1.30",
     "User-Agent: ELB-HealthChecker/2.0",
@@ -120,7 +120,7 @@ const EXCUSES: &[&str] = &[
     "Connection: Authorization",
 ];
 
-/// What is no host, or more than one. Several programs have each believed another part of these.
+/// Invalid hosts, and more than one host. Programs differ in which part of these they use.
 pub(super) const HOSTS: &[&str] = &[
     "Host:",
     "Host: a b",
@@ -183,7 +183,7 @@ fn request(line: &str, fields: &str) -> Vec<u8> {
 }
 
 /// The same request for `explain`.
-fn asked(path: &str, fields: &str) -> Request<()> {
+fn explained(path: &str, fields: &str) -> Request<()> {
     let mut request = Request::get(path).body(()).expect("a request");
     for line in format!("{fields}\r\nConnection: close").split("\r\n") {
         let (name, value) = line.split_once(':').expect("a field");
@@ -194,52 +194,53 @@ fn asked(path: &str, fields: &str) -> Request<()> {
 }
 
 #[tokio::test]
-async fn a_hostile_host_or_excuse_is_refused_with_its_reason_and_goes_nowhere() {
+async fn hostile_hosts_and_bypass_headers_are_rejected() {
     let upstream = Upstream::start();
     let public = "[[route]]\npath = \"/public\"\npublic = true\n[[route]]\npath = \"/\"\n";
     let gateway = Gateway::with_config(&upstream, public);
     let attack = |path: &str, fields: &str, reason: Reason| Attack {
         name: fields.to_owned(),
         sent: request(&format!("GET {path}"), fields),
-        asked: Some(asked(path, fields)),
+        explained: Some(explained(path, fields)),
         reason,
     };
     let long = format!("Host: {}", "a".repeat(256));
     let hosts = HOSTS.iter().copied().chain([long.as_str()]).map(|fields| attack("/public", fields, BadHost));
-    let excuses = EXCUSES.iter().map(|excuse| attack("/private", &format!("Host: gateway.test\r\n{excuse}"), NoToken));
-    let attacks: Vec<Attack> = hosts.chain(excuses).collect();
-    eprintln!("{} hostile hosts and excuses", attacks.len());
-    all_are_refused(&gateway, &upstream, &attacks).await;
-    assert_eq!(upstream.connections(), 0, "nobody connects to the backend for a refused request");
+    let bypasses =
+        BYPASSES.iter().map(|bypass| attack("/private", &format!("Host: gateway.test\r\n{bypass}"), NoToken));
+    let attacks: Vec<Attack> = hosts.chain(bypasses).collect();
+    eprintln!("{} hostile hosts and bypasses", attacks.len());
+    assert_all_rejected(&gateway, &upstream, &attacks).await;
+    assert_eq!(upstream.connections(), 0, "a rejected request opens no connection to the backend");
 }
 
-/// A row of what is let through, but not as it came.
-struct Claim {
+/// A request that the gateway forwards, but not unchanged.
+struct Forgery {
     name: String,
     fields: String,
-    /// This header must not be there; without one, nothing must have been taken away.
-    gone: Option<String>,
+    /// The header that the gateway must remove. If `None`, it must remove nothing.
+    removed: Option<String>,
 }
 
-fn claims() -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for name in OURS.iter().chain(ORIGIN).flat_map(|name| spellings(name)) {
+fn forgeries() -> Vec<Forgery> {
+    let mut forgeries = Vec::new();
+    for name in IDENTITY.iter().chain(ORIGIN).flat_map(|name| spellings(name)) {
         let fields = format!("{name}: forged\r\n{name}: forged again");
-        claims.push(Claim { name: name.clone(), fields, gone: None });
+        forgeries.push(Forgery { name: name.clone(), fields, removed: None });
     }
     for (name, fields) in HOP_BY_HOP {
-        claims.push(Claim { name: (*fields).into(), fields: (*fields).into(), gone: Some((*name).into()) });
+        forgeries.push(Forgery { name: (*fields).into(), fields: (*fields).into(), removed: Some((*name).into()) });
     }
     for name in NOMINATED {
         let fields = format!("Connection: {name}");
-        claims.push(Claim { name: fields.clone(), fields, gone: None });
+        forgeries.push(Forgery { name: fields.clone(), fields, removed: None });
     }
-    claims
+    forgeries
 }
 
-/// What the backend is told about the caller, whatever the client says.
-fn fault_in(claim: &Claim, seen: &ReceivedRequest, client: &str, token_id: &str) -> Option<String> {
-    let told =
+/// Checks what the backend got about the caller.
+fn fault_in(forgery: &Forgery, seen: &ReceivedRequest, client: &str, token_id: &str) -> Option<String> {
+    let values =
         |name: &str| seen.headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?")).collect::<Vec<_>>();
     let forwarded = format!("for={client};proto=http");
     for (name, expected) in [
@@ -253,38 +254,38 @@ fn fault_in(claim: &Claim, seen: &ReceivedRequest, client: &str, token_id: &str)
         ("x-forwarded-proto", "http"),
         ("forwarded", &forwarded),
     ] {
-        if told(name) != [expected] {
-            return Some(format!("{}: {name} is {:?}, not {expected}", claim.name, told(name)));
+        if values(name) != [expected] {
+            return Some(format!("{}: {name} is {:?}, not {expected}", forgery.name, values(name)));
         }
     }
-    let has_bad_signature = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("forged"));
-    let stays = |name: &str, value| {
-        has_bad_signature(value) || claim.gone.as_ref().is_some_and(|gone| gone.eq_ignore_ascii_case(name))
+    let is_forged = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("forged"));
+    let is_forbidden = |name: &str, value| {
+        is_forged(value) || forgery.removed.as_ref().is_some_and(|removed| removed.eq_ignore_ascii_case(name))
     };
-    let there = seen.headers.iter().find(|(name, value)| stays(name.as_str(), value));
-    there.map(|there| format!("{}: the backend saw {there:?}", claim.name))
+    let found = seen.headers.iter().find(|(name, value)| is_forbidden(name.as_str(), value));
+    found.map(|found| format!("{}: the backend got {found:?}", forgery.name))
 }
 
 #[tokio::test]
-async fn a_hostile_header_reaches_nobody_in_any_spelling() {
+async fn forged_headers_reach_no_backend_in_any_spelling() {
     let upstream = Upstream::start();
     let tenant = "[[identity.claim]]\npointer = \"/tenant\"\nheader = \"X-Auth-Tenant\"\n";
     let gateway = Gateway::with_config(&upstream, tenant);
     let pair = gateway.issue("alice", "orders:read").await;
-    let claims = claims();
-    eprintln!("{} hostile headers", claims.len());
-    assert!(claims.len() >= 100, "a table that tries little: {}", claims.len());
+    let forgeries = forgeries();
+    eprintln!("{} hostile headers", forgeries.len());
+    assert!(forgeries.len() >= 100, "too few attacks: {}", forgeries.len());
     let mut faults = Vec::new();
-    for (number, claim) in claims.iter().enumerate() {
+    for (number, forgery) in forgeries.iter().enumerate() {
         let client = address_of(number);
         let mut wire = Wire::connect_from(client, gateway.address()).await;
-        let fields = format!("Host: gateway.test\r\nAuthorization: Bearer {}\r\n{}", pair.access, claim.fields);
+        let fields = format!("Host: gateway.test\r\nAuthorization: Bearer {}\r\n{}", pair.access, forgery.fields);
         wire.send(format!("GET /{number} HTTP/1.1\r\n{fields}\r\n\r\n")).await;
-        let answer = wire.read_response().await;
-        assert_eq!(answer.status, 200, "{}: {answer:?}", claim.name);
-        let seen = upstream.seen().pop().expect("it arrived");
+        let response = wire.read_response().await;
+        assert_eq!(response.status, 200, "{}: {response:?}", forgery.name);
+        let seen = upstream.seen().pop().expect("a request at the backend");
         assert_eq!(seen.uri, format!("/{number}"));
-        faults.extend(fault_in(claim, &seen, &client.to_string(), &pair.token_id));
+        faults.extend(fault_in(forgery, &seen, &client.to_string(), &pair.token_id));
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }

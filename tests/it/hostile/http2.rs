@@ -1,4 +1,5 @@
-//! Frames that no client sends: requests that would be other ones in HTTP/1, floods, and handshakes that never end.
+//! Frames that no honest client sends: requests that would smuggle others into HTTP/1, endless header blocks, and
+//! broken TLS handshakes.
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
@@ -15,7 +16,7 @@ const SCHEME: (&str, &str) = (":scheme", "http");
 const AUTHORITY: (&str, &str) = (":authority", "a");
 const PATH: (&str, &str) = (":path", "/");
 
-/// What HTTP/2 does not have (RFC 9113 section 8.2 and 8.3), and what would smuggle something into the HTTP/1 behind it (nginx
+/// Requests that HTTP/2 forbids (RFC 9113 sections 8.2 and 8.3), or that would smuggle something into HTTP/1 (nginx
 /// CVE-2026-42926, Netty CVE-2021-21295).
 const REQUESTS: &[Fields] = &[
     // pseudo-headers
@@ -38,7 +39,7 @@ const REQUESTS: &[Fields] = &[
     &[(":method", "G T"), SCHEME, AUTHORITY, PATH],
     &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH],
     &[(":method", "CONNECT"), AUTHORITY],
-    // WebSockets are carried; nothing else is.
+    // Only WebSockets may use extended CONNECT.
     &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH, (":protocol", "connect-udp")],
     &[(":method", "CONNECT"), SCHEME, AUTHORITY, PATH, (":protocol", "")],
     &[METHOD, SCHEME, AUTHORITY, PATH, (":protocol", "websocket")],
@@ -99,7 +100,7 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, AUTHORITY, PATH, ("x", "1\ny: 1")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("x", "1\ry: 1")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("x", "1\0")],
-    // of one connection
+    // hop-by-hop fields
     &[METHOD, SCHEME, AUTHORITY, PATH, ("connection", "x")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("connection", "close")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("keep-alive", "1")],
@@ -111,7 +112,7 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, AUTHORITY, PATH, ("connection", "")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("connection", "upgrade"), ("upgrade", "h2c")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("te", "gzip")],
-    // lengths of what is not there
+    // lengths of a missing body
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "5")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "0"), ("content-length", "5")],
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "5"), ("content-length", "0")],
@@ -123,53 +124,53 @@ const REQUESTS: &[Fields] = &[
     &[METHOD, SCHEME, AUTHORITY, PATH, ("content-length", "18446744073709551616")],
 ];
 
-/// It is refused, and nothing else is heard from whoever asks so.
+/// The gateway rejects it and closes the connection.
 #[tokio::test]
-async fn a_request_for_two_hosts_is_the_last_of_its_connection() {
+async fn a_request_for_two_hosts_closes_its_connection() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let block = frames::block(&[(":method", "GET"), SCHEME, AUTHORITY, PATH, ("host", "b")]);
     let ambiguous = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
     let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), ambiguous]).await;
-    let (mut answered, mut told) = (false, false);
-    while !(answered && told) {
+    let (mut has_response, mut has_goaway) = (false, false);
+    while !(has_response && has_goaway) {
         let frame = frames::next(&mut client, &[HEADERS, GOAWAY]).await;
-        answered |= frame.kind == HEADERS;
-        told |= frame.kind == GOAWAY;
+        has_response |= frame.kind == HEADERS;
+        has_goaway |= frame.kind == GOAWAY;
     }
     client.read_to_end().await;
     assert!(upstream.seen().is_empty());
 }
 
 #[tokio::test]
-async fn a_hostile_http2_request_goes_nowhere() {
+async fn hostile_http2_requests_reach_no_backend() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
-    let mut taken = Vec::new();
+    let mut accepted = Vec::new();
     for fields in REQUESTS {
         let request = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(fields));
         let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), request]).await;
-        let answer = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
-        if answer.kind == HEADERS && answer.payload.first() == Some(&OK) {
-            taken.push(format!("{fields:?}: {:?}", upstream.seen().pop()));
+        let response = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
+        if response.kind == HEADERS && response.payload.first() == Some(&OK) {
+            accepted.push(format!("{fields:?}: {:?}", upstream.seen().pop()));
         }
     }
     eprintln!("{} hostile requests over HTTP/2", REQUESTS.len());
-    assert!(taken.is_empty(), "{} were taken:\n{}", taken.len(), taken.join("\n"));
+    assert!(accepted.is_empty(), "{} were accepted:\n{}", accepted.len(), accepted.join("\n"));
     assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
     let good = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(&[METHOD, SCHEME, AUTHORITY, PATH]));
     let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), good]).await;
-    assert_eq!(frames::next(&mut client, &[HEADERS]).await.payload[0], OK, "what nothing is wrong with is accepted");
+    assert_eq!(frames::next(&mut client, &[HEADERS]).await.payload[0], OK, "a valid one is accepted");
 }
 
-/// What stands behind a body changes nothing of the request: it is refused, or reaches nobody.
+/// Trailers change nothing in the request: the gateway rejects or removes these.
 #[tokio::test]
-async fn trailers_are_fields_and_nothing_else() {
+async fn trailers_cannot_change_the_request() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let begun = frames::frame(HEADERS, END_HEADERS, 1, &frames::block(&[METHOD, SCHEME, AUTHORITY, PATH]));
     let data = frames::frame(DATA, 0, 1, b"abc");
-    let mut refused = Vec::new();
+    let mut rejected = Vec::new();
     for field in [
         (":path", "/other"),
         (":method", "GET"),
@@ -182,25 +183,25 @@ async fn trailers_are_fields_and_nothing_else() {
         ("content-length", "5"),
     ] {
         let trailers = frames::frame(HEADERS, END_STREAM | END_HEADERS, 1, &frames::block(&[field]));
-        let said = [frames::connection_preface(), begun.clone(), data.clone(), trailers];
-        let mut client = frames::connect(gateway.address(), &said).await;
-        let answer = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
-        if answer.kind == HEADERS && answer.payload[0] == OK {
+        let request = [frames::connection_preface(), begun.clone(), data.clone(), trailers];
+        let mut client = frames::connect(gateway.address(), &request).await;
+        let response = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
+        if response.kind == HEADERS && response.payload[0] == OK {
             let seen = upstream.only_request();
             assert_eq!((seen.method.as_str(), &*seen.uri, &*seen.host(), &*seen.body), ("POST", "/", "a", &b"abc"[..]));
             assert!(seen.trailers.is_none_or(|trailers| trailers.is_empty()), "{field:?}");
             upstream.forget();
         } else {
             assert!(upstream.seen().is_empty(), "{field:?}: {:?}", upstream.seen());
-            refused.push(field.0);
+            rejected.push(field.0);
         }
     }
-    assert_eq!(refused, ["connection", "transfer-encoding", "X", "x"]);
+    assert_eq!(rejected, ["connection", "transfer-encoding", "X", "x"]);
 }
 
-/// A header block that goes on and on, with something in it or without (RUSTSEC-2024-0332).
+/// An endless header block, with fields or empty (RUSTSEC-2024-0332).
 #[tokio::test]
-async fn a_header_block_without_an_end_ends_its_connection() {
+async fn an_endless_header_block_closes_its_connection() {
     let upstream = Upstream::start();
     let gateway = Gateway::public_single_worker(upstream.address, "[limits]\npenalty_duration = \"0s\"");
     let mut honest = HonestClient::connect(&gateway).await;
@@ -211,9 +212,9 @@ async fn a_header_block_without_an_end_ends_its_connection() {
             .assert_served_during(async || {
                 let mut attacker =
                     frames::connect(gateway.address(), &[frames::connection_preface(), begun.clone()]).await;
-                let mut said = 0;
-                while said < 100_000 && attacker.try_send(&more).await.is_ok() {
-                    said += 100;
+                let mut sent = 0;
+                while sent < 100_000 && attacker.try_send(&more).await.is_ok() {
+                    sent += 100;
                 }
                 attacker.read_to_end().await;
             })
@@ -222,10 +223,10 @@ async fn a_header_block_without_an_end_ends_its_connection() {
     assert!(upstream.seen().is_empty(), "{:?}", upstream.seen());
 }
 
-/// The client makes the gateway reset its streams (CVE-2025-8671, MadeYouReset), by frames that are wrong for one stream
-/// alone. What was asked of the backend is given up, and is bounded.
+/// The client makes the gateway reset its streams (CVE-2025-8671, MadeYouReset) by frames that are invalid for one
+/// stream only. The requests to the backend are cancelled.
 #[tokio::test]
-async fn a_client_that_has_its_streams_reset_ends_its_connection_and_leaves_nothing_behind() {
+async fn a_client_that_provokes_resets_is_disconnected() {
     let upstream = Upstream::start();
     let gateway = Gateway::public_single_worker(upstream.address, "[limits]\npenalty_duration = \"0s\"");
     let mut honest = HonestClient::connect(&gateway).await;
@@ -244,14 +245,14 @@ async fn a_client_that_has_its_streams_reset_ends_its_connection_and_leaves_noth
             let mut attacker = frames::connect(gateway.address(), &[frames::connection_preface()]).await;
             let _ = attacker.try_send(&flood).await;
             let ended = frames::next(&mut attacker, &[GOAWAY]).await;
-            assert_ne!(ended.payload[4..8], [0; 4], "an error, not a goodbye");
+            assert_ne!(ended.payload[4..8], [0; 4], "an error, not a graceful shutdown");
         };
         honest.assert_served_during(attack).await;
     }
-    eventually("what was asked of the backend is given up", || upstream.in_flight() == 0).await;
+    eventually("the requests to the backend are cancelled", || upstream.in_flight() == 0).await;
 }
 
-/// What a TLS client says first, for the name `localhost`.
+/// Returns the ClientHello of a TLS client for the name `localhost`.
 fn client_hello() -> Vec<u8> {
     let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
@@ -259,14 +260,14 @@ fn client_hello() -> Vec<u8> {
     let name = "localhost".try_into().expect("a name");
     let mut connection = ClientConnection::new(config.into(), name).expect("a client");
     let mut hello = Vec::new();
-    connection.write_tls(&mut hello).expect("memory takes it");
+    connection.write_tls(&mut hello).expect("written to memory");
     hello
 }
 
-/// A handshake in records of one byte once ended the process (CVE-2024-11738), and one with a goodbye in its middle went
-/// round for ever (RUSTSEC-2024-0336).
+/// A handshake in records of one byte once crashed the process (CVE-2024-11738), and one with a close_notify in its
+/// middle caused an endless loop (RUSTSEC-2024-0336).
 #[tokio::test]
-async fn an_odd_handshake_ends_its_connection_and_nobody_elses() {
+async fn a_broken_handshake_closes_only_its_own_connection() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "[timeouts]\ntls_handshake = \"500ms\"");
     let hello = client_hello();
@@ -278,7 +279,7 @@ async fn an_odd_handshake_ends_its_connection_and_nobody_elses() {
     let in_bytes: Vec<u8> = content.iter().flat_map(|byte| record(22, &[*byte])).collect();
     let halves = content.split_at(content.len() / 2);
     let close_notify = record(21, &[1, 0]);
-    for said in [
+    for records in [
         in_bytes,
         [record(22, halves.0), record(22, halves.1)].concat(),
         [record(22, halves.0), record(22, &[]), record(22, halves.1)].concat(),
@@ -293,10 +294,10 @@ async fn an_odd_handshake_ends_its_connection_and_nobody_elses() {
         vec![22, 3, 1, 0xff, 0xff],
     ] {
         let mut attacker = Wire::connect(gateway.tls_address()).await;
-        let _ = attacker.try_send(&said).await;
+        let _ = attacker.try_send(&records).await;
         attacker.read_to_end().await;
-        let neighbour = Client::http1(gateway.tls_address()).over_tls(&gateway.certificate());
-        assert_eq!(neighbour.get("/").await.status, 200);
+        let honest = Client::http1(gateway.tls_address()).over_tls(&gateway.certificate());
+        assert_eq!(honest.get("/").await.status, 200);
     }
     assert_eq!(upstream.seen().len(), 12);
 }

@@ -1,11 +1,11 @@
-//! Attacks, by the hundred: each is tried on a whole gateway, byte for byte, and must be refused with its own reason while
-//! the backend hears nothing of it. What `bearward explain` says about it is the same.
+//! Hundreds of attacks. Each is sent to a complete gateway, which must reject it with the right reason. The backend
+//! must get nothing, and `bearward explain` must report the same decision.
 //!
-//! The tables are data; a new attack is a new row. Two rows that send the same bytes are one attack, and fail.
+//! The tables are data: a new attack is a new row. Two rows that send the same bytes fail the test.
 
-mod behind;
 mod corpora;
 mod headers;
+mod hosts;
 mod http2;
 mod paths;
 mod precedents;
@@ -21,18 +21,18 @@ use serde_json::Value;
 
 use crate::support::{Gateway, Upstream, Wire};
 
-/// Something that must not get through.
+/// A request that the gateway must reject.
 pub struct Attack {
     pub name: String,
-    /// The whole request, as it is sent.
+    /// The bytes of the complete request.
     pub sent: Vec<u8>,
-    /// The same for `explain`, if a program could put it as a question at all.
-    pub asked: Option<Request<()>>,
+    /// The same request for `explain`, if the `http` crate can represent it.
+    pub explained: Option<Request<()>>,
     pub reason: Reason,
 }
 
-/// What the client is told for a reason: typed in here, so that the table in `reject.rs` is checked and not repeated.
-fn answer_to(reason: Reason) -> (u16, &'static str) {
+/// The status and the code that the client gets for a reason. Written out here, as a check of the table in `reject.rs`.
+fn response_to(reason: Reason) -> (u16, &'static str) {
     match reason {
         Reason::BadPath | Reason::BadHost | Reason::MalformedFraming | Reason::SeveralTokens => {
             (400, "invalid_request")
@@ -58,17 +58,17 @@ fn answer_to(reason: Reason) -> (u16, &'static str) {
     }
 }
 
-/// Tries all of them, and asserts for each: its status and public code, its reason in the access log, the end of its
-/// connection, the same decision by `explain`, and that the backend saw nothing.
-pub async fn all_are_refused(gateway: &Gateway, upstream: &Upstream, attacks: &[Attack]) {
+/// Sends all attacks and asserts for each: the status and the public code, the reason in the access log, the end of the
+/// connection, the same decision by `explain`, and that the backend got nothing.
+pub async fn assert_all_rejected(gateway: &Gateway, upstream: &Upstream, attacks: &[Attack]) {
     let mut faults = Vec::new();
     let mut tried = HashSet::new();
     for (number, attack) in attacks.iter().enumerate() {
-        assert!(tried.insert(&attack.sent), "{}: another row is the same", attack.name);
+        assert!(tried.insert(&attack.sent), "{}: another row sends the same bytes", attack.name);
         let mut client = Wire::connect_from(address_of(number), gateway.address()).await;
-        // A gateway that has seen enough may close before it has heard everything.
+        // The gateway may close the connection before it has read everything.
         let _ = client.try_send(&attack.sent).await;
-        faults.extend(fault_in_answer(attack, &client.read_to_end().await));
+        faults.extend(fault_in_response(attack, &client.read_to_end().await));
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     let lines = gateway.log_lines(attacks.len()).await;
@@ -85,41 +85,43 @@ pub async fn all_are_refused(gateway: &Gateway, upstream: &Upstream, attacks: &[
     assert!(upstream.seen().is_empty(), "the backend saw {:?}", upstream.seen());
 }
 
-/// One for each attack: in the log, a line is found by it.
+/// Returns a client address for each attack, which identifies its line in the log.
 fn address_of(number: usize) -> IpAddr {
-    let [.., high, low] = u32::try_from(number + 2).expect("not that many").to_be_bytes();
+    let [.., high, low] = u32::try_from(number + 2).expect("fewer attacks").to_be_bytes();
     Ipv4Addr::new(127, 7, high, low).into()
 }
 
-fn fault_in_answer(attack: &Attack, heard: &str) -> Option<String> {
-    let (status, code) = answer_to(attack.reason);
-    let (head, body) = heard.split_once("\r\n\r\n").unwrap_or((heard, ""));
+fn fault_in_response(attack: &Attack, received: &str) -> Option<String> {
+    let (status, code) = response_to(attack.reason);
+    let (head, body) = received.split_once("\r\n\r\n").unwrap_or((received, ""));
     let is_status =
         head.starts_with(&format!("HTTP/1.1 {status} ")) || head.starts_with(&format!("HTTP/1.0 {status} "));
-    // A target that is no URI at all, hyper answers without a word.
+    // hyper itself rejects a target that is no URI, with an empty body.
     let target = attack.sent.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    let is_wordless = body.is_empty() && Uri::try_from(target).is_err();
-    let is_told = is_wordless || body.contains(&format!("\"error\":\"{code}\""));
-    let is_once = heard.matches("HTTP/1.").count() == 1;
-    (!is_status || !is_told || !is_once).then(|| format!("{}: expected {status} {code}, heard {heard:?}", attack.name))
+    let is_by_hyper = body.is_empty() && Uri::try_from(target).is_err();
+    let has_code = is_by_hyper || body.contains(&format!("\"error\":\"{code}\""));
+    let is_once = received.matches("HTTP/1.").count() == 1;
+    (!is_status || !has_code || !is_once)
+        .then(|| format!("{}: expected {status} {code}, received {received:?}", attack.name))
 }
 
 async fn faults_in_explanations(gateway: &Gateway, attacks: &[Attack], lines: &[Value]) -> Vec<String> {
     let config = gateway.config();
-    let explainer = Explainer::prepare(&config, gateway.clock.clone()).await.expect("it is all there");
+    let explainer =
+        Explainer::prepare(&config, gateway.clock.clone()).await.expect("the files of the configuration exist");
     let mut faults = Vec::new();
     for (number, attack) in attacks.iter().enumerate() {
-        let Some(request) = &attack.asked else { continue };
+        let Some(request) = &attack.explained else { continue };
         let client = address_of(number).to_string();
         let line = lines.iter().find(|line| line["client"] == *client).unwrap_or(&Value::Null);
-        let explained = explainer.explain(request, false).await;
-        let Outcome::Rejected(refusal) = &explained.outcome else {
-            faults.push(format!("{}: explain lets it through", attack.name));
+        let explanation = explainer.explain(request, false).await;
+        let Outcome::Rejected(reject) = &explanation.outcome else {
+            faults.push(format!("{}: explain accepts it", attack.name));
             continue;
         };
         let detail = line["detail"].as_str().unwrap_or_default();
-        if refusal.reason != attack.reason || refusal.detail != detail {
-            faults.push(format!("{}: explain says {refusal:?}, the server {line}", attack.name));
+        if reject.reason != attack.reason || reject.detail != detail {
+            faults.push(format!("{}: explain says {reject:?}, the gateway {line}", attack.name));
         }
     }
     faults

@@ -1,13 +1,13 @@
-//! Targets that were read in one way by who decided, and in another by who served.
+//! Targets that some proxy read in one way and the server after it in another.
 
 use bearward::types::reject::Reason::{self, *};
 use http::{Request, Uri};
 
-use super::{Attack, all_are_refused};
+use super::{Attack, assert_all_rejected};
 use crate::support::connection::{HttpConnection, empty};
 use crate::support::{Gateway, Upstream};
 
-/// Dot segments, for whoever resolves them behind the gateway (Envoy CVE-2019-9901, Traefik CVE-2025-32431).
+/// Dot segments, which a backend may resolve (Envoy CVE-2019-9901, Traefik CVE-2025-32431).
 const DOT_SEGMENTS: &[&str] = &[
     "/..",
     "/../",
@@ -28,7 +28,7 @@ const DOT_SEGMENTS: &[&str] = &[
     "/public/..?x=y",
     "/public/.?x=y",
     "/public/../private?x=y",
-    // as a client that encodes dots writes them (Heimdall GHSA-3q34-rx83-r6mq)
+    // with encoded dots (Heimdall GHSA-3q34-rx83-r6mq)
     "/%2e",
     "/%2e/private",
     "/%2E%2E",
@@ -47,7 +47,8 @@ const DOT_SEGMENTS: &[&str] = &[
     "/public/%2e%2e/%2e%2e/private",
 ];
 
-/// `%2F` and `%5C` are separators to some and letters to others (Envoy CVE-2021-29492, Traefik GHSA-gm3x-23wp-hc2c).
+/// Some servers read `%2F` and `%5C` as separators, others as letters (Envoy CVE-2021-29492, Traefik
+/// GHSA-gm3x-23wp-hc2c).
 const SEPARATORS: &[&str] = &[
     "/%2f",
     "/%2F",
@@ -77,7 +78,7 @@ const SEPARATORS: &[&str] = &[
     "/public%5c../private",
     "/%5c%5cevil.example%5cshare",
     "/public/%2f%5cprivate",
-    // which some servers merge
+    // some servers merge these
     "//",
     "///",
     "//private",
@@ -91,7 +92,7 @@ const SEPARATORS: &[&str] = &[
     "//..//private",
 ];
 
-/// A server that cuts at `;` sees another path, and another one sees `..` (Envoy CVE-2026-73551, -73553, -73511).
+/// A server that cuts a path at `;` reads another path, sometimes with `..` (Envoy CVE-2026-73551, -73553, -73511).
 const PARAMETERS: &[&str] = &[
     "/;",
     "/;/private",
@@ -118,7 +119,7 @@ const PARAMETERS: &[&str] = &[
     "/private;/../public",
 ];
 
-/// What ends a path, a line or a string, where it is decoded.
+/// Encoded characters that end a path, a line or a string once they are decoded.
 const ENDS: &[&str] = &[
     "/public%00",
     "/public%00/private",
@@ -148,7 +149,7 @@ const ENDS: &[&str] = &[
     "/public%7F/private",
 ];
 
-/// Encoded twice, or not properly once: a lenient decoder makes something of it (Traefik GHSA-vrch-868g-9jx5).
+/// Encoded twice, or wrongly. A lenient decoder accepts these (Traefik GHSA-vrch-868g-9jx5).
 const ENCODINGS: &[&str] = &[
     "/%252e%252e/private",
     "/public/%252e%252e/private",
@@ -187,7 +188,7 @@ const ENCODINGS: &[&str] = &[
     "/public/%5%63private",
 ];
 
-/// Bytes that stand in no path, and that somebody takes for one that does.
+/// Characters that a path cannot have, and that some programs read as others.
 const BYTES: &[&str] = &[
     "/public\\..\\private",
     "/public/..\\private",
@@ -204,7 +205,7 @@ const BYTES: &[&str] = &[
     "/\u{212a}",
 ];
 
-/// What is no target at all: it does not get as far as a path.
+/// Malformed targets: the gateway rejects them before it reads a path.
 const UNREADABLE: &[&[u8]] = &[
     b"",
     b"?",
@@ -247,7 +248,7 @@ const UNREADABLE: &[&[u8]] = &[
     b"http://gateway.test\\@evil.example/private",
 ];
 
-/// Forms of a target other than a path, and what is too long: the target, the Host, and the reason.
+/// Other forms of a target than a path: the target, the Host, and the reason.
 pub(super) const FORMS: &[(&str, &str, Reason)] = &[
     ("*", "gateway.test", BadPath),
     ("gateway.test", "gateway.test", BadPath),
@@ -276,12 +277,12 @@ pub(super) const FORMS: &[(&str, &str, Reason)] = &[
 fn attack(target: &[u8], host: &str, reason: Reason) -> Attack {
     let sent = [b"GET ", target, b" HTTP/1.1\r\nHost: ", host.as_bytes(), b"\r\nConnection: close\r\n\r\n"].concat();
     let name = String::from_utf8_lossy(target).chars().take(80).collect::<String>();
-    let asked =
+    let explained =
         Uri::try_from(target).ok().filter(|_| reason != MalformedFraming && reason != HeadTooLarge).map(|uri| {
             let request = Request::get(uri).header("host", host).header("connection", "close");
             request.body(()).expect("a request")
         });
-    Attack { name, sent, asked, reason }
+    Attack { name, sent, explained, reason }
 }
 
 fn ambiguous() -> impl Iterator<Item = &'static str> {
@@ -289,9 +290,9 @@ fn ambiguous() -> impl Iterator<Item = &'static str> {
 }
 
 #[tokio::test]
-async fn a_hostile_path_is_refused_with_its_reason_and_goes_nowhere() {
+async fn hostile_paths_are_rejected_with_their_reason() {
     let upstream = Upstream::start();
-    // Not even a token is asked for: nothing but the path is in the way.
+    // All routes are public, so only the path can cause the rejection.
     let gateway = Gateway::public(upstream.address, "");
     let long = format!("/{}", "a/".repeat(4096));
     let endless = format!("/{}", "../".repeat(23_000));
@@ -303,14 +304,14 @@ async fn a_hostile_path_is_refused_with_its_reason_and_goes_nowhere() {
         .chain([attack(endless.as_bytes(), "gateway.test", HeadTooLarge)])
         .collect();
     eprintln!("{} hostile paths", attacks.len());
-    assert!(attacks.len() >= 150, "a table that tries little: {}", attacks.len());
-    all_are_refused(&gateway, &upstream, &attacks).await;
-    assert_eq!(upstream.connections(), 0, "nobody connects to the backend for a refused request");
-    assert_eq!(gateway.client().get("/public/private").await.status, 200, "what nothing is wrong with is accepted");
+    assert!(attacks.len() >= 150, "too few attacks: {}", attacks.len());
+    assert_all_rejected(&gateway, &upstream, &attacks).await;
+    assert_eq!(upstream.connections(), 0, "a rejected request opens no connection to the backend");
+    assert_eq!(gateway.client().get("/public/private").await.status, 200, "a valid one is accepted");
 }
 
 #[tokio::test]
-async fn a_hostile_path_is_no_better_over_http2() {
+async fn hostile_paths_are_rejected_over_http2() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let mut client = HttpConnection::http2(gateway.address()).await;

@@ -1,4 +1,4 @@
-//! Tokens that must not be believed.
+//! Tokens that the gateway must reject.
 
 mod claims;
 mod envelope;
@@ -15,7 +15,7 @@ use http::{HeaderValue, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Attack, all_are_refused};
+use super::{Attack, assert_all_rejected};
 use crate::support::clock::ManualClock;
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Gateway, Upstream};
@@ -23,10 +23,10 @@ use crate::support::{Gateway, Upstream};
 const OTHER: &str = "https://other.example";
 const SHARED: &str = "https://shared.example";
 
-/// Whose tokens the gateway accepts: one issuer with a key of each kind, one with a single key, one with a shared secret.
+/// The issuers that the gateway trusts: one with a key of each kind, one with a single key, one with a shared secret.
 struct World {
     now: u64,
-    /// ES256, of [`EXTERNAL_ISSUER`]: the key that is attacked unless a row says otherwise.
+    /// ES256, of [`EXTERNAL_ISSUER`]: the key that most rows attack.
     mint: Mint,
     p384: Mint,
     ed: Mint,
@@ -35,7 +35,7 @@ struct World {
     other: Mint,
     /// HS256, of [`SHARED`].
     shared: Mint,
-    /// ES256, of nobody whom the gateway knows.
+    /// ES256, of an unknown issuer.
     stranger: Mint,
 }
 
@@ -75,7 +75,7 @@ impl World {
         self.mint.valid_token(self.now)
     }
 
-    /// Good but for some claims; `null` takes one out.
+    /// A valid token with changed claims. `null` removes a claim.
     fn claims(&self, changes: Value) -> String {
         self.mint.with_claims(self.now, changes)
     }
@@ -84,7 +84,7 @@ impl World {
         self.mint.with_header(self.now, changes)
     }
 
-    /// Good but for the text of its claims.
+    /// A valid signature over this text as claims.
     fn claims_text(&self, text: impl AsRef<[u8]>) -> String {
         self.sign_bytes(self.mint.header().to_string(), text)
     }
@@ -113,7 +113,7 @@ fn and(object: &Value, more: &str) -> String {
     format!("{}{more}}}", text.strip_suffix('}').expect("an object"))
 }
 
-/// What is wrong with it, the values of the `Authorization` fields, and why it is refused.
+/// The name of an attack, the values of its `Authorization` fields, and the reason of the rejection.
 #[derive(Clone)]
 struct Row(String, Vec<Vec<u8>>, Reason);
 
@@ -130,21 +130,21 @@ impl Row {
     fn attack(self, number: usize) -> Attack {
         let Row(name, fields, reason) = self;
         let path = format!("/{number}");
-        let mut asked = Request::get(&path).header("host", "gateway.test").header("connection", "close");
+        let mut explained = Request::get(&path).header("host", "gateway.test").header("connection", "close");
         let mut sent = format!("GET {path} HTTP/1.1\r\nHost: gateway.test\r\nConnection: close\r\n").into_bytes();
         for field in &fields {
             sent.extend([b"Authorization: ", field.as_slice(), b"\r\n"].concat());
-            // Space around a value is no part of it (RFC 9110 section 5.5).
+            // White space around a value does not belong to it (RFC 9110 section 5.5).
             let value = HeaderValue::from_bytes(field.trim_ascii()).expect("a header value");
-            asked = asked.header("authorization", value);
+            explained = explained.header("authorization", value);
         }
         sent.extend(b"\r\n");
-        Attack { name, sent, asked: Some(asked.body(()).expect("a request")), reason }
+        Attack { name, sent, explained: Some(explained.body(()).expect("a request")), reason }
     }
 }
 
 #[tokio::test]
-async fn a_hostile_token_is_refused_with_its_reason_and_goes_nowhere() {
+async fn hostile_tokens_are_rejected_with_their_reason() {
     let upstream = Upstream::start();
     let clock = Arc::new(ManualClock::new());
     let world = World::new(bearward::types::clock::Clock::now(&*clock).as_secs());
@@ -164,16 +164,16 @@ async fn a_hostile_token_is_refused_with_its_reason_and_goes_nowhere() {
         rows.iter().map(|Row(_, fields, _)| String::from_utf8_lossy(&fields.concat()).into_owned()).collect();
     let attacks: Vec<Attack> = rows.into_iter().enumerate().map(|(number, row)| row.attack(number)).collect();
     eprintln!("{} hostile tokens", attacks.len());
-    assert!(attacks.len() >= 200, "a table that tries little: {}", attacks.len());
-    all_are_refused(&gateway, &upstream, &attacks).await;
-    assert_eq!(upstream.connections(), 0, "nobody connects to the backend for a refused request");
+    assert!(attacks.len() >= 200, "too few attacks: {}", attacks.len());
+    assert_all_rejected(&gateway, &upstream, &attacks).await;
+    assert_eq!(upstream.connections(), 0, "a rejected request opens no connection to the backend");
 
     let log = gateway.file("access.log");
     for token in tokens.iter().filter_map(|token| token.get(7..47)) {
         assert!(!log.contains(token), "a token is in the log: {token}");
     }
-    for (number, token) in claims::just_in_time(&world).iter().enumerate() {
-        assert_eq!(gateway.status_of(token).await, 200, "just in time: {number}");
+    for (number, token) in claims::valid_at_the_boundary(&world).iter().enumerate() {
+        assert_eq!(gateway.status_of(token).await, 200, "valid at the boundary: {number}");
     }
     let issued_by = |mint: &Mint, issuer: &str| mint.with_claims(world.now, json!({ "iss": issuer }));
     for good in [
@@ -184,6 +184,6 @@ async fn a_hostile_token_is_refused_with_its_reason_and_goes_nowhere() {
         issued_by(&world.other, OTHER),
         issued_by(&world.shared, SHARED),
     ] {
-        assert_eq!(gateway.status_of(&good).await, 200, "what nothing is wrong with is accepted");
+        assert_eq!(gateway.status_of(&good).await, 200, "a valid one is accepted");
     }
 }

@@ -1,16 +1,16 @@
-//! Nobody is waited for without end, and nobody takes more than a share.
+//! Timeouts, rates and limits: a slow or greedy client does not affect the others.
 
+mod connection_age;
 mod connections;
 mod floods;
-mod life;
-mod load;
-mod pace;
-mod pauses;
+mod min_rates;
+mod overload;
+mod penalties;
 mod rates;
-mod silence;
 mod sizes;
 mod slow_uploads;
 mod throttle;
+mod timeouts;
 
-/// Whole, and served by every upstream.
+/// A complete request that every upstream serves.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -1,4 +1,4 @@
-//! How often a client may ask, and how it is told.
+//! `[[rate]]`: how many requests a client may send, and the headers that report it.
 
 use std::time::{Duration, Instant};
 
@@ -6,50 +6,54 @@ use crate::support::frames::{self, GOAWAY, HEADERS};
 use crate::support::{Gateway, HonestClient, TestResponse, Upstream, Wire};
 
 #[track_caller]
-fn told(answer: &TestResponse, policy: &str, left: &str) {
-    assert_eq!(answer.header("ratelimit-policy"), Some(policy), "{answer:?}");
-    assert_eq!(answer.header("ratelimit"), Some(left), "{answer:?}");
+fn assert_rate_limit(response: &TestResponse, policy: &str, left: &str) {
+    assert_eq!(response.header("ratelimit-policy"), Some(policy), "{response:?}");
+    assert_eq!(response.header("ratelimit"), Some(left), "{response:?}");
 }
 
 #[tokio::test]
-async fn a_subject_has_so_many_requests_and_another_has_its_own() {
+async fn each_subject_has_its_own_rate() {
     let upstream = Upstream::start();
     let routes = "[[route]]\npath = \"/\"\n[[route]]\npath = \"/orders/\"\n\
                   [[route.rate]]\nper = \"subject\"\nrequests = 6\nwindow = \"1m\"\nburst = 3\nname = \"orders\"\n";
     let gateway = Gateway::with_config(&upstream, routes);
     let (mallory, honest) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
     let more_of_mallory = gateway.issue("mallory", "").await;
-    // Over all workers, whatever connection it comes by, and with any of the subject's tokens.
+    // The rate is shared by all workers, all connections and all tokens of the subject.
     for (token, left) in [(&mallory, "r=2;t=10"), (&more_of_mallory, "r=1;t=20"), (&mallory, "r=0;t=30")] {
-        let answer = gateway.client().bearer(&token.access).get("/orders/").await;
-        assert_eq!(answer.status, 200);
-        told(&answer, "\"orders\";q=6;w=60", &format!("\"orders\";{left}"));
+        let response = gateway.client().bearer(&token.access).get("/orders/").await;
+        assert_eq!(response.status, 200);
+        assert_rate_limit(&response, "\"orders\";q=6;w=60", &format!("\"orders\";{left}"));
     }
     let reached = upstream.seen().len();
     for client in gateway.clients() {
-        let refused = client.bearer(&more_of_mallory.access).get("/orders/").await;
-        refused.assert_rejected(429, "rate_limited");
-        assert_eq!(refused.header("retry-after"), Some("10"));
-        told(&refused, "\"orders\";q=6;w=60", "\"orders\";r=0;t=30");
+        let rejected = client.bearer(&more_of_mallory.access).get("/orders/").await;
+        rejected.assert_rejected(429, "rate_limited");
+        assert_eq!(rejected.header("retry-after"), Some("10"));
+        assert_rate_limit(&rejected, "\"orders\";q=6;w=60", "\"orders\";r=0;t=30");
     }
-    assert_eq!(upstream.seen().len(), reached, "no backend is bothered with what is refused");
+    assert_eq!(upstream.seen().len(), reached, "a rejected request reaches no backend");
     assert_eq!(gateway.client().bearer(&honest.access).get("/orders/").await.status, 200);
     let elsewhere = gateway.client().bearer(&mallory.access).get("/").await;
     assert_eq!((elsewhere.status.as_u16(), elsewhere.header("ratelimit")), (200, None), "another route has no limit");
-    assert_eq!(gateway.refresh(&mallory.access, &mallory.refresh).await.status, 200, "calls on tokens have [throttle]");
+    assert_eq!(
+        gateway.refresh(&mallory.access, &mallory.refresh).await.status,
+        200,
+        "token calls have [throttle] instead"
+    );
     gateway.wait_for_metric("rejections_total{reason=\"quota_exceeded\"}", 4).await;
-    let refused = gateway.log_lines(9).await.into_iter().find(|line| line["reason"] == "quota_exceeded");
-    assert_eq!(refused.expect("it is in the log")["detail"], "rate orders");
+    let rejected = gateway.log_lines(9).await.into_iter().find(|line| line["reason"] == "quota_exceeded");
+    assert_eq!(rejected.expect("it is in the log")["detail"], "rate orders");
 
     gateway.advance(Duration::from_secs(10));
     let again = gateway.client().bearer(&mallory.access).get("/orders/").await;
     assert_eq!(again.status, 200);
-    told(&again, "\"orders\";q=6;w=60", "\"orders\";r=0;t=30");
+    assert_rate_limit(&again, "\"orders\";q=6;w=60", "\"orders\";r=0;t=30");
 }
 
-/// Whoever is not let in must not ask for ever either.
+/// Requests that are rejected for their token count, too.
 #[tokio::test]
-async fn an_address_has_so_many_requests_also_without_a_token() {
+async fn the_rate_of_an_address_applies_without_a_token() {
     let upstream = Upstream::start();
     let more = "[forwarding]\ntrusted = [\"127.0.0.1\"]\n[[rate]]\nper = \"address\"\nrequests = 5\nwindow = \"10s\"\n";
     let gateway = Gateway::with_config(&upstream, more);
@@ -58,18 +62,18 @@ async fn an_address_has_so_many_requests_also_without_a_token() {
     for _ in 0..5 {
         from("192.0.2.66").get("/").await.assert_rejected(401, "unauthorized");
     }
-    let refused = from("192.0.2.66").get("/").await;
-    refused.assert_rejected(429, "rate_limited");
-    told(&refused, "\"address\";q=5;w=10", "\"address\";r=0;t=10");
+    let rejected = from("192.0.2.66").get("/").await;
+    rejected.assert_rejected(429, "rate_limited");
+    assert_rate_limit(&rejected, "\"address\";q=5;w=10", "\"address\";r=0;t=10");
     from("192.0.2.66").bearer(&pair.access).get("/").await.assert_rejected(429, "rate_limited");
     assert_eq!(from("192.0.2.7").bearer(&pair.access).get("/").await.status, 200);
     assert_eq!(gateway.refresh(&pair.access, &pair.refresh).await.status, 200);
 }
 
-/// Far over its rate, as fast as it is refused. The honest client has the same rate, and keeps it; of a rate that is everybody's
-/// it can have nothing, so it asks for something else.
+/// The attacker repeats its request as fast as it is rejected. The honest client has the same rate and stays below it.
+/// A rate per route is used up for all clients, so there the honest client requests another route.
 #[tokio::test]
-async fn whoever_keeps_to_the_rate_is_served_beside_whoever_does_not() {
+async fn a_client_within_its_rate_is_served_during_an_attack() {
     for (per, path) in [("address", "/"), ("subject", "/"), ("route", "/orders/")] {
         let upstream = Upstream::start();
         let rate = format!("[[route.rate]]\nper = \"{per}\"\nrequests = 100\nwindow = \"1h\"\n");
@@ -80,18 +84,18 @@ async fn whoever_keeps_to_the_rate_is_served_beside_whoever_does_not() {
         let (mallory, alice) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
         let mut honest = HonestClient::connect(&gateway).await.bearer(&alice.access);
         let mut attacker = Wire::connect(gateway.address()).await;
-        let asks = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", mallory.access);
-        attacker.send(asks.repeat(100)).await;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", mallory.access);
+        attacker.send(request.repeat(100)).await;
         for _ in 0..100 {
             assert_eq!(attacker.read_response().await.status, 200, "per {per}");
         }
         let attack = async || {
-            attacker.send(asks.repeat(20)).await;
+            attacker.send(request.repeat(20)).await;
             for _ in 0..20 {
-                let refused = attacker.read_response().await;
-                assert_eq!((refused.status, refused.header("retry-after")), (429, Some("36")), "per {per}");
+                let rejected = attacker.read_response().await;
+                assert_eq!((rejected.status, rejected.header("retry-after")), (429, Some("36")), "per {per}");
                 let left = format!("\"{per}\";r=0;t=3600");
-                assert_eq!(refused.header("ratelimit"), Some(&*left));
+                assert_eq!(rejected.header("ratelimit"), Some(&*left));
             }
         };
         honest.assert_served_during(attack).await;
@@ -100,26 +104,27 @@ async fn whoever_keeps_to_the_rate_is_served_beside_whoever_does_not() {
 }
 
 #[tokio::test]
-async fn several_limits_hold_at_once_and_an_upstreams_own_stay() {
+async fn several_rates_apply_at_once_and_all_are_reported() {
     let upstream = Upstream::start();
     let more = "[[rate]]\nper = \"address\"\nrequests = 100\n[[route]]\npath = \"/\"\npublic = true\n\
                 [[route.rate]]\nper = \"route\"\nrequests = 2\nwindow = \"1h\"\n";
     let gateway = Gateway::with_config(&upstream, more);
     let policies = "\"address\";q=100;w=60, \"route\";q=2;w=3600";
     for (status, left) in [(200, "r=99;t=1, \"route\";r=1;t=1800"), (200, "r=98;t=2, \"route\";r=0;t=3600")] {
-        let answer = gateway.client().get("/").await;
-        assert_eq!(answer.status, status);
-        told(&answer, policies, &format!("\"address\";{left}"));
+        let response = gateway.client().get("/").await;
+        assert_eq!(response.status, status);
+        assert_rate_limit(&response, policies, &format!("\"address\";{left}"));
     }
-    let refused = gateway.client().get("/").await;
-    refused.assert_rejected(429, "rate_limited");
-    assert_eq!(refused.header("retry-after"), Some("1800"));
-    told(&refused, policies, "\"address\";r=97;t=2, \"route\";r=0;t=3600");
+    let rejected = gateway.client().get("/").await;
+    rejected.assert_rejected(429, "rate_limited");
+    assert_eq!(rejected.header("retry-after"), Some("1800"));
+    assert_rate_limit(&rejected, policies, "\"address\";r=97;t=2, \"route\";r=0;t=3600");
 }
 
-/// Who asks as fast as it is refused, on HTTP/1.1 and HTTP/2 alike, is refused ever more slowly; nobody else is.
+/// A client that repeats rejected requests at once gets its next 429 after a delay, over HTTP/1.1 and HTTP/2. Others do
+/// not.
 #[tokio::test]
-async fn whoever_asks_on_after_many_429_waits_for_the_next() {
+async fn after_many_429_the_next_one_is_delayed() {
     const MANY: u32 = 15;
     let upstream = Upstream::start();
     let rate =
@@ -146,27 +151,27 @@ async fn whoever_asks_on_after_many_429_waits_for_the_next() {
     };
     tokio::join!(flood, neighbour);
     assert!(began.elapsed() >= MANY * Duration::from_millis(50), "{:?}", began.elapsed());
-    // Another connection of that address begins anew, and so does this one with a success.
+    // Another connection of that address has its own count. A success resets the count of this one.
     first.send(get).await;
     assert_eq!(first.read_response().await.status, 429);
     gateway.advance(Duration::from_mins(1));
     held.send(get).await;
     assert_eq!(held.read_response().await.status, 200);
 
-    let mut session = Wire::connect_from(attacker, gateway.address()).await;
+    let mut connection = Wire::connect_from(attacker, gateway.address()).await;
     let began = Instant::now();
-    session.send(frames::connection_preface()).await;
+    connection.send(frames::connection_preface()).await;
     for number in 0..11 {
-        session.send(frames::get(2 * number + 1, "/")).await;
-        let answer = frames::next(&mut session, &[HEADERS, GOAWAY]).await;
-        assert_eq!((answer.kind, answer.stream), (HEADERS, 2 * number + 1));
+        connection.send(frames::get(2 * number + 1, "/")).await;
+        let response = frames::next(&mut connection, &[HEADERS, GOAWAY]).await;
+        assert_eq!((response.kind, response.stream), (HEADERS, 2 * number + 1));
     }
     assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
 }
 
-/// What a backend says of limits of its own is its own affair, and a proxy's connection has the requests of many.
+/// A backend may have its own limits, and the connection of a proxy carries the requests of many clients.
 #[tokio::test]
-async fn nobody_waits_for_a_backends_429_or_behind_a_trusted_proxy() {
+async fn no_delay_for_a_backends_429_or_behind_a_trusted_proxy() {
     let upstream = Upstream::start();
     let delay = "[limits]\nretry_delay = \"10s\"\n";
     let gateway = Gateway::public(upstream.address, delay);
@@ -186,9 +191,9 @@ async fn nobody_waits_for_a_backends_429_or_behind_a_trusted_proxy() {
 }
 
 #[tokio::test]
-async fn without_a_limit_nobody_is_told_of_one() {
+async fn without_a_rate_no_rate_limit_headers_are_sent() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
-    let answer = gateway.client().get("/").await;
-    assert_eq!((answer.header("ratelimit"), answer.header("ratelimit-policy")), (None, None));
+    let response = gateway.client().get("/").await;
+    assert_eq!((response.header("ratelimit"), response.header("ratelimit-policy")), (None, None));
 }

@@ -1,4 +1,4 @@
-//! How often tokens may be asked for, and that nobody can lock out somebody else.
+//! `[throttle]`: how often token calls may be made. A client cannot use up the limits of another.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::Method;
 use crate::support::tokens::forged_refresh;
 use crate::support::{Client, Gateway, TestResponse, TokenPair, Upstream};
 
-const DOORS: &str = r#"
+const TOKEN_CALLS: &str = r#"
 [oauth]
 token_endpoint = "/oauth/token"
 revocation_endpoint = "/oauth/revoke"
@@ -25,7 +25,7 @@ login = true
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Of another customer.
+/// A client with another address.
 fn from(gateway: &Gateway, address: &str) -> Client {
     gateway.client().header("x-forwarded-for", address)
 }
@@ -39,30 +39,30 @@ async fn exchange(client: Client, refresh: &str) -> TestResponse {
 }
 
 async fn refreshed(gateway: &Gateway, pair: &TokenPair) -> TokenPair {
-    let answer = gateway.refresh(&pair.access, &pair.refresh).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    TokenPair::from_json(&answer.json())
+    let response = gateway.refresh(&pair.access, &pair.refresh).await;
+    assert_eq!(response.status, 200, "{response:?}");
+    TokenPair::from_json(&response.json())
 }
 
 #[track_caller]
-fn limited(answer: &TestResponse, seconds: &str) {
-    answer.assert_rejected(429, "rate_limited");
-    assert_eq!(answer.header("retry-after"), Some(seconds), "{answer:?}");
+fn assert_limited(response: &TestResponse, seconds: &str) {
+    response.assert_rejected(429, "rate_limited");
+    assert_eq!(response.header("retry-after"), Some(seconds), "{response:?}");
 }
 
 #[tokio::test]
-async fn a_login_is_refreshed_ten_times_at_once_and_then_once_in_five_seconds() {
+async fn a_family_refreshes_ten_times_then_once_in_five_seconds() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_throttle(upstream.address, "", DOORS);
+    let gateway = Gateway::with_throttle(upstream.address, "", TOKEN_CALLS);
     let (mut pair, sibling) = (gateway.issue("alice", "").await, gateway.issue("alice", "").await);
     for _ in 0..10 {
         pair = refreshed(&gateway, &pair).await;
     }
-    limited(&gateway.refresh(&pair.access, &pair.refresh).await, "5");
-    limited(&exchange(gateway.client(), &pair.refresh).await, "5");
-    assert_eq!(gateway.status_of(&pair.access).await, 200, "its tokens are as good as before");
+    assert_limited(&gateway.refresh(&pair.access, &pair.refresh).await, "5");
+    assert_limited(&exchange(gateway.client(), &pair.refresh).await, "5");
+    assert_eq!(gateway.status_of(&pair.access).await, 200, "its tokens stay valid");
     refreshed(&gateway, &sibling).await;
-    assert_eq!(gateway.revoke(&sibling.access, &pair.token_id).await.status, 200, "and it can be ended");
+    assert_eq!(gateway.revoke(&sibling.access, &pair.token_id).await.status, 200, "it can be revoked");
     gateway.wait_for_metric("rejections_total{reason=\"family_limited\"}", 2).await;
 
     let mut pair = gateway.issue("alice", "").await;
@@ -71,29 +71,29 @@ async fn a_login_is_refreshed_ten_times_at_once_and_then_once_in_five_seconds() 
     }
     gateway.advance(5 * SECOND);
     pair = refreshed(&gateway, &pair).await;
-    limited(&gateway.refresh(&pair.access, &pair.refresh).await, "5");
+    assert_limited(&gateway.refresh(&pair.access, &pair.refresh).await, "5");
     gateway.drain_and_check_log();
 }
 
-/// Many tabs at once, before one of them was answered, owe no more than a burst.
+/// Forty refreshes at the same time use up the burst, and no more than that.
 #[tokio::test]
-async fn a_storm_is_waited_out_in_seconds() {
+async fn after_a_refresh_storm_the_client_waits_five_seconds() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_throttle(upstream.address, "", DOORS);
+    let gateway = Gateway::with_throttle(upstream.address, "", TOKEN_CALLS);
     let pair = gateway.issue("alice", "").await;
     let storm = futures_util::future::join_all((0..40).map(|_| gateway.refresh(&pair.access, &pair.refresh))).await;
-    let statuses: Vec<u16> = storm.iter().map(|answer| answer.status.as_u16()).collect();
+    let statuses: Vec<u16> = storm.iter().map(|response| response.status.as_u16()).collect();
     assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
     assert!(statuses.iter().filter(|status| **status == 200).count() >= 10, "{statuses:?}");
     gateway.advance(5 * SECOND);
     refreshed(&gateway, &pair).await;
 }
 
-/// Everybody who sees an access token knows the name of its login.
+/// Each service that sees an access token knows its tokenId.
 #[tokio::test]
-async fn whoever_knows_only_the_name_of_a_login_cannot_use_up_its_refreshes() {
+async fn a_token_id_alone_cannot_use_up_the_refreshes() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_throttle(upstream.address, "failures = 0", DOORS);
+    let gateway = Gateway::with_throttle(upstream.address, "failures = 0", TOKEN_CALLS);
     let (alice, mallory) = (gateway.issue("alice", "").await, gateway.issue("mallory", "").await);
     let forged = forged_refresh(&alice.token_id);
     for _ in 0..20 {
@@ -104,9 +104,9 @@ async fn whoever_knows_only_the_name_of_a_login_cannot_use_up_its_refreshes() {
 }
 
 #[tokio::test]
-async fn one_address_calls_so_often_and_another_is_not_concerned() {
+async fn each_address_has_its_own_limit_of_token_calls() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_throttle(upstream.address, "calls = 3\nfailures = 0", DOORS);
+    let gateway = Gateway::with_throttle(upstream.address, "calls = 3\nfailures = 0", TOKEN_CALLS);
     let pair = gateway.issue("alice", "token:introspect").await;
     let here = || from(&gateway, "192.0.2.1").bearer(&pair.access);
     let first = exchange(here(), &pair.refresh).await;
@@ -114,61 +114,61 @@ async fn one_address_calls_so_often_and_another_is_not_concerned() {
     assert_eq!(form(here(), "/oauth/revoke", "token=x".into()).await.status, 200);
     here().delete("/token/x").await.assert_rejected(404, "token_not_found");
 
-    limited(&here().delete("/token/x").await, "20");
-    limited(&exchange(here(), &pair.refresh).await, "20");
-    limited(&form(here(), "/oauth/revoke", "token=x".into()).await, "20");
-    limited(&here().post("/user/refresh", &serde_json::json!({ "refreshToken": pair.refresh })).await, "20");
-    limited(&here().get("/status/200").await, "20");
-    assert_eq!(here().get("/").await.status, 200, "other requests are not calls on tokens");
+    assert_limited(&here().delete("/token/x").await, "20");
+    assert_limited(&exchange(here(), &pair.refresh).await, "20");
+    assert_limited(&form(here(), "/oauth/revoke", "token=x".into()).await, "20");
+    assert_limited(&here().post("/user/refresh", &serde_json::json!({ "refreshToken": pair.refresh })).await, "20");
+    assert_limited(&here().get("/status/200").await, "20");
+    assert_eq!(here().get("/").await.status, 200, "other requests are no token calls");
     assert_eq!(form(here(), "/oauth/introspect", format!("token={}", pair.access)).await.status, 200);
     assert_eq!(form(from(&gateway, "192.0.2.2"), "/oauth/revoke", "token=x".into()).await.status, 200);
     gateway.advance(20 * SECOND);
     here().delete("/token/x").await.assert_rejected(404, "token_not_found");
-    limited(&here().delete("/token/x").await, "20");
+    assert_limited(&here().delete("/token/x").await, "20");
     gateway.wait_for_metric("rejections_total{reason=\"address_limited\"}", 6).await;
-    assert_eq!(upstream.seen().len(), 1, "no backend was bothered with what was refused");
+    assert_eq!(upstream.seen().len(), 1, "no rejected request reached a backend");
 }
 
 #[tokio::test]
-async fn whoever_guesses_is_stopped_and_whoever_shows_a_good_token_is_not() {
+async fn failed_calls_are_limited_unless_the_token_is_valid() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_throttle(upstream.address, "failures = 3", DOORS);
+    let gateway = Gateway::with_throttle(upstream.address, "failures = 3", TOKEN_CALLS);
     let pair = gateway.issue("alice", "").await;
     let here = || from(&gateway, "2001:db8:0:1::1");
     exchange(here(), &forged_refresh(&pair.token_id)).await.assert_rejected(400, "invalid_grant");
     here().delete("/token/x").await.assert_rejected(401, "unauthorized");
-    assert_eq!(here().get("/status/401").await.status, 401, "a password that was wrong");
+    assert_eq!(here().get("/status/401").await.status, 401, "a wrong password");
 
     let reached = upstream.seen().len();
     for path in ["/oauth/token", "/oauth/revoke"] {
-        limited(&form(here(), path, "token=x".into()).await, "20");
+        assert_limited(&form(here(), path, "token=x".into()).await, "20");
     }
-    // The customer has the whole /64.
-    limited(&from(&gateway, "2001:db8:0:1::ffff").get("/status/200").await, "20");
-    assert_eq!(upstream.seen().len(), reached, "and no password more is tried");
+    // An IPv6 client has the whole /64.
+    assert_limited(&from(&gateway, "2001:db8:0:1::ffff").get("/status/200").await, "20");
+    assert_eq!(upstream.seen().len(), reached, "no further password is tried");
     form(here().bearer(&pair.access), "/oauth/introspect", "token=x".into())
         .await
         .assert_rejected(403, "insufficient_scope");
     assert_eq!(here().bearer(&pair.access).get("/").await.status, 200);
     let next =
         here().bearer(&pair.access).post("/user/refresh", &serde_json::json!({ "refreshToken": pair.refresh })).await;
-    assert_eq!(next.status, 200, "neighbours lock nobody out who has a token: {next:?}");
+    assert_eq!(next.status, 200, "a neighbour cannot lock out a client with a token: {next:?}");
     assert_eq!(from(&gateway, "2001:db8:0:2::1").get("/status/401").await.status, 401);
 
     gateway.advance(20 * SECOND);
     assert_eq!(here().get("/status/401").await.status, 401);
-    limited(&here().get("/status/401").await, "20");
+    assert_limited(&here().get("/status/401").await, "20");
     gateway.wait_for_metric("rejections_total{reason=\"failures_limited\"}", 4).await;
 }
 
 #[tokio::test]
-async fn good_calls_are_no_failures() {
+async fn successful_calls_do_not_count_as_failures() {
     let upstream = Upstream::start();
-    let gateway = Gateway::with_throttle(upstream.address, "failures = 1", DOORS);
+    let gateway = Gateway::with_throttle(upstream.address, "failures = 1", TOKEN_CALLS);
     let mut refresh = gateway.issue("alice", "").await.refresh;
     for _ in 0..5 {
-        let answer = exchange(gateway.client(), &refresh).await;
-        answer.json()["refresh_token"].as_str().unwrap_or_else(|| panic!("{answer:?}")).clone_into(&mut refresh);
+        let response = exchange(gateway.client(), &refresh).await;
+        response.json()["refresh_token"].as_str().unwrap_or_else(|| panic!("{response:?}")).clone_into(&mut refresh);
         assert_eq!(form(gateway.client(), "/oauth/revoke", "token=x".into()).await.status, 200);
         assert_eq!(gateway.client().get("/status/204").await.status, 204);
     }

@@ -1,5 +1,5 @@
-//! Claims that are missing, of another type, of somebody else, or of another time. Times stand on both sides of their
-//! boundary: the hostile one, and [`just_in_time`].
+//! Claims that are missing, of another type, of another issuer or audience, or of another time. The times are just
+//! outside of their boundary; [`valid_at_the_boundary`] has those just inside.
 
 use bearward::types::reject::Reason::{self, *};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         .collect()
 }
 
-/// One claim with each of these values, with none, and with null.
+/// One claim with each of these values, with null, and without a value if `absent`.
 fn claim(world: &World, name: &str, values: Vec<Value>, absent: bool, reason: Reason) -> Vec<Row> {
     let with = |value: &Value| world.claims(json!({ name: value }));
     let mut rows = each(name, values, with, reason);
@@ -108,8 +108,7 @@ fn identities(world: &World) -> Vec<Row> {
     rows
 }
 
-/// What is no NumericDate (RFC 7519 section 2). Some reader has taken each of these for no date at all, or for one that
-/// never comes.
+/// Invalid NumericDates (RFC 7519 section 2). Some program read each of these as no date, or as one that never comes.
 fn dates(world: &World) -> Vec<Row> {
     let now = world.now;
     let none = || {
@@ -188,8 +187,8 @@ fn times(world: &World) -> Vec<Row> {
     .concat()
 }
 
-/// On the other side of each boundary of time: these are good.
-pub(super) fn just_in_time(world: &World) -> Vec<String> {
+/// Valid tokens, just inside each boundary of time.
+pub(super) fn valid_at_the_boundary(world: &World) -> Vec<String> {
     let now = world.now;
     [
         json!({ "iat": now - 100, "exp": now as f64 - 29.999 }),
@@ -206,7 +205,7 @@ pub(super) fn just_in_time(world: &World) -> Vec<String> {
     .collect()
 }
 
-/// In the gateway's own name, by whoever holds the key of another issuer.
+/// Tokens that name the gateway as their issuer, signed with the key of another issuer.
 fn own(world: &World) -> Vec<Row> {
     let sid = "0123456789abcdefghijkl";
     let whole = json!({ "iss": "https://gateway.example", "sid": sid, "rgn": 1, "scope": "token:revoke" });

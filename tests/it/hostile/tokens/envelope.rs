@@ -1,4 +1,4 @@
-//! The three segments of a compact JWS, and what is something else.
+//! Tokens that are not a compact JWS of three segments, and segments with another encoding.
 
 use bearward::types::reject::Reason::*;
 
@@ -19,7 +19,7 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         row("two segments", format!("{header}.{payload}"), MalformedToken),
         row("four segments", format!("{good}.{signature}"), MalformedToken),
         row("a dot before it", format!(".{good}"), MalformedToken),
-        row("a dot behind it", format!("{good}."), MalformedToken),
+        row("a dot after it", format!("{good}."), MalformedToken),
         row("the token twice", format!("{good}.{good}"), MalformedToken),
         row("no header", format!(".{payload}.{signature}"), MalformedToken),
         row("no payload: a detached one", format!("{header}..{signature}"), MalformedToken),
@@ -32,7 +32,7 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         row("another separator", good.replace('.', "_"), MalformedToken),
         row("JWE with a wrapped key", jwe(r#"{"alg":"RSA-OAEP","enc":"A256GCM"}"#), MalformedToken),
         row("JWE with a shared key", jwe(r#"{"alg":"dir","enc":"A128CBC-HS256"}"#), MalformedToken),
-        row("JWE that costs a million rounds", jwe(r#"{"alg":"PBES2-HS256+A128KW","p2c":1000000}"#), MalformedToken),
+        row("JWE with a million PBES2 rounds", jwe(r#"{"alg":"PBES2-HS256+A128KW","p2c":1000000}"#), MalformedToken),
         row("JSON serialization in base64url", segment(format!(r#"{{"payload":"{payload}"}}"#)), MalformedToken),
         row("JSON serialization", format!(r#"{{"payload":"{payload}"}}"#), MalformedToken),
         row("JSON serialization with commas", format!(r#"{{"payload":"{payload}","signature":"x"}}"#), SeveralTokens),
@@ -40,20 +40,21 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         row("PASETO", format!("v4.public.{payload}"), MalformedToken),
         row("an opaque token", "2YotnFZFEjr1zCsicMWpAA", MalformedToken),
         row("SD-JWT with a disclosure", format!("{good}~WyJhIiwiYiIsImMiXQ~"), BadSignature),
-        row("one byte more than a token may have", "a".repeat(8193), TokenTooLarge),
-        row("as much as a token may have", "a".repeat(8192), MalformedToken),
+        row("one byte over the maximum size", "a".repeat(8193), TokenTooLarge),
+        row("the maximum size of a token", "a".repeat(8192), MalformedToken),
         row("a good token with a long tail", format!("{good}{}", "A".repeat(8193 - good.len())), TokenTooLarge),
     ];
     rows.extend(encodings(world, [header, payload, signature]));
     rows
 }
 
-/// Each value has one spelling (RFC 7515 section 2), or a cache and a revocation list know a token under several names.
+/// Each value has one encoding (RFC 7515 section 2). Otherwise caches and revocations would know a token under several
+/// names.
 fn encodings(world: &World, [header, payload, signature]: [&str; 3]) -> Vec<Row> {
     let sign = |header: &str, payload: &str| world.mint.sign_message(&format!("{header}.{payload}"));
     let (header_text, payload_text) = (world.mint.header().to_string(), world.mint.claims(world.now).to_string());
     let hexadecimal: String = header_text.bytes().map(|byte| format!("{byte:02x}")).collect();
-    // Encoded, it has both of the letters in which the alphabets differ.
+    // Its encoding has both characters in which the alphabets differ.
     let special = segment(super::and(&world.mint.claims(world.now), ",\"x\":\"???>>>~~~\""));
     let standard = special.replace('-', "+").replace('_', "/");
     assert_ne!(standard, special);
@@ -69,13 +70,13 @@ fn encodings(world: &World, [header, payload, signature]: [&str; 3]) -> Vec<Row>
         row("a header in hexadecimal", sign(&hexadecimal, payload), MalformedToken),
         row("a payload in base64url twice", sign(header, &segment(payload)), MalformedToken),
         row("a tilde in the header", sign(&header.replacen('e', "~", 1), payload), MalformedToken),
-        row("stray bits behind the header", sign(&with_stray_bits(&header_text), payload), MalformedToken),
-        row("stray bits behind the payload", sign(header, &with_stray_bits(&payload_text)), MalformedToken),
-        row("stray bits behind the signature", format!("{header}.{payload}.{rest}{}", next(last)), BadSignature),
+        row("stray bits after the header", sign(&with_stray_bits(&header_text), payload), MalformedToken),
+        row("stray bits after the payload", sign(header, &with_stray_bits(&payload_text)), MalformedToken),
+        row("stray bits after the signature", format!("{header}.{payload}.{rest}{}", next(last)), BadSignature),
     ]
 }
 
-/// The last letter carries bits that no byte needs: with one of them set, it is a second spelling of the same bytes.
+/// The last character has unused bits. With one of them set, it is a second encoding of the same bytes.
 fn with_stray_bits(json: &str) -> String {
     let mut json = json.to_owned();
     while json.len() % 3 != 1 {
@@ -86,7 +87,7 @@ fn with_stray_bits(json: &str) -> String {
     format!("{rest}{}", next(last))
 }
 
-/// The letter with the next value, where the value is even.
+/// Returns the character with the next value. The value of `letter` is even.
 fn next(letter: &str) -> char {
     char::from(letter.as_bytes()[0] + 1)
 }

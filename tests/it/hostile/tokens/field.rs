@@ -1,4 +1,4 @@
-//! The `Authorization` field: one, with one Bearer token, or none at all.
+//! The `Authorization` field: malformed, with another scheme, or more than one.
 
 use bearward::types::reject::Reason::*;
 
@@ -12,12 +12,12 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         ("a scheme and no token", "Bearer".into(), NoToken),
         ("a scheme and a space", "Bearer ".into(), NoToken),
         ("a token and no scheme", good.clone(), NoToken),
-        ("no space behind the scheme", format!("Bearer{good}"), NoToken),
-        ("a tab behind the scheme", format!("Bearer\t{good}"), NoToken),
-        ("a colon behind the scheme", format!("Bearer: {good}"), NoToken),
-        ("an equals sign behind the scheme", format!("Bearer={good}"), NoToken),
-        ("a slash behind the scheme", format!("Bearer/{good}"), NoToken),
-        ("a no-break space behind the scheme", format!("Bearer\u{a0}{good}"), NoToken),
+        ("no space after the scheme", format!("Bearer{good}"), NoToken),
+        ("a tab after the scheme", format!("Bearer\t{good}"), NoToken),
+        ("a colon after the scheme", format!("Bearer: {good}"), NoToken),
+        ("an equals sign after the scheme", format!("Bearer={good}"), NoToken),
+        ("a slash after the scheme", format!("Bearer/{good}"), NoToken),
+        ("a no-break space after the scheme", format!("Bearer\u{a0}{good}"), NoToken),
         ("the name of the field once more", format!("Authorization: Bearer {good}"), NoToken),
         ("a scheme in quotes", format!("\"Bearer\" {good}"), NoToken),
         ("a scheme with a long s", format!("Beare\u{17f} {good}"), NoToken),
@@ -37,11 +37,11 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         ("two spaces", format!("Bearer  {good}"), MalformedToken),
         ("a space and a tab", format!("Bearer \t{good}"), MalformedToken),
         ("the scheme twice", format!("Bearer Bearer {good}"), MalformedToken),
-        ("a word behind the token", format!("Bearer {good} x"), MalformedToken),
-        ("a tab and a word behind it", format!("Bearer {good}\tx"), MalformedToken),
+        ("a word after the token", format!("Bearer {good} x"), MalformedToken),
+        ("a tab and a word after it", format!("Bearer {good}\tx"), MalformedToken),
         ("two tokens and a space", format!("Bearer {good} {good}"), MalformedToken),
         ("a parameter before it", format!("Bearer realm=\"x\" {good}"), MalformedToken),
-        ("a parameter behind it", format!("Bearer {good};x=1"), MalformedToken),
+        ("a parameter after it", format!("Bearer {good};x=1"), MalformedToken),
         ("a named token", format!("Bearer token=\"{good}\""), MalformedToken),
         ("a token in double quotes", format!("Bearer \"{good}\""), MalformedToken),
         ("a token in single quotes", format!("Bearer '{good}'"), MalformedToken),
@@ -50,19 +50,19 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
         ("a percent-encoded dot", format!("Bearer {}", good.replacen('.', "%2E", 1)), MalformedToken),
         ("two tokens and a comma", format!("Bearer {good},{good}"), SeveralTokens),
         ("two credentials in one field", format!("Bearer {good}, Bearer {good}"), SeveralTokens),
-        ("Basic behind it", format!("Bearer {good}, {basic}"), SeveralTokens),
-        ("a comma behind it", format!("Bearer {good},"), SeveralTokens),
+        ("Basic after it", format!("Bearer {good}, {basic}"), SeveralTokens),
+        ("a comma after it", format!("Bearer {good},"), SeveralTokens),
         ("a comma before it", format!("Bearer ,{good}"), SeveralTokens),
     ];
     let bearer = format!("Bearer {good}");
     let together = [
         ("the same token twice", vec![bearer.clone(), bearer.clone()]),
-        ("a bad token behind a good one", vec![bearer.clone(), "Bearer x".into()]),
-        ("a good token behind a bad one", vec!["Bearer x".into(), bearer.clone()]),
-        ("a good token behind Basic", vec![basic.clone(), bearer.clone()]),
-        ("Basic behind a good token", vec![bearer.clone(), basic]),
-        ("a good token behind nothing", vec![String::new(), bearer.clone()]),
-        ("nothing behind a good token", vec![bearer.clone(), String::new()]),
+        ("a bad token after a good one", vec![bearer.clone(), "Bearer x".into()]),
+        ("a good token after a bad one", vec!["Bearer x".into(), bearer.clone()]),
+        ("a good token after Basic", vec![basic.clone(), bearer.clone()]),
+        ("Basic after a good token", vec![bearer.clone(), basic]),
+        ("a good token after an empty field", vec![String::new(), bearer.clone()]),
+        ("an empty field after a good token", vec![bearer.clone(), String::new()]),
         ("three", vec![bearer.clone(), "Bearer y".into(), bearer]),
     ];
     let alone = alone.into_iter().map(|(name, field, reason)| Row(name.into(), vec![field.into_bytes()], reason));

@@ -1,4 +1,4 @@
-//! What a header asks for, and no token needs: another algorithm, another key, another meaning.
+//! Headers that request another algorithm, another key or another meaning of the token.
 
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::reject::Reason::*;
@@ -12,7 +12,7 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
 }
 
 fn algorithms(world: &World) -> Vec<Row> {
-    let refused = vec![
+    let rejected = vec![
         json!("none"),
         json!("None"),
         json!("NONE"),
@@ -60,7 +60,7 @@ fn algorithms(world: &World) -> Vec<Row> {
         json!(true),
         json!(false),
     ];
-    let mut rows = each("alg", refused, |alg| world.header(json!({ "alg": alg })), AlgorithmNotAllowed);
+    let mut rows = each("alg", rejected, |alg| world.header(json!({ "alg": alg })), AlgorithmNotAllowed);
     rows.push(row("alg null", world.header_text(r#"{"alg":null,"typ":"at+jwt"}"#), AlgorithmNotAllowed));
     rows.push(row("no alg", world.header(json!({ "alg": null })), AlgorithmNotAllowed));
     rows.push(row(
@@ -68,14 +68,14 @@ fn algorithms(world: &World) -> Vec<Row> {
         world.header_text(r#"{"ALG":"ES256","typ":"at+jwt"}"#),
         AlgorithmNotAllowed,
     ));
-    // As it is meant: no signature, not even dots too few.
+    // An unsecured JWS as RFC 7515 defines it: an empty signature.
     let unsigned = world.header(json!({ "alg": "none" }));
     let (message, _) = unsigned.rsplit_once('.').expect("three segments");
     rows.push(row("alg none and no signature", format!("{message}."), BadSignature));
     rows
 }
 
-/// A key used for what it is not: its public half as a secret, or on the wrong curve.
+/// A key used in the wrong way: its public half as a secret, or with another algorithm.
 fn confusions(world: &World) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, secret) in public_halves(&world.mint) {
@@ -101,7 +101,7 @@ fn confusions(world: &World) -> Vec<Row> {
     ] {
         rows.push(row(name, with_kid(signer, named), UnknownKey));
     }
-    // The shared secret of one issuer is no key of another, and the other way round.
+    // The shared secret of one issuer is no key of another issuer, and a public key is no secret.
     let claims = |issuer: &str| {
         let mut claims = world.mint.claims(world.now);
         claims["iss"] = json!(issuer);
@@ -125,14 +125,14 @@ fn confusions(world: &World) -> Vec<Row> {
     rows
 }
 
-/// All that an attacker can read of a public key, in the forms in which verifiers have taken it for a secret.
+/// The public key in all forms that some verifier has used as a secret.
 fn public_halves(mint: &Mint) -> Vec<(&'static str, Vec<u8>)> {
     use base64::Engine;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
     let jwk = mint.jwk();
     let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(jwk[name].as_str().expect("a coordinate")).expect("base64url");
     let point = [&[4], coordinate("x").as_slice(), &coordinate("y")].concat();
-    // SubjectPublicKeyInfo of a P-256 key (RFC 5480): all the same but for the point.
+    // SubjectPublicKeyInfo of a P-256 key (RFC 5480): constant except for the point.
     let head =
         b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\0";
     let der = [head, point.as_slice()].concat();
@@ -153,7 +153,7 @@ fn public_halves(mint: &Mint) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn types(world: &World) -> Vec<Row> {
-    let refused = vec![
+    let rejected = vec![
         json!("JWT"),
         json!("jwt"),
         json!(""),
@@ -186,7 +186,7 @@ fn types(world: &World) -> Vec<Row> {
         json!(["at+jwt"]),
         json!({ "at+jwt": true }),
     ];
-    let mut rows = each("typ", refused, |typ| world.header(json!({ "typ": typ })), WrongType);
+    let mut rows = each("typ", rejected, |typ| world.header(json!({ "typ": typ })), WrongType);
     rows.push(row("no typ", world.header(json!({ "typ": null })), WrongType));
     rows.push(row("typ null", world.header_text(r#"{"alg":"ES256","typ":null}"#), WrongType));
     rows.push(row("typ with another name", world.header_text(r#"{"alg":"ES256","Typ":"at+jwt"}"#), WrongType));
@@ -233,11 +233,11 @@ fn kids(world: &World) -> Vec<Row> {
     let odd = vec![json!(0), json!(1.5), json!(true), json!([kid]), json!({ "kid": kid })];
     rows.extend(each("kid", odd, |kid| world.header(json!({ "kid": kid })), MalformedToken));
     rows.push(row("kid null", world.header_text(r#"{"alg":"ES256","typ":"at+jwt","kid":null}"#), MalformedToken));
-    // A kid is looked up among the keys of the token's own issuer.
+    // A kid is looked up only among the keys of the token's issuer.
     let mut claims = world.mint.claims(world.now);
     claims["iss"] = json!(OTHER);
     rows.push(row(
-        "another issuer's name, and our own key",
+        "another issuer's name, and a key of this one",
         world.mint.sign(&world.mint.header(), &claims),
         UnknownKey,
     ));
@@ -246,12 +246,12 @@ fn kids(world: &World) -> Vec<Row> {
     rows
 }
 
-/// Signed by `signer`, and with the kid of somebody else.
+/// Signed by `signer`, with the kid of another key.
 fn with_header_of(signer: &Mint, world: &World, kid: &str) -> String {
     signer.sign(&json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid }), &world.mint.claims(world.now))
 }
 
-/// Parameters that say where a key comes from, or what the payload means.
+/// Parameters that name a key, or change the meaning of the payload.
 fn parameters(world: &World) -> Vec<Row> {
     let jwk = || world.stranger.jwk();
     let kid = &world.mint.kid;
@@ -297,7 +297,7 @@ fn parameters(world: &World) -> Vec<Row> {
     for (name, escaped) in [("crit", r#"\u0063rit"#), ("jwk", r#"jw\u006b"#), ("b64", r#"b\u00364"#)] {
         rows.push(row(format!("{name}, escaped"), world.header_and(&format!(",\"{escaped}\":[]")), ForbiddenHeader));
     }
-    // A stranger's signature, and the stranger's key beside it.
+    // The signature of an unknown key, with that key in the header.
     let strange = |more: Value| {
         let mut header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid });
         header.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
@@ -313,7 +313,7 @@ fn parameters(world: &World) -> Vec<Row> {
     rows
 }
 
-/// `cty: JWT`: the payload is a token once more (RFC 7519 section 5.2).
+/// `cty: JWT`: the payload is another token (RFC 7519 section 5.2).
 fn nested(world: &World) -> String {
     let mut header = world.mint.header();
     header["cty"] = json!("JWT");

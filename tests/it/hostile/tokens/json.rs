@@ -1,4 +1,4 @@
-//! JSON that two readers understand in two ways, or that is none (RFC 8259). A reader that repairs it has been fooled.
+//! JSON that two parsers read differently, and invalid JSON (RFC 8259). A parser must not repair it.
 
 use bearward::types::reject::Reason::*;
 
@@ -10,7 +10,7 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
     let (now, kid) = (world.now, &world.mint.kid);
     let mut all = Vec::new();
 
-    // The first of two readers takes the first, the second the last.
+    // Some parsers take the first of two members, others the last.
     let twice = vec![
         r#","iss":"https://login.example""#.to_owned(),
         r#","iss":"https://evil.example""#.into(),
@@ -121,7 +121,7 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
     all
 }
 
-/// Not even text.
+/// Claims that are not UTF-8.
 fn bytes(world: &World, claims: &str) -> Vec<Row> {
     let with = |bytes: &[u8]| {
         let open = claims.strip_suffix('}').expect("an object").as_bytes();
@@ -151,7 +151,7 @@ fn bytes(world: &World, claims: &str) -> Vec<Row> {
     ]
 }
 
-/// A reader that recurses needs a stack.
+/// Deep nesting, which overflows the stack of a recursive parser.
 fn deep(world: &World) -> Vec<Row> {
     let nested = |open: &str, depth: usize, close: &str| {
         and(&world.mint.claims(world.now), &format!(",\"x\":{}1{}", open.repeat(depth), close.repeat(depth)))

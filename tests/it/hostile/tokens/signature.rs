@@ -1,4 +1,4 @@
-//! Signatures that some verifier has taken for good ones.
+//! Invalid signatures that some verifier has accepted.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +10,8 @@ use super::{Row, World, row};
 use crate::support::tokens::{Mint, segment};
 
 /// The order of P-256 (FIPS 186-5 D.1.2.3).
-const N: [u8; 32] = *b"\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xbc\xe6\xfa\xad\xa7\x17\x9e\x84\xf3\xb9\xca\xc2\xfc\x63\x25\x51";
+const N: [u8; 32] = *b"\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\
+    \xbc\xe6\xfa\xad\xa7\x17\x9e\x84\xf3\xb9\xca\xc2\xfc\x63\x25\x51";
 /// The prime of its field.
 const P: [u8; 32] =
     *b"\xff\xff\xff\xff\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
@@ -22,19 +23,19 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
     [ecdsa(world), ecdsa_384(world), eddsa(world), rsa(world), elsewhere(world)].into_iter().flatten().collect()
 }
 
-fn taken_apart(token: &str) -> (&str, Vec<u8>) {
+fn split_signature(token: &str) -> (&str, Vec<u8>) {
     let (message, signature) = token.rsplit_once('.').expect("three segments");
     (message, URL_SAFE_NO_PAD.decode(signature).expect("base64url"))
 }
 
-/// A good token with another signature.
+/// A valid message with another signature.
 fn signed(name: &str, message: &str, signature: impl AsRef<[u8]>) -> Row {
     row(name, format!("{message}.{}", segment(signature)), BadSignature)
 }
 
 fn ecdsa(world: &World) -> Vec<Row> {
     let good = world.good();
-    let (message, bytes) = taken_apart(&good);
+    let (message, bytes) = split_signature(&good);
     let (r, s) = bytes.split_at(32);
     let [zero, one] = [[0; 32], small(1)];
     let both = |r: &[u8], s: &[u8]| [r, s].concat();
@@ -104,7 +105,7 @@ fn der(r: &[u8], s: &[u8]) -> Vec<u8> {
 
 fn ecdsa_384(world: &World) -> Vec<Row> {
     let good = world.p384.valid_token(world.now);
-    let (message, bytes) = taken_apart(&good);
+    let (message, bytes) = split_signature(&good);
     let p256 = world.mint.sign_message(message);
     vec![
         signed("ES384, r = s = 0", message, [0; 96]),
@@ -117,7 +118,7 @@ fn ecdsa_384(world: &World) -> Vec<Row> {
 
 fn eddsa(world: &World) -> Vec<Row> {
     let good = world.ed.valid_token(world.now);
-    let (message, bytes) = taken_apart(&good);
+    let (message, bytes) = split_signature(&good);
     let (r, s) = bytes.split_at(32);
     // The neutral element, as a point.
     let neutral = {
@@ -129,7 +130,7 @@ fn eddsa(world: &World) -> Vec<Row> {
     high[31] |= 0x80;
     vec![
         signed("EdDSA, all zeros", message, [0; 64]),
-        signed("EdDSA, S + L: the same signature once more", message, [r, &plus_l(s)].concat()),
+        signed("EdDSA, S + L: another form of the same signature", message, [r, &plus_l(s)].concat()),
         signed("EdDSA, S + 2L", message, [r, &plus_l(&plus_l(s))].concat()),
         signed("EdDSA, the highest bit of S", message, [r, &high].concat()),
         signed("EdDSA, S = L", message, [r, &L].concat()),
@@ -142,7 +143,7 @@ fn eddsa(world: &World) -> Vec<Row> {
     ]
 }
 
-/// Little-endian, as Ed25519 writes numbers.
+/// Adds L to a number in little-endian order, as Ed25519 writes numbers.
 fn plus_l(number: &[u8]) -> Vec<u8> {
     let mut carry = 0;
     let digits = number.iter().zip(L).map(|(digit, more)| {
@@ -154,14 +155,14 @@ fn plus_l(number: &[u8]) -> Vec<u8> {
     digits.collect()
 }
 
-/// Of another key, which says that it is this one.
+/// A token of another key, with the header of the known key.
 fn stranger(algorithm: Algorithm, known: &Mint, now: u64) -> String {
     Mint::new(algorithm).sign(&known.header(), &known.claims(now))
 }
 
 fn rsa(world: &World) -> Vec<Row> {
     let good = world.rsa.valid_token(world.now);
-    let (message, bytes) = taken_apart(&good);
+    let (message, bytes) = split_signature(&good);
     let mut padded = vec![0xff; 256];
     padded[..2].copy_from_slice(&[0, 1]);
     let mut one = vec![0; 256];
@@ -173,15 +174,15 @@ fn rsa(world: &World) -> Vec<Row> {
         signed("RS256, nothing but padding", message, &padded),
         signed("RS256, a byte less", message, &bytes[..255]),
         signed("RS256, a zero before it", message, [&[0], bytes.as_slice()].concat()),
-        signed("RS256, a zero behind it", message, [bytes.as_slice(), &[0]].concat()),
-        signed("RS256, turned round", message, bytes.iter().rev().copied().collect::<Vec<u8>>()),
+        signed("RS256, a zero after it", message, [bytes.as_slice(), &[0]].concat()),
+        signed("RS256, reversed", message, bytes.iter().rev().copied().collect::<Vec<u8>>()),
         row("RS256, another hash", world.rsa.sign_message_as(Algorithm::RS512, message), BadSignature),
         row("RS256, PSS instead of PKCS #1", world.rsa.sign_message_as(Algorithm::PS256, message), BadSignature),
         row("RS256, a stranger's", stranger(Algorithm::RS256, &world.rsa, world.now), BadSignature),
     ]
 }
 
-/// A good signature of something else.
+/// Valid signatures of other messages.
 fn elsewhere(world: &World) -> Vec<Row> {
     let good = world.good();
     let [header, payload, signature]: [&str; 3] =
@@ -207,7 +208,10 @@ fn elsewhere(world: &World) -> Vec<Row> {
             "of a token without its kid",
             &signature_of(&format!("{}.{payload}", segment(json!({ "alg": "ES256" }).to_string()))),
         ),
-        with("another token's", taken_apart(&world.claims(json!({ "jti": "2" }))).0.rsplit_once('.').expect("a dot").1),
+        with(
+            "another token's",
+            split_signature(&world.claims(json!({ "jti": "2" }))).0.rsplit_once('.').expect("a dot").1,
+        ),
         with("a word", "null"),
         with("a letter", "A"),
         with("a tilde", "~"),

@@ -1,4 +1,4 @@
-//! What the gateway takes for the end of a request is what hyper takes for it, on bytes that nobody would think of.
+//! The gateway and hyper find the same requests in random bytes.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -19,12 +19,12 @@ use tokio::io::AsyncWriteExt;
 
 use crate::support::repetitions::repetitions;
 
-/// Unless `BEARWARD_ROUNDS` asks for others.
+/// The number of cases if `BEARWARD_ROUNDS` is not set.
 const CASES: usize = 4000;
 
 const LIMITS: Limits = Limits { request_header_size: 8192, request_header_count: 100 };
 
-const WHOLE: &[&str] = &[
+const COMPLETE: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
     "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
@@ -34,7 +34,7 @@ const WHOLE: &[&str] = &[
     "\r\nPOST / HTTP/1.1\r\nX:\r\ncontent-length:\t5 \r\n\r\n0\r\n\r\n",
 ];
 
-/// What requests are made of, and what breaks them.
+/// Parts of requests, and bytes that break them.
 const PIECES: &[&str] = &[
     "POST / HTTP/1.1\r\n",
     "POST / HTTP/1.1\r\n",
@@ -65,15 +65,16 @@ const PIECES: &[&str] = &[
     "0",
 ];
 
-/// Whole requests, and then something that may be one.
+/// Complete requests, followed by bytes that may be one.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     let known = |pieces| select(pieces).prop_map(|piece: &str| piece.as_bytes().to_vec());
-    let any = prop_oneof![60 => known(PIECES), 10 => known(WHOLE), 1 => vec(any::<u8>(), 1..3)];
-    (vec(known(WHOLE), 0..4), vec(any, 0..9)).prop_map(|(whole, any)| [whole.concat(), any.concat()].concat())
+    let any = prop_oneof![60 => known(PIECES), 10 => known(COMPLETE), 1 => vec(any::<u8>(), 1..3)];
+    (vec(known(COMPLETE), 0..4), vec(any, 0..9)).prop_map(|(complete, any)| [complete.concat(), any.concat()].concat())
 }
 
-/// What goes on to hyper, how many heads that is, and whether the rest was refused; read in pieces of this size.
-fn ours(bytes: &[u8], piece: usize) -> (usize, u64, bool) {
+/// Reads `bytes` in pieces of this size. Returns how many bytes the gateway passes to hyper, how many heads these are,
+/// and whether it rejects the rest.
+fn read_by_gateway(bytes: &[u8], piece: usize) -> (usize, u64, bool) {
     let (mut framing, mut start, mut end) = (Framing::new(LIMITS), 0, 0);
     while end < bytes.len() {
         end = (end + piece).min(bytes.len());
@@ -92,8 +93,8 @@ fn ours(bytes: &[u8], piece: usize) -> (usize, u64, bool) {
     (start, framing.heads(), false)
 }
 
-/// How many requests hyper finds, and how it ends.
-fn theirs(bytes: &[u8]) -> (u64, hyper::Result<()>) {
+/// Returns how many requests hyper finds, and how the connection ends.
+fn read_by_hyper(bytes: &[u8]) -> (u64, hyper::Result<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let (mut client, server) = tokio::io::duplex(1 << 16);
@@ -104,7 +105,7 @@ fn theirs(bytes: &[u8]) -> (u64, hyper::Result<()>) {
         let service = service_fn(move |request: Request<Incoming>| {
             *count.borrow_mut() += 1;
             async move {
-                // One that breaks off ends the connection.
+                // An incomplete body ends the connection.
                 let _ = request.into_body().collect().await;
                 Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
             }
@@ -115,24 +116,24 @@ fn theirs(bytes: &[u8]) -> (u64, hyper::Result<()>) {
 }
 
 #[test]
-fn hyper_finds_the_requests_that_we_let_through_and_no_others() {
-    let cases = u32::try_from(repetitions(CASES)).expect("not that many");
+fn hyper_finds_exactly_the_requests_that_the_gateway_passes() {
+    let cases = u32::try_from(repetitions(CASES)).expect("fewer cases");
     let counted = RefCell::new((0, 0, 0));
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let ran = runner.run(&(streams(), 1..40_usize), |(bytes, piece)| {
-        let (len, heads, refused) = ours(&bytes, piece);
-        prop_assert_eq!((len, heads, refused), ours(&bytes, usize::MAX / 2), "the same at once");
-        let (found, ended) = theirs(&bytes[..len]);
+        let (len, heads, rejected) = read_by_gateway(&bytes, piece);
+        prop_assert_eq!((len, heads, rejected), read_by_gateway(&bytes, usize::MAX / 2), "in one piece");
+        let (found, ended) = read_by_hyper(&bytes[..len]);
         prop_assert_eq!(found, heads, "hyper ended with {:?}", ended);
-        prop_assert!(!ended.is_err_and(|error| error.is_parse()), "it refuses what we let through");
+        prop_assert!(!ended.is_err_and(|error| error.is_parse()), "hyper rejects what the gateway passed");
         let mut counted = counted.borrow_mut();
-        counted.0 += u32::from(!refused);
-        counted.1 += u32::from(refused);
+        counted.0 += u32::from(!rejected);
+        counted.1 += u32::from(rejected);
         counted.2 += heads;
         Ok(())
     });
     ran.unwrap_or_else(|failure| panic!("{failure}"));
     let (good, bad, heads_found) = counted.take();
-    eprintln!("{good} streams let through, {bad} refused, {heads_found} requests in them");
-    assert!(good > cases / 20 && bad > cases / 20 && heads_found > u64::from(cases), "a test that tries little");
+    eprintln!("{good} streams passed, {bad} rejected, {heads_found} requests in them");
+    assert!(good > cases / 20 && bad > cases / 20 && heads_found > u64::from(cases), "too few streams of a kind");
 }

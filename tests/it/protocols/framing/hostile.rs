@@ -1,16 +1,15 @@
-//! Where one request ends and the next begins has one answer, or there is none: the connection closes.
+//! Requests with an ambiguous end: the gateway rejects them and closes the connection.
 
 use bearward::types::reject::Reason::{self, *};
 
-use crate::hostile::{Attack, all_are_refused};
+use crate::hostile::{Attack, assert_all_rejected};
 use crate::support::{Gateway, Upstream};
 
-/// Stands behind each attack. It would reach the backend as a request of its own if what is before it were framed in another
-/// way.
+/// Follows each attack. It would reach the backend as a separate request if the attack were framed in another way.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// `Content-Length: 5` and a body of five bytes, but not as RFC 9112 section 6.3 has it (HAProxy CVE-2023-40225, hyper
-/// CVE-2021-32715).
+/// Values of `Content-Length` for a body of five bytes that RFC 9112 section 6.3 does not allow (HAProxy
+/// CVE-2023-40225, hyper CVE-2021-32715).
 const LENGTHS: &[&str] = &[
     "5\r\nContent-Length: 5",
     "5\r\ncontent-length: 5",
@@ -52,7 +51,7 @@ const LENGTHS: &[&str] = &[
     "null",
 ];
 
-/// `Transfer-Encoding` that is more, less or other than `chunked`.
+/// Values of `Transfer-Encoding` other than `chunked` alone.
 const CODINGS: &[&str] = &[
     "",
     ",",
@@ -106,7 +105,7 @@ const CODINGS: &[&str] = &[
     "chunked\nX: 1",
 ];
 
-/// Fields that are none, beside an honest `Host` (HAProxy CVE-2023-25725).
+/// Malformed fields after a valid `Host` (HAProxy CVE-2023-25725).
 const FIELDS: &[&str] = &[
     ": 1",
     ":",
@@ -168,7 +167,7 @@ const FIELDS: &[&str] = &[
     "\n",
 ];
 
-/// Request lines. The path is there so that a server that guesses is seen.
+/// Malformed request lines. Most have a valid path, which a lenient server would forward.
 const LINES: &[&str] = &[
     "GET / HTTP/1.1\nX: 1",
     "\nGET / HTTP/1.1",
@@ -235,8 +234,8 @@ const LINES: &[&str] = &[
     "PROXY TCP4 127.0.0.1 127.0.0.1 1 2",
 ];
 
-/// A body that breaks off its framing after a head in which nothing is wrong (hyper CVE-2021-32714, and the empty size that
-/// it took for 0 until 2023).
+/// Malformed chunks after a valid head (hyper CVE-2021-32714, and an empty chunk size, which hyper read as 0 until
+/// 2023).
 const CHUNKS: &[&str] = &[
     "\r\nabc\r\n0\r\n\r\n",
     " \r\nabc\r\n0\r\n\r\n",
@@ -284,7 +283,7 @@ fn post(fields: &str, body: &str) -> String {
 
 fn attack(what: &str, request: String, reason: Reason) -> Attack {
     let sent = format!("{request}{SMUGGLED}").into_bytes();
-    Attack { name: format!("{what:.100?}"), sent, asked: None, reason }
+    Attack { name: format!("{what:.100?}"), sent, explained: None, reason }
 }
 
 fn attacks() -> Vec<Attack> {
@@ -310,23 +309,24 @@ fn attacks() -> Vec<Attack> {
 }
 
 #[tokio::test]
-async fn a_hostile_framing_is_refused_with_its_reason_and_nothing_behind_it_is_read() {
+async fn hostile_framing_is_rejected_and_closes_the_connection() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let attacks = attacks();
     eprintln!("{} hostile framings", attacks.len());
-    assert!(attacks.len() >= 100, "a table that tries little: {}", attacks.len());
-    all_are_refused(&gateway, &upstream, &attacks).await;
-    assert_eq!(upstream.connections(), 0, "nobody connects to the backend for a refused request");
+    assert!(attacks.len() >= 100, "too few attacks: {}", attacks.len());
+    assert_all_rejected(&gateway, &upstream, &attacks).await;
+    assert_eq!(upstream.connections(), 0, "a rejected request opens no connection to the backend");
 }
 
-/// The head was fine, so the backend is already asked; but it never takes a broken body for a whole one.
+/// The head is valid, so the gateway has begun to forward the request. The backend must not get a malformed body as a
+/// complete one.
 #[tokio::test]
-async fn a_body_with_hostile_chunks_is_a_broken_request() {
+async fn a_body_with_malformed_chunks_is_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let broken = |chunks: &&str| attack(chunks, post("Transfer-Encoding: chunked", chunks), MalformedFraming);
     let attacks: Vec<Attack> = CHUNKS.iter().map(broken).collect();
     eprintln!("{} hostile bodies", attacks.len());
-    all_are_refused(&gateway, &upstream, &attacks).await;
+    assert_all_rejected(&gateway, &upstream, &attacks).await;
 }

@@ -1,4 +1,4 @@
-//! Where one request ends and the next begins has one answer. What has two is refused: `hostile/framings.rs` has the table.
+//! Where one request ends and the next begins. `hostile.rs` has the table of requests that can be read in two ways.
 
 mod agreement;
 mod hostile;
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Upstream, Wire};
 
-/// Would reach the backend as a request of its own if what stands before it were framed in another way.
+/// Would reach the backend as a separate request if the request before it were framed in another way.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Says `request` and the smuggled one behind it; answers the statuses that come back before the connection closes.
+/// Sends `request` followed by the smuggled one, and returns all statuses until the connection closes.
 async fn statuses(gateway: &Gateway, request: &str) -> Vec<u16> {
     let mut client = Wire::connect(gateway.address()).await;
     client.send(format!("{request}{SMUGGLED}")).await;
-    let heard = client.read_to_end().await;
+    let received = client.read_to_end().await;
     let status = |line: &str| line.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok();
-    heard.lines().filter_map(status).collect()
+    received.lines().filter_map(status).collect()
 }
 
 fn post(fields: &str, body: &str) -> String {
@@ -24,13 +24,13 @@ fn post(fields: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn this_is_no_forward_proxy() {
+async fn the_gateway_is_no_forward_proxy() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     for target in ["backend:80", "/", "http://a/"] {
         let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
-        let answered = statuses(&gateway, &request).await;
-        assert!(matches!(answered[..], [400] | [405]), "{target}: {answered:?}");
+        let statuses = statuses(&gateway, &request).await;
+        assert!(matches!(statuses[..], [400] | [405]), "{target}: {statuses:?}");
     }
     // A target in absolute form is read as its path, if it is for the same host.
     let mut client = Wire::connect(gateway.address()).await;
@@ -39,13 +39,13 @@ async fn this_is_no_forward_proxy() {
     assert_eq!(upstream.only_request().uri, "/path?query");
 }
 
-/// What stands before it was a request; what stands behind it is nobody's.
+/// The requests before a malformed head are served. The gateway reads nothing after it.
 #[tokio::test]
-async fn requests_before_a_refused_head_are_answered_and_nothing_behind_it_is_read() {
+async fn requests_before_a_malformed_head_are_served() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let good = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
-    // It arrives while the first is answered, piece by piece.
+    // The malformed head arrives while `/drip` sends its response in pieces.
     let before = [good("/drip"), good("/1"), good("/2")].concat();
     let bad = "GET /bad HTTP/1.1\nHost: a\r\n\r\n";
     let mut client = Wire::connect(gateway.address()).await;
@@ -53,23 +53,23 @@ async fn requests_before_a_refused_head_are_answered_and_nothing_behind_it_is_re
     for _ in 0..3 {
         assert_eq!(client.read_response().await.status, 200);
     }
-    let refused = client.read_response().await;
-    assert_eq!((refused.status, refused.header("connection")), (400, Some("close")));
-    let told: Value = serde_json::from_str(&refused.body).expect("JSON");
-    assert_eq!((&told["error"], &told["status"]), (&json!("invalid_request"), &json!(400)));
+    let rejected = client.read_response().await;
+    assert_eq!((rejected.status, rejected.header("connection")), (400, Some("close")));
+    let body: Value = serde_json::from_str(&rejected.body).expect("JSON");
+    assert_eq!((&body["error"], &body["status"]), (&json!("invalid_request"), &json!(400)));
     client.assert_closed().await;
     assert_eq!(upstream.seen().iter().map(|seen| &*seen.uri).collect::<Vec<_>>(), ["/drip", "/1", "/2"]);
     let lines = gateway.log_lines(4).await;
     let line = lines.iter().find(|line| line["status"] == 400).expect("a line for it");
-    assert_eq!(line["request_id"], told["requestId"]);
+    assert_eq!(line["request_id"], body["requestId"]);
     assert_eq!((&line["reason"], &line["method"]), (&json!("malformed_framing"), &json!("-")));
     assert_eq!(line["detail"], "a line that ends in LF without CR");
-    assert_eq!(line["sent"], refused.body.len());
+    assert_eq!(line["sent"], rejected.body.len());
 }
 
-/// However a network cuts it.
+/// The network may split a request at any byte.
 #[tokio::test]
-async fn a_request_in_single_bytes_is_read_as_one_in_one_piece() {
+async fn a_request_in_single_bytes_is_read_like_a_whole_one() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
     let chunked = post("Transfer-Encoding: chunked", "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX: 1\r\n\r\n");
@@ -78,7 +78,7 @@ async fn a_request_in_single_bytes_is_read_as_one_in_one_piece() {
     let mut client = Wire::connect(gateway.address()).await;
     client.stream.set_nodelay(true).expect("a socket");
     for byte in good.bytes().chain(bad.bytes()) {
-        // What is refused may be refused before it was all said.
+        // The gateway may reject the malformed request before it is complete.
         if client.try_send([byte]).await.is_err() {
             break;
         }
@@ -90,9 +90,9 @@ async fn a_request_in_single_bytes_is_read_as_one_in_one_piece() {
     assert_eq!(upstream.seen().len(), 2);
 }
 
-/// What is no HTTP never comes to the end of a line, perhaps.
+/// Another protocol may never send the end of a line, so the gateway does not wait for it.
 #[tokio::test]
-async fn another_protocol_is_told_at_once() {
+async fn another_protocol_than_http_is_rejected_at_once() {
     let gateway = Gateway::public(Upstream::start().address, "");
     let mut client = Wire::connect(gateway.address()).await;
     client.send(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03").await;
@@ -100,22 +100,22 @@ async fn another_protocol_is_told_at_once() {
     client.assert_closed().await;
 }
 
-/// A wish for another protocol that is not granted changes nothing; what follows is HTTP.
+/// If the backend does not switch protocols, the next bytes are HTTP.
 #[tokio::test]
-async fn what_follows_a_wish_for_another_protocol_is_read_when_the_answer_is_known() {
+async fn bytes_after_an_upgrade_request_wait_for_its_response() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "");
-    let wish = "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n";
+    let upgrade = "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n";
     let get = "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut client = Wire::connect(gateway.address()).await;
-    client.send([wish, get, wish, "\x01\x02"].concat()).await;
+    client.send([upgrade, get, upgrade, "\x01\x02"].concat()).await;
     for status in [200, 200, 200, 400] {
         assert_eq!(client.read_response().await.status, status);
     }
     client.assert_closed().await;
-    // Where it is granted, what was said too early belongs to the tunnel, whatever it looks like.
+    // If the backend switches, bytes that came before its response belong to the tunnel.
     let key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    let websocket = wish.replace("GET /1", "GET /ws").replace("other\r\n", &format!("websocket\r\n{key}"));
+    let websocket = upgrade.replace("GET /1", "GET /ws").replace("other\r\n", &format!("websocket\r\n{key}"));
     let early = b"\x81\x85\0\0\0\0hello";
     let mut client = Wire::connect(gateway.address()).await;
     client.send([websocket.as_bytes(), early].concat()).await;
@@ -126,11 +126,12 @@ async fn what_follows_a_wish_for_another_protocol_is_read_when_the_answer_is_kno
 }
 
 #[tokio::test]
-async fn a_head_may_be_so_large_and_no_larger() {
+async fn heads_up_to_their_limits_are_accepted() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(
         upstream.address,
-        "[limits]\nrequest_header_size = \"8KiB\"\nuri_size = \"1KiB\"\ntoken_size = \"1KiB\"\nrequest_header_count = 20",
+        "[limits]\nrequest_header_size = \"8KiB\"\nrequest_header_count = 20\n\
+         uri_size = \"1KiB\"\ntoken_size = \"1KiB\"",
     );
     let get = |path: &str, fields: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
     let path = |length: usize| format!("/{}", "p".repeat(length - 1));
@@ -149,14 +150,14 @@ async fn a_head_may_be_so_large_and_no_larger() {
         (get("/", &fields(19)), 431),
         (format!("{} / HTTP/1.1\r\n", "M".repeat(500_000)), 431),
     ] {
-        let answered = statuses(&gateway, &request).await;
-        assert_eq!(answered, [status], "{}", &request[..60]);
+        let statuses = statuses(&gateway, &request).await;
+        assert_eq!(statuses, [status], "{}", &request[..60]);
     }
 }
 
-/// What comes behind a refused request is read only if there is no doubt where it begins.
+/// After a rejected request, the gateway reads the next one if it is certain where that begins.
 #[tokio::test]
-async fn pipelined_requests_are_answered_in_turn() {
+async fn pipelined_requests_get_their_responses_in_order() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let pair = gateway.issue("alice", "").await;
@@ -177,7 +178,7 @@ async fn pipelined_requests_are_answered_in_turn() {
 }
 
 #[tokio::test]
-async fn a_refused_request_leaves_no_byte_of_its_body_behind() {
+async fn the_body_of_a_rejected_request_is_no_next_request() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     let body = SMUGGLED.repeat(10_000);
@@ -188,9 +189,9 @@ async fn a_refused_request_leaves_no_byte_of_its_body_behind() {
     assert_eq!(gateway.log_lines(1).await.len(), 1);
 }
 
-/// A length that is kept in too few bits once cut a name short, and hid what came behind it (HAProxy CVE-2021-40346).
+/// A length stored in too few bits once cut off a name and hid what followed it (HAProxy CVE-2021-40346).
 #[tokio::test]
-async fn a_long_name_arrives_whole_or_not_at_all() {
+async fn a_long_header_name_arrives_complete_or_is_rejected() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "[limits]\nrequest_header_size = \"256KiB\"");
     for length in [254, 255, 256, 257, 270, 511, 512, 1023, 1024, 32_767, 32_768, 65_534, 65_535, 65_536, 65_550] {
@@ -199,14 +200,14 @@ async fn a_long_name_arrives_whole_or_not_at_all() {
         let mut client = Wire::connect(gateway.address()).await;
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{name}: 1\r\nContent-Length: {}\r\n", SMUGGLED.len());
         client.send(format!("{head}Connection: close\r\n\r\n{SMUGGLED}")).await;
-        let heard = client.read_to_end().await;
-        assert_eq!(heard.matches("HTTP/1.1 ").count(), 1, "{length}: {heard}");
+        let received = client.read_to_end().await;
+        assert_eq!(received.matches("HTTP/1.1 ").count(), 1, "{length}: {received}");
         match upstream.seen().get(before..) {
             Some([seen]) => {
                 assert_eq!(seen.header(&name), Some("1"), "{length}");
                 assert_eq!(seen.body, SMUGGLED, "{length}");
             }
-            Some([]) => assert!(heard.starts_with("HTTP/1.1 4"), "{length}: {heard}"),
+            Some([]) => assert!(received.starts_with("HTTP/1.1 4"), "{length}: {received}"),
             other => panic!("{length}: {other:?}"),
         }
     }

@@ -122,7 +122,7 @@ async fn a_backend_that_stalls_in_its_bodies_is_ejected() {
 
 /// New requests do not queue behind those that wait for the stalled server.
 #[tokio::test]
-async fn a_request_goes_to_a_server_with_free_slots() {
+async fn a_full_server_is_skipped_while_another_has_free_slots() {
     for balance in ["round_robin", "least_requests"] {
         let (well, stalled) = (Upstream::start(), [StallingBackend::start(), StallingBackend::start()]);
         stalled.iter().for_each(|stalling| stalling.stalled.store(true, Ordering::SeqCst));

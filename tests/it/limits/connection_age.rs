@@ -1,4 +1,4 @@
-//! Connections that have had their time end in order: nothing that was asked is lost.
+//! The maximum age and the last request of a connection: it closes without losing a request.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -17,28 +17,28 @@ use crate::support::wire::TIMEOUT;
 use crate::support::{Backend, Gateway, HonestClient, ScriptedBackend, Upstream, Wire};
 
 #[tokio::test]
-async fn a_connection_ends_with_its_last_request() {
+async fn a_connection_closes_after_its_last_request() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "[limits]\nrequests_per_connection = 3");
     let mut client = Wire::connect(gateway.address()).await;
     for close in [None, None, Some("close")] {
         client.send(GET).await;
-        let answer = client.read_response().await;
-        assert_eq!((answer.status, answer.header("connection")), (200, close));
+        let response = client.read_response().await;
+        assert_eq!((response.status, response.header("connection")), (200, close));
     }
     client.assert_closed().await;
 
-    let said: Vec<_> = (0..3).map(|number| frames::get(2 * number + 1, "/slow")).collect();
-    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), said.concat()]).await;
-    let mut answered = 0;
-    let mut told = false;
-    while answered < 3 || !told {
+    let requests: Vec<_> = (0..3).map(|number| frames::get(2 * number + 1, "/slow")).collect();
+    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), requests.concat()]).await;
+    let mut responses = 0;
+    let mut has_goaway = false;
+    while responses < 3 || !has_goaway {
         let frame = frames::next(&mut client, &[GOAWAY, HEADERS]).await;
         match frame.kind {
-            HEADERS => answered += 1,
+            HEADERS => responses += 1,
             _ => {
                 assert_eq!(frame.payload[4..8], [0; 4], "no error");
-                told = true;
+                has_goaway = true;
             }
         }
     }
@@ -47,13 +47,13 @@ async fn a_connection_ends_with_its_last_request() {
 }
 
 #[tokio::test]
-async fn an_old_connection_ends_with_what_it_is_in() {
+async fn an_old_connection_closes_after_its_request() {
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "[timeouts]\nmax_connection_age = \"300ms\"");
     let mut client = Wire::connect(gateway.address()).await;
     client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    let answer = client.read_response().await;
-    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    let response = client.read_response().await;
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")));
     client.assert_closed().await;
 
     let began = Instant::now();
@@ -68,12 +68,12 @@ async fn an_old_connection_ends_with_what_it_is_in() {
     assert_eq!(idle.read_response().await.status, 200);
     tokio::time::timeout(Duration::from_secs(5), idle.assert_closed())
         .await
-        .expect("long before timeouts.request_header");
+        .expect("it closes long before timeouts.request_header");
 }
 
-/// However busy its clients keep it. Those who come and go meanwhile find their answers.
+/// A connection that is never idle reaches the maximum age, too. Other clients are served in that time.
 #[tokio::test]
-async fn whoever_never_lets_a_connection_rest_loses_it_all_the_same() {
+async fn a_connection_that_is_never_idle_closes_at_its_age() {
     let upstream = Upstream::start();
     let gateway = Gateway::public_single_worker(upstream.address, "[timeouts]\nmax_connection_age = \"1s\"");
     let ended = Cell::new(false);
@@ -81,10 +81,10 @@ async fn whoever_never_lets_a_connection_rest_loses_it_all_the_same() {
         let mut attacker = Wire::connect(gateway.address()).await;
         let began = Instant::now();
         while attacker.try_send(GET).await.is_ok()
-            && let Some(answer) = attacker.try_read_until("\r\n\r\nhello").await
+            && let Some(response) = attacker.try_read_until("\r\n\r\nhello").await
         {
-            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-            assert!(began.elapsed() < TIMEOUT, "it stays for ever");
+            assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+            assert!(began.elapsed() < TIMEOUT, "the connection stays open");
         }
         ended.set(true);
     };
@@ -97,12 +97,12 @@ async fn whoever_never_lets_a_connection_rest_loses_it_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_request_has_only_so_much_time_in_all() {
+async fn a_request_that_takes_too_long_times_out() {
     let upstream = Upstream::start();
-    // Long enough for whoever does not make it last.
+    // Long enough for the honest client.
     let gateway = Gateway::public_single_worker(upstream.address, "[timeouts]\nrequest = \"1s\"");
     let mut honest = HonestClient::connect(&gateway).await;
-    let (mut refused, mut broken_off) = (0, 0);
+    let (mut rejected, mut cancelled) = (0, 0);
     honest
         .assert_served_during(async || {
             let mut attackers = Vec::new();
@@ -113,13 +113,13 @@ async fn a_request_has_only_so_much_time_in_all() {
             }
             for attacker in &mut attackers {
                 assert_eq!(attacker.read_response().await.status, 504);
-                refused += 1;
+                rejected += 1;
             }
         })
         .await;
-    gateway.wait_for_metric("rejections_total{reason=\"request_timeout\"}", refused).await;
+    gateway.wait_for_metric("rejections_total{reason=\"request_timeout\"}", rejected).await;
 
-    // An answer that goes on for longer is broken off: the client sees that it is not whole.
+    // A longer response is cut off, and the client sees that it is incomplete.
     honest
         .assert_served_during(async || {
             let began = Instant::now();
@@ -130,15 +130,15 @@ async fn a_request_has_only_so_much_time_in_all() {
             pieces.send("hello").await;
             assert_eq!(mirror.status(), 200);
             assert!(mirror.into_body().collect().await.is_err() && began.elapsed() < TIMEOUT);
-            broken_off += 1;
+            cancelled += 1;
         })
         .await;
-    gateway.wait_for_metric("streams_ended_total{reason=\"request_timeout\"}", broken_off).await;
+    gateway.wait_for_metric("streams_ended_total{reason=\"request_timeout\"}", cancelled).await;
 }
 
-/// What is meant to last may: by its media type, however that is written.
+/// An event stream may last longer. Its media type is compared without case.
 #[tokio::test]
-async fn events_are_not_held_to_the_time_of_a_request() {
+async fn timeouts_request_does_not_apply_to_event_streams() {
     let limit = Duration::from_millis(300);
     let backend = ScriptedBackend::start(move |mut wire, _| async move {
         wire.read_until("\r\n\r\n").await;
@@ -149,13 +149,13 @@ async fn events_are_not_held_to_the_time_of_a_request() {
     let gateway = Gateway::public(backend.address, "[timeouts]\nrequest = \"300ms\"");
     let mut client = Wire::connect(gateway.address()).await;
     client.send(GET).await;
-    let answer = client.read_response().await;
-    assert_eq!((answer.status, &*answer.body), (200, "4\r\n:hi\n\r\n0\r\n\r\n"));
+    let response = client.read_response().await;
+    assert_eq!((response.status, &*response.body), (200, "4\r\n:hi\n\r\n0\r\n\r\n"));
 }
 
-/// The one by its handshake, the other by its media type.
+/// The gateway recognizes a WebSocket by its handshake and a gRPC call by its media type.
 #[tokio::test]
-async fn websockets_and_calls_of_grpc_are_not_held_to_it_either() {
+async fn timeouts_request_does_not_apply_to_websockets_and_grpc() {
     const LIMIT: Duration = Duration::from_millis(300);
     let upstream = Upstream::start();
     let gateway = Gateway::public(upstream.address, "[timeouts]\nrequest = \"300ms\"");
@@ -176,8 +176,8 @@ async fn websockets_and_calls_of_grpc_are_not_held_to_it_either() {
             pieces.send(MESSAGE).await;
             pieces.end_with("grpc-status", "0").await;
         });
-        let answer = Response::builder().header("content-type", "application/grpc+proto");
-        answer.body(body).expect("an answer")
+        let response = Response::builder().header("content-type", "application/grpc+proto");
+        response.body(body).expect("an response")
     })
     .await;
     let gateway = Gateway::public(backend.address, "protocol = \"h2\"\n[timeouts]\nrequest = \"300ms\"");
@@ -185,12 +185,12 @@ async fn websockets_and_calls_of_grpc_are_not_held_to_it_either() {
     let mut connection = HttpConnection::http2(gateway.address()).await;
     let call =
         Request::post("/service/Method").header("content-type", "application/grpc+proto").header("te", "trailers");
-    let answer = connection.send(call.body(connection::full(MESSAGE)).expect("a request")).await;
-    let (text, trailers) = connection::text_and_trailers(answer.into_body()).await;
+    let response = connection.send(call.body(connection::full(MESSAGE)).expect("a request")).await;
+    let (text, trailers) = connection::text_and_trailers(response.into_body()).await;
     assert_eq!(text, [MESSAGE, MESSAGE].map(|message| String::from_utf8_lossy(message)).concat());
     assert_eq!(trailers.expect("trailers")["grpc-status"], "0");
     assert!(began.elapsed() >= 2 * LIMIT, "{:?}", began.elapsed());
 }
 
-/// A message of gRPC: not compressed, and four bytes long.
+/// A gRPC message: not compressed, four bytes long.
 const MESSAGE: &[u8] = b"\0\0\0\0\x04bear";

@@ -1,4 +1,4 @@
-//! So many requests at once, and what is kept for those who would refresh or log out.
+//! Maximum concurrent requests, and the reserve for refreshes and logouts.
 
 use std::cell::Cell;
 
@@ -10,16 +10,16 @@ use crate::support::frames::{self, HEADERS, SETTINGS};
 use crate::support::wait::eventually;
 use crate::support::{Gateway, HonestClient, TokenPair, Upstream, Wire};
 
-/// One worker, as each has its share.
+/// One worker, because each worker has its part of the limit.
 fn narrow(upstream: &Upstream, more: &str) -> Gateway {
     let text =
         Gateway::config_text(&upstream.address.to_string(), &format!("[limits]\nconcurrent_requests = 10\n{more}"));
     Gateway::from_text(text.replace("workers = 2", "workers = 1"))
 }
 
-/// An attacker has ten requests hang, each with a good token; what comes then is told to come again.
+/// The attacker has ten requests in flight, each with a valid token. The gateway rejects all others as overloaded.
 #[tokio::test]
-async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on() {
+async fn an_overloaded_gateway_still_refreshes_and_revokes() {
     let upstream = Upstream::start();
     let gateway = narrow(&upstream, "reserve_percent = 0");
     let (mallory, alice) = (gateway.issue("mallory", "").await, gateway.issue("alice", "").await);
@@ -28,41 +28,41 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
     let hanging: Vec<_> = (0..10)
         .map(|_| tokio::spawn(attacker.sender().send(hang().body(connection::empty()).expect("a request"))))
         .collect();
-    eventually("ten are under way", || upstream.in_flight() == 10).await;
+    eventually("ten requests are in flight", || upstream.in_flight() == 10).await;
     assert_eq!(gateway.metric("bearward_requests_in_flight ").await, 10.0);
 
     for client in gateway.clients() {
         let client = client.bearer(&alice.access);
-        // Beside the path of a logout, and none: a backend would answer them.
+        // The last two are close to the path of a logout, but belong to the backend.
         for path in ["/", "/token/", "/token/a/b"] {
-            let refused = client.get(path).await;
-            refused.assert_rejected(503, "temporarily_unavailable");
-            assert_eq!(refused.header("retry-after"), Some("1"), "{path}: {refused:?}");
+            let rejected = client.get(path).await;
+            rejected.assert_rejected(503, "temporarily_unavailable");
+            assert_eq!(rejected.header("retry-after"), Some("1"), "{path}: {rejected:?}");
         }
     }
-    let full = attacker.send(hang().body(connection::empty()).expect("a request")).await;
-    assert_eq!(full.status(), 503, "the attacker's share is no larger");
-    // The answer comes before the body does, and nothing waits for that.
+    let response = attacker.send(hang().body(connection::empty()).expect("a request")).await;
+    assert_eq!(response.status(), 503, "the attacker has no larger part");
+    // The response comes before the body, and nothing waits for the body.
     let mut uploading = Wire::connect(gateway.address()).await;
     uploading.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
-    let refused = uploading.read_response().await;
-    assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
+    let rejected = uploading.read_response().await;
+    assert_eq!((rejected.status, rejected.header("connection")), (503, Some("close")));
 
-    // Who takes no refusal has no place by it.
-    let no_room = frames::frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    // A client that does not read its rejection holds no slot.
+    let no_window = frames::frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let more = (1..40).step_by(2).flat_map(|stream| frames::get(stream, "/")).collect();
-    let mut deaf = frames::connect(gateway.address(), &[frames::connection_preface(), no_room, more]).await;
+    let mut unread = frames::connect(gateway.address(), &[frames::connection_preface(), no_window, more]).await;
     for _ in 0..20 {
-        frames::next(&mut deaf, &[HEADERS]).await;
+        frames::next(&mut unread, &[HEADERS]).await;
     }
     assert_eq!(gateway.metric("bearward_requests_in_flight ").await, 10.0);
-    // While it asks on as fast as it is refused.
-    let (refreshed, mut refused) = (Cell::new(0), 14 + 20);
-    let asking_on = async {
+    // The attacker repeats its request as fast as it is rejected.
+    let (refreshed, mut rejected) = (Cell::new(0), 14 + 20);
+    let attack = async {
         while refreshed.get() < 5 {
-            let full = attacker.send(hang().body(connection::empty()).expect("a request")).await;
-            assert_eq!(full.status(), 503);
-            refused += 1;
+            let response = attacker.send(hang().body(connection::empty()).expect("a request")).await;
+            assert_eq!(response.status(), 503);
+            rejected += 1;
         }
     };
     let refreshing = async {
@@ -74,43 +74,43 @@ async fn what_is_more_than_the_gateway_takes_is_refused_at_once_and_logins_go_on
             refreshed.set(refreshed.get() + 1);
         }
     };
-    tokio::join!(asking_on, refreshing);
-    drop(deaf);
-    assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200, "and so has a logout");
-    assert_eq!(upstream.seen().len(), 10, "no backend was bothered");
-    gateway.wait_for_metric("rejections_total{reason=\"overloaded\"}", refused).await;
+    tokio::join!(attack, refreshing);
+    drop(unread);
+    assert_eq!(gateway.revoke(&alice.access, &alice.token_id).await.status, 200, "a logout has priority");
+    assert_eq!(upstream.seen().len(), 10, "no rejected request reached a backend");
+    gateway.wait_for_metric("rejections_total{reason=\"overloaded\"}", rejected).await;
 
     hanging.iter().for_each(tokio::task::JoinHandle::abort);
     attacker.abort();
-    eventually("the requests are over", || upstream.in_flight() == 0).await;
+    eventually("the requests are done", || upstream.in_flight() == 0).await;
     gateway.wait_for_metric("requests_in_flight", 0).await;
     assert_eq!(gateway.status_of(&mallory.access).await, 200);
 }
 
-/// The reserve has an end as well.
+/// The reserve is limited, too.
 #[tokio::test]
-async fn calls_on_tokens_have_a_tenth_and_no_more() {
+async fn token_calls_have_a_tenth_as_their_reserve() {
     let upstream = Upstream::start();
     let gateway = narrow(&upstream, "reserve_percent = 0\n[timeouts]\nbody_idle = \"5s\"");
     let alice = gateway.issue("alice", "").await;
     let mut held = Vec::new();
-    // Calls whose bodies never come: ten of the share, one of the reserve.
+    // Calls without a body: ten within the limit, one in the reserve.
     for _ in 0..11 {
         let mut wire = Wire::connect(gateway.address()).await;
         wire.send("POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await;
         held.push(wire);
     }
     gateway.wait_for_metric("requests_in_flight", 11).await;
-    let refused = gateway.client().bearer(&alice.access).post("/user/refresh", &json!({})).await;
-    refused.assert_rejected(503, "temporarily_unavailable");
+    let rejected = gateway.client().bearer(&alice.access).post("/user/refresh", &json!({})).await;
+    rejected.assert_rejected(503, "temporarily_unavailable");
     drop(held);
     gateway.wait_for_metric("requests_in_flight", 0).await;
     assert_eq!(gateway.refresh(&alice.access, &alice.refresh).await.status, 200);
 }
 
-/// Of ten, two are kept back, and the attacker gets one of these at the most.
+/// Of ten slots, two are reserved, and the attacker gets at most one of them.
 #[tokio::test]
-async fn an_address_with_many_requests_leaves_room_for_others() {
+async fn an_address_with_many_requests_leaves_slots_for_others() {
     let upstream = Upstream::start();
     let gateway = narrow(&upstream, "");
     let alice = gateway.issue("alice", "").await;
@@ -122,22 +122,22 @@ async fn an_address_with_many_requests_leaves_room_for_others() {
         attackers.push(wire);
         gateway.wait_for_metric("requests_in_flight", number + 1).await;
     }
-    // Whose place was kept back.
+    // It gets a reserved slot.
     let mut honest = HonestClient::connect(&gateway).await.bearer(&alice.access);
-    let mut refused = 0;
+    let mut rejected = 0;
     honest
         .assert_served_during(async || {
             let mut one_more = Wire::connect(gateway.address()).await;
             one_more.send(get("/hang")).await;
-            assert_eq!(one_more.read_response().await.status, 503, "it has enough");
-            refused += 1;
+            assert_eq!(one_more.read_response().await.status, 503, "the attacker has its maximum");
+            rejected += 1;
         })
         .await;
-    // Nor does it get at what is kept for calls on tokens, which others need.
+    // The attacker gets no slot of the reserve for token calls either.
     let mut call = Wire::connect(gateway.address()).await;
     call.send("POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await;
     assert_eq!(call.read_response().await.status, 503);
-    gateway.wait_for_metric("rejections_total{reason=\"overloaded\"}", refused + 1).await;
+    gateway.wait_for_metric("rejections_total{reason=\"overloaded\"}", rejected + 1).await;
 
     drop(attackers);
     gateway.wait_for_metric("requests_in_flight", 0).await;
