@@ -1,6 +1,6 @@
 //! The store: the contract of every implementation, and the further promises of the embedded one.
 
-mod embedded;
+pub mod embedded;
 mod failure;
 pub(crate) mod given;
 mod storm;

@@ -20,6 +20,7 @@ use bearward::types::ids::TokenId;
 use bearward::types::reject::Reason;
 use tokio::sync::oneshot;
 
+use crate::store::embedded::LOCK_TIMEOUT;
 use crate::store::given::{ISSUER, LIFETIMES, LOGIN, login, token};
 
 type Call = Box<dyn FnOnce(&SqliteStore) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
@@ -37,7 +38,8 @@ impl Gate {
             longest_family: LIFETIMES.absolute,
             audit: 0,
         };
-        Gate { store: SqliteStore::open(path, settings, enforce).expect("opens"), waiting: Mutex::default() }
+        let store = SqliteStore::open_within(LOCK_TIMEOUT, path, settings, enforce).expect("opens");
+        Gate { store, waiting: Mutex::default() }
     }
 
     pub(super) fn waiting(&self) -> usize {

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::{Store, StoreError};
@@ -26,14 +27,20 @@ fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> Suite
     runtime.block_on(test(&store));
 }
 
+/// How long a reopened store may wait for its lock. A test that starts a process holds a copy of every open file, also of
+/// the lock, until the process has replaced itself.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
-    let settings =
-        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 };
-    SqliteStore::open(path, settings, Arc::new(|_| {}))
+    SqliteStore::open(path, settings(), Arc::new(|_| {}))
 }
 
 pub(crate) fn open(path: &Path) -> SqliteStore {
-    try_open(path).expect("the store opens")
+    SqliteStore::open_within(LOCK_TIMEOUT, path, settings(), Arc::new(|_| {})).expect("the store opens")
+}
+
+fn settings() -> Settings {
+    Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 }
 }
 
 /// A folder, and the path of a database in it.

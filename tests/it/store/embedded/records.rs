@@ -10,7 +10,7 @@ use bearward::tokens::family::rotation::Rotation;
 use bearward::types::reject::Reason;
 
 use super::super::given::*;
-use super::{database_path, open};
+use super::{LOCK_TIMEOUT, database_path, open};
 
 #[tokio::test]
 async fn everything_is_kept_over_a_restart() {
@@ -54,7 +54,8 @@ async fn a_revocation_is_enforced_before_its_caller_is_answered() {
         std::thread::sleep(Duration::from_millis(20));
         seen.lock().expect("not poisoned").push(revocation.clone());
     });
-    let store = SqliteStore::open(
+    let store = SqliteStore::open_within(
+        LOCK_TIMEOUT,
         path,
         Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 },
         enforce,
@@ -77,7 +78,7 @@ async fn a_shorter_access_lifetime_keeps_older_tokens_revocable() {
             longest_family: LONGEST_FAMILY,
             audit: 1_000,
         };
-        let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
+        let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
         let revoked = Revoked::Token { issuer: "https://login.example".into(), jti: configured.to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
@@ -92,7 +93,7 @@ async fn a_shorter_family_lifetime_keeps_older_tokens_revocable() {
     for (configured, remembered) in [(48 * hour, 48 * hour), (24 * hour, 48 * hour), (72 * hour, 72 * hour)] {
         let settings =
             Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: configured, audit: 1_000 };
-        let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
+        let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
         let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.as_secs().to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
@@ -106,7 +107,7 @@ async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
     let (_folder, path) = database_path();
     let settings =
         Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 3 };
-    let store = SqliteStore::open(&path, settings.clone(), Arc::new(|_| {})).expect("opens");
+    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_| {})).expect("opens");
     for _ in 0..5 {
         issued(&store, "alice", LOGIN).await;
     }
@@ -118,7 +119,7 @@ async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
     let lost = store.outbox().lost.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((lost, store.families_of("alice".into()).await.expect("reads").len()), (2, 5), "the logins are stored");
     drop(store);
-    let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
+    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
     assert_eq!(
         store.outbox().waiting.load(std::sync::atomic::Ordering::Relaxed),
         3,
@@ -145,6 +146,6 @@ async fn a_watermark_survives_a_change_of_the_issuers_name() {
         longest_family: LONGEST_FAMILY,
         audit: 1_000,
     };
-    let store = SqliteStore::open(&path, settings, Arc::new(|_| {})).expect("opens");
+    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
     assert_eq!(rejection(&store, &family, 1, LOGIN).await, Reason::GrantRevoked);
 }
