@@ -27,8 +27,8 @@ fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> Suite
     runtime.block_on(test(&store));
 }
 
-/// How long a reopened store may wait for its lock. A test that starts a process holds a copy of every open file, also of
-/// the lock, until the process has replaced itself.
+/// How long a reopened store may wait for its lock. A test that starts a process holds a copy of every open file, also
+/// of the lock, until the process has replaced itself.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
