@@ -188,6 +188,34 @@ const ENCODINGS: &[&str] = &[
     "/public/%5%63private",
 ];
 
+/// Encoded bytes that are no UTF-8. A lenient decoder reads an overlong form as `/`, `.` or `\\` (IIS MS00-078, Tomcat
+/// CVE-2008-2938).
+const OVERLONG: &[&str] = &[
+    "/public%c0%afprivate",
+    "/public%C0%AFprivate",
+    "/public/..%c0%afprivate",
+    "/public/%c0%ae%c0%ae/private",
+    "/public/%c0%ae%c0%ae%c0%afprivate",
+    "/public%e0%80%afprivate",
+    "/public%f0%80%80%afprivate",
+    "/public%f8%80%80%80%afprivate",
+    "/public%fc%80%80%80%80%afprivate",
+    "/public%c1%9cprivate",
+    "/public%c1%1cprivate",
+    "/public%c0%80",
+    // surrogates, alone and as a pair
+    "/public%ed%a0%80",
+    "/public%ed%b0%80/private",
+    "/public%ed%a0%bd%ed%b2%a9",
+    // beyond the last character, incomplete, and alone
+    "/public%f4%90%80%80",
+    "/public%c3/%a9/private",
+    "/public%e2%82",
+    "/public%80",
+    "/caf%e9",
+    "/public%fe%ff",
+];
+
 /// Characters that a path cannot have, and that some programs read as others.
 const BYTES: &[&str] = &[
     "/public\\..\\private",
@@ -286,7 +314,7 @@ fn attack(target: &[u8], host: &str, reason: Reason) -> Attack {
 }
 
 fn ambiguous() -> impl Iterator<Item = &'static str> {
-    [DOT_SEGMENTS, SEPARATORS, PARAMETERS, ENDS, ENCODINGS, BYTES].into_iter().flatten().copied()
+    [DOT_SEGMENTS, SEPARATORS, PARAMETERS, ENDS, ENCODINGS, OVERLONG, BYTES].into_iter().flatten().copied()
 }
 
 #[tokio::test]

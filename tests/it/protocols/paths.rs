@@ -9,6 +9,7 @@ const PLAIN: &[&str] = &[
     "/a/b/",
     "/%7Euser/%61dmin",
     "/caf%C3%A9",
+    "/%E6%97%A5%E6%9C%AC/%f0%9f%90%bb",
     "/100%25",
     "/a=b&c,d:e@f!$'()*+",
     "/...",
