@@ -19,6 +19,15 @@ impl ConfigArgument {
         config::load(&self.file, probe).map_err(report)
     }
 
+    /// As [`ConfigArgument::load`]. Each warning becomes a line of the log.
+    pub(super) fn load_and_warn(&self, probe: Probe) -> Result<Config, CommandError> {
+        let (config, warnings) = config::load_with_warnings(&self.file, probe).map_err(report)?;
+        for warning in warnings.lines() {
+            tracing::warn!("{warning}");
+        }
+        Ok(config)
+    }
+
     /// Reads `[admin]` only: errors in other tables do not stop a command for a running gateway.
     pub(super) fn load_admin(&self) -> Result<admin::Settings, CommandError> {
         config::load_admin(&self.file).map_err(report)

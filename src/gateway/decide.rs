@@ -70,9 +70,15 @@ impl Decider {
         context.record.host = Some(host.clone());
         self.check_server_name(host_name, context.sni)?;
         context.trace.step(Step::Host, || host_name.to_owned());
-        let path = CanonicalPath::parse(request.uri().path())?;
-        context.trace.step(Step::Path, || request.uri().path().to_owned());
-        match self.routes.find(host_name, request.method(), &path)? {
+        let path = CanonicalPath::parse(request.uri().path());
+        let action = match path {
+            Ok(ref path) => {
+                context.trace.step(Step::Path, || request.uri().path().to_owned());
+                self.routes.find(host_name, request.method(), path)?
+            }
+            Err(reject) => self.loosened(host_name, request, reject, context)?,
+        };
+        match action {
             Action::Forward(route) => {
                 context.record.route = Some(route.name.clone());
                 context.route = Some(route.clone());
@@ -86,6 +92,20 @@ impl Decider {
             Action::Endpoint(endpoint) => Ok(Decision::Endpoint(endpoint)),
             Action::Metadata => Ok(Decision::Metadata),
         }
+    }
+
+    /// A path that only routes with `paths` forward. Returns `reject` if no route does.
+    fn loosened<B>(
+        &self,
+        host: &str,
+        request: &Request<B>,
+        reject: Reject,
+        context: &RequestContext<'_>,
+    ) -> Result<Action<'static>, Reject> {
+        let path = request.uri().path();
+        let Some(route) = self.routes.find_loosened(host, request.method(), path) else { return Err(reject) };
+        context.trace.step(Step::Path, || format!("{path} (in all its readings)"));
+        Ok(Action::Forward(route))
     }
 
     /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other

@@ -14,6 +14,7 @@ pub mod endpoints;
 pub mod forward;
 pub mod login_capture;
 pub mod oauth;
+mod path_table;
 mod response;
 pub mod route;
 pub mod route_table;

@@ -10,5 +10,6 @@ pub mod headers;
 pub mod media_type;
 pub mod path;
 pub mod poll_activity;
+pub mod readings;
 pub mod respond;
 pub mod target;

@@ -51,7 +51,8 @@ pub fn ambiguity(path: &[u8]) -> Option<&'static str> {
     None
 }
 
-fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
+/// Why this segment is ambiguous; `None` if it is not.
+pub(super) fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
     let mut rest = segment;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;

@@ -11,6 +11,7 @@ mod report;
 mod routes;
 mod sections;
 mod upstreams;
+mod warnings;
 
 use std::path::Path;
 
