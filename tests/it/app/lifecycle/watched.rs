@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use bearward::types::secret;
 use http::StatusCode;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::pem::PemObject;
@@ -63,7 +64,7 @@ fn make_pair(folder: &Path) -> String {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).expect("made");
     // Renames replace both files atomically, so that the gateway never reads half of one.
     for (name, content) in [("a.pem", cert.pem()), ("a.key", signing_key.serialize_pem())] {
-        fs::write(folder.join("new"), content).expect("written");
+        secret::write_private(&folder.join("new"), content.as_bytes()).expect("written");
         fs::rename(folder.join("new"), folder.join(name)).expect("renamed");
     }
     cert.pem()
