@@ -9,8 +9,8 @@ use super::settings::Settings;
 use crate::limits::per_address::{AddressGuard, PerAddressLimit};
 use crate::telemetry::metrics::WorkerMetrics;
 
-/// `admin.connections` and `admin.connections_per_address`. The Unix socket has slots of its own, so that clients of the
-/// address cannot lock out the command line.
+/// `admin.connections` and `admin.connections_per_address`. The Unix socket has slots of its own, so that clients of
+/// the address cannot lock out the command line.
 pub struct AdminConnections {
     local: Arc<Semaphore>,
     remote: Arc<Semaphore>,

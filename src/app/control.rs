@@ -97,7 +97,7 @@ impl Control {
                 _ = expire.tick() => state.auth.revocations.remove_expired(),
                 () = &mut hand_over, if !*replaced.borrow() => {
                     // Another gateway now has the store and the sockets. Open admin connections are still served, and
-                    // those that wait at the Unix socket, whose path the next gateway can now use.
+                    // those that wait at the Unix socket. The next gateway can now use its path.
                     listener.iter().for_each(|listener| listener.abort());
                     local = None;
                     sweeping.abort();

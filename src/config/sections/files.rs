@@ -49,7 +49,7 @@ pub(super) fn can_create(path: &Path) -> Result<(), ConfigError> {
         .help(format!("create the folder: mkdir -p {shown}")))
 }
 
-/// Checks that no other user can read this file, whoever creates it.
+/// Checks that no other user can read or replace this file.
 pub(super) fn private(path: &Path, origin: Origin) -> Result<(), ConfigError> {
     private_file::check(path, origin).map_err(lax)
 }

@@ -5,5 +5,6 @@ mod limits;
 mod listener;
 mod lists;
 mod metrics;
+mod reference;
 mod revocations;
 mod socket;

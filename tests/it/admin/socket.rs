@@ -15,7 +15,7 @@ use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::wait::eventually;
 use crate::support::{Gateway, Upstream};
 
-/// The user `nobody`, which has no rights in the folders of a test.
+/// A user without rights in the folders of a test.
 const STRANGER: u32 = 65534;
 
 fn text(bytes: &[u8]) -> String {
@@ -118,7 +118,7 @@ fn a_command_sends_nothing_to_a_socket_of_another_user() {
     }
     let upstream = Upstream::start();
     let (folder, _admin) = folder(&upstream);
-    // Anybody may create files in it, as in /tmp.
+    // Every user may create files in it, as in /tmp.
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("set");
     let stranger = Stranger::listen(&folder.path().join("bearward.db.admin"));
     let output = bearward(folder.path(), &["token", "revoke", "--subject", "alice"]);

@@ -20,12 +20,13 @@ use bearward::config::{self, Config, ConfigErrors, Probe};
 use bearward::types::secret;
 use tempfile::TempDir;
 
-/// Reads a configuration. The only file that it may name is `Cargo.toml`.
+/// Reads a configuration. It may name the file `Cargo.toml` and the folder `src`.
 fn parse(text: &str) -> Result<Config, ConfigErrors> {
     static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
         let folder = TempDir::new().expect("a folder");
         let content = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("read");
         secret::write_private(&folder.path().join("Cargo.toml"), &content).expect("written");
+        std::fs::create_dir(folder.path().join("src")).expect("created");
         folder
     });
     config::parse(text, FOLDER.path(), Probe::None)

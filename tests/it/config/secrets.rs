@@ -91,7 +91,7 @@ fn the_mode_of_a_linked_secret_counts() {
     let parse = || config::parse(&with_upstream(text), folder.path(), Probe::None);
     parse().expect("it is private");
     set_mode(&file, 0o644);
-    assert_only_error(parse(), key, (3, 37), "every user of this machine can use");
+    assert_only_error(parse(), key, (3, 38), "every user of this machine can use");
 }
 
 #[test]
