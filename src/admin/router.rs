@@ -65,7 +65,7 @@ async fn route(
     }
     match request.uri().path() {
         upstreams::PATH => upstreams::handle(admin, request.method()),
-        reload::PATH => reload::handle(admin, request.method()).await,
+        reload::PATH => reload::handle(admin, request.method(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
         path if keys::is_key_path(path) => keys::handle(admin, request, context).await,
         _ => tokens::handle(admin, request, context).await,
