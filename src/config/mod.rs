@@ -10,12 +10,10 @@ mod settings;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use toml::de::DeTable;
-
-use crate::admin;
 
 pub use document::error::{ConfigError, ConfigErrors, Place};
 pub use document::warnings::ConfigWarnings;
@@ -48,12 +46,12 @@ pub fn parse_with_warnings(text: &str, base: &Path, probe: Probe) -> Result<(Con
     Ok((config, ConfigWarnings::new("gateway.toml", text, warnings)))
 }
 
-/// Reads only `[admin]`, for commands that call a running gateway. Errors elsewhere in the file do not stop an operator
-/// who has to revoke a key.
-pub fn load_admin(path: &Path) -> Result<admin::Settings, ConfigErrors> {
+/// Reads only the path of the admin socket, for commands that call a running gateway. Errors elsewhere in the file do
+/// not stop an operator who has to revoke a key.
+pub fn load_admin_socket(path: &Path) -> Result<PathBuf, ConfigErrors> {
     let (file, source) = file_and_source(path)?;
-    let (admin, _) = read_part(&file, &source, folder_of(path), |mut root| root.table("admin", sections::admin))?;
-    Ok(admin)
+    let (socket, _) = read_part(&file, &source, folder_of(path), |mut root| sections::admin_socket(&mut root))?;
+    Ok(socket)
 }
 
 /// All keys that exist, such as `tokens.issuer` and `route[].path`, and all tables.
