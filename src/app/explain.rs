@@ -12,6 +12,7 @@ use super::auth_state::AuthState;
 use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::own_keys::{self, own_policy};
+use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::keyring::Keyring;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
@@ -20,7 +21,6 @@ use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
-use crate::limits::limiter::Limiter;
 use crate::protocols::http::forwarded::Origin;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -114,12 +114,14 @@ impl Explainer {
 /// A worker without connections.
 fn worker(config: &Config, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
     let metrics = Arc::new(WorkerMetrics::default());
+    let limits = &config.limits;
+    let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
     Worker {
         number: 0,
         request_ids: RequestIds::new(),
         metrics: metrics.clone(),
         streams: Streams::new(auth.token_checks(clock), metrics),
-        bad_signatures: Arc::new(Limiter::new(config.limits.bad_signatures)),
+        bad_signatures: Arc::new(bad_signatures),
         signature_queue: SignatureQueue::new(),
         log: None,
         concurrency: ConcurrencyLimit::new(0, 0, 1),

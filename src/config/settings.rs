@@ -105,6 +105,8 @@ pub struct Limits {
     pub token_cache_size: usize,
     /// `limits.bad_signatures`: a burst for each address, which is available again after ten seconds.
     pub bad_signatures: Rate,
+    /// `limits.introspected_bad_signatures`: the same for the tokens that one caller introspects.
+    pub introspected_bad_signatures: Rate,
 }
 
 /// What a check does beyond reading files.

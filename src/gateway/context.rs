@@ -43,8 +43,7 @@ impl RequestContext<'_> {
     pub fn auth(&self) -> AuthContext<'_> {
         AuthContext {
             now: self.now,
-            client: self.client(),
-            bad_signatures: &self.worker.bad_signatures,
+            payer: self.worker.bad_signatures.of_address(self.client()),
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,
             trace: self.trace,

@@ -4,6 +4,7 @@ pub mod boundaries;
 pub mod grpc;
 pub mod http;
 pub mod proxy_protocol;
+pub mod reach;
 pub mod socket;
 pub mod socket_handover;
 pub mod tls;

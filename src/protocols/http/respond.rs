@@ -41,6 +41,9 @@ struct Problem<'r> {
 /// `WWW-Authenticate` without an error.
 pub static REALM: HeaderValue = HeaderValue::from_static("Bearer realm=\"bearward\"");
 
+/// `WWW-Authenticate` for a client that used the scheme Basic (RFC 7617).
+static BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"bearward\", charset=\"UTF-8\"");
+
 /// The format of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectFormat {
@@ -152,6 +155,9 @@ fn www_authenticate(reject: &Reject, challenge: &HeaderValue) -> Option<HeaderVa
     let reason = reject.reason;
     if !reason.has_challenge() {
         return None;
+    }
+    if reject.used_basic {
+        return Some(BASIC.clone());
     }
     if matches!(reason, Reason::NoToken | Reason::AdminTokenWrong) {
         return Some(challenge.clone());

@@ -88,6 +88,7 @@ fn every_configuration_in_the_pages_is_valid() {
     let folder = tempfile::tempdir().expect("a folder");
     super::write_certificates(&Authority::new(), &folder.path().join("tls"));
     fs::write(folder.path().join("webhook.authorization"), "Bearer x\n").expect("written");
+    fs::write(folder.path().join("orders.secret"), "0123456789abcdef0123456789abcdef\n").expect("written");
     let mut checked = 0;
     for (path, text) in pages() {
         for block in blocks(&text, "toml") {
