@@ -35,8 +35,8 @@ const RESERVED: &[&str] = &[
     "x-auth-observed",
 ];
 
-/// The names of oauth2-proxy, which many backends expect. The gateway removes them from requests as all others with this
-/// prefix.
+/// The names of oauth2-proxy, which many backends expect. The gateway removes them from requests as all others with
+/// this prefix.
 const FORWARDED: [&str; 4] =
     ["x-forwarded-user", "x-forwarded-email", "x-forwarded-groups", "x-forwarded-preferred-username"];
 

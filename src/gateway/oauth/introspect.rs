@@ -1,7 +1,7 @@
 //! Introspection (RFC 7662): returns whether a token is good here right now, and its claims.
 //!
-//! The caller may ask about every token. So it needs a token with the scope `token:introspect`, or the credentials of an
-//! `[[oauth.resource_server]]`. A token that is not good is `{"active":false}` and nothing else, for every reason
+//! The caller may ask about every token. So it needs a token with the scope `token:introspect`, or the credentials of
+//! an `[[oauth.resource_server]]`. A token that is not good is `{"active":false}` and nothing else, for every reason
 //! (section 2.2).
 
 use http::{Response, StatusCode};
@@ -21,8 +21,8 @@ use crate::types::reject::{Reason, Reject};
 /// The scope that allows a caller to introspect every token.
 pub const INTROSPECT_SCOPE: &str = "token:introspect";
 
-/// The claims that are returned: those of RFC 7662 section 2.2, `sid`, and `cnf`, so that the caller can require the proof
-/// that the gateway does not check (RFC 8705 section 3.2). Other claims are only for the token's audience.
+/// The claims that are returned: those of RFC 7662 section 2.2, `sid`, and `cnf`, so that the caller can require the
+/// proof that the gateway does not check (RFC 8705 section 3.2). Other claims are only for the token's audience.
 const CLAIMS: &[&str] = &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "jti", "sid", "cnf"];
 
 impl Call<'_, '_> {

@@ -6,8 +6,8 @@
 
 const GENERATOR: u32 = 65537;
 
-/// The odd ones of the 39 primes whose product the chips use for keys of 512 bits. For longer keys they use more primes,
-/// and these as well.
+/// The product of these and 2 is what the chips use for keys of 512 bits. For longer keys, they use these and more
+/// primes.
 const PRIMES: [u32; 38] = [
     3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109,
     113, 127, 131, 137, 139, 149, 151, 157, 163, 167,
