@@ -42,7 +42,7 @@ pub struct Policy {
 pub enum Origins {
     /// `*`. Not with credentials.
     Any,
-    /// As browsers write them, compared byte for byte. `null`, the origin of sandboxed pages and files, is never listed.
+    /// As browsers write them, compared byte for byte. Never `null`, the origin of sandboxed pages and files.
     Listed(Vec<HeaderValue>),
 }
 

@@ -40,7 +40,7 @@ impl Cors {
         Some(Arc::new(Policy::new(origins, self.credentials, &self.headers, &self.expose, self.max_age)))
     }
 
-    /// The origins whose pages may send cookies.
+    /// The origins with pages that may send cookies.
     pub(super) fn with_credentials(&self) -> &[String] {
         if self.credentials { &self.origins } else { &[] }
     }
