@@ -1,5 +1,6 @@
 //! `[cors]` and `[route.cors]`: which pages of other origins may use the gateway.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,8 +67,22 @@ pub(super) fn read(table: &mut Table<'_>, inherited: &Cors) -> Cors {
         let error = ConfigError::new("credentials for every origin", "expected each origin, or `credentials = false`");
         let error = error.help("with both, every website could act as the user and read the result");
         table.reject(if table.has("credentials") { "credentials" } else { "origins" }, error);
+    } else if let Some(origin) = cors.origins.iter().find(|origin| cors.credentials && is_forgeable(origin)) {
+        let error = ConfigError::new(format!("credentials for {origin}, a page over http"), "expected https://");
+        let error = error.help("anyone on the network path can write this page, and would act as the user");
+        table.reject(if table.has("origins") { "origins" } else { "credentials" }, error);
     }
     cors
+}
+
+/// Returns true if the page comes over a network without TLS. `localhost` is for development.
+fn is_forgeable(origin: &str) -> bool {
+    let Some(host) = origin.strip_prefix("http://") else { return false };
+    let name = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map_or(host, |(name, _)| name);
+    !(name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || name == "[::1]")
 }
 
 /// `[route.cors]`. `preflight`: the backend does CORS itself.
@@ -99,4 +114,24 @@ fn field(text: &str) -> Result<HeaderName, ConfigError> {
     }
     HeaderName::from_bytes(text.as_bytes())
         .map_err(|_| ConfigError::new(format!("\"{}\" is not a field name", text.escape_debug()), expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_forgeable;
+
+    #[test]
+    fn a_page_over_http_is_forgeable_unless_it_is_local() {
+        for origin in
+            ["http://localhost:5173", "http://a.localhost", "http://127.0.0.1:80", "http://[::1]", "http://[::1]:1"]
+        {
+            assert!(!is_forgeable(origin), "{origin}");
+        }
+        for origin in
+            ["http://app.example", "http://app.example:8080", "http://[2001:db8::1]", "http://localhost.example"]
+        {
+            assert!(is_forgeable(origin), "{origin}");
+        }
+        assert!(!is_forgeable("https://app.example"));
+    }
 }

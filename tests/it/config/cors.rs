@@ -14,6 +14,12 @@ fn origins_and_fields_are_checked() {
         ("[cors]\norigins = [\"https://a\", \"https://A:443/\"]", "cors.origins[1]", (2, 25), "twice"),
         ("[cors]\norigins = [\"*\", \"https://a\"]", "cors.origins", (2, 11), "beside other origins"),
         ("[cors]\norigins = [\"*\"]\ncredentials = true", "cors.credentials", (3, 15), "every website"),
+        (
+            "[cors]\ncredentials = true\norigins = [\"https://a\", \"http://a.example\"]",
+            "cors.origins",
+            (3, 11),
+            "network path",
+        ),
         ("[cors]\nheaders = [\"a b\"]", "cors.headers[0]", (2, 12), "not a field name"),
         ("[cors]\nexpose = [\"*\"]", "cors.expose[0]", (2, 11), "list each field"),
         ("[cors]\nmax_age = \"25h\"", "cors.max_age", (2, 11), "too large"),

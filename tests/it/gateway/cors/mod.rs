@@ -2,9 +2,11 @@
 
 mod pages;
 
+use bearward::app::explain::{Explainer, Outcome};
 use bearward::config::{self, Probe};
+use bearward::types::reject::Reason;
 use bytes::Bytes;
-use http::{Method, Version};
+use http::{Method, Request, Version};
 use serde_json::json;
 
 use crate::support::{Client, Gateway, ScriptedBackend, TestResponse, Upstream};
@@ -367,6 +369,22 @@ async fn no_grant_for_private_networks_is_sent() {
     let granted = preflight(client, APP, "GET", "/orders").await;
     assert_eq!(granted.status, 204);
     assert!(!granted.headers.contains_key("access-control-allow-private-network"));
+}
+
+#[tokio::test]
+async fn explain_reports_who_responds_to_a_preflight() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(&upstream, CORS);
+    let explainer = Explainer::prepare(&gateway.config(), gateway.clock.clone()).await.expect("it can explain");
+    for (origin, path, granted) in [(APP, "/user/refresh", true), (APP, "/orders", true), (EVIL, "/orders", false)] {
+        let request = Request::options(path).header("host", "gateway.test").header("origin", origin);
+        let request = request.header("access-control-request-method", "POST").body(()).expect("a request");
+        match explainer.explain(&request, false).await.outcome {
+            Outcome::Local(what) => assert!(granted && what.contains("preflight"), "{what}"),
+            Outcome::Rejected(reject) => assert!(!granted && reject.reason == Reason::CorsOrigin, "{reject:?}"),
+            _ => panic!("{path}: forwarded"),
+        }
+    }
 }
 
 #[tokio::test]
