@@ -91,6 +91,8 @@ reasons! {
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a required scope";
     /// The token came from a cookie, and another site may have caused the request.
     Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing or not allowed";
+    /// A CORS preflight.
+    CorsOrigin = "cors_origin", FORBIDDEN, "forbidden", "pages of this origin may not send requests here";
     ClaimRejected = "claim_rejected", FORBIDDEN, "forbidden", "the claims of the token do not allow this request";
 
     // Refresh and logout. All invalid refresh tokens have one public code, which reveals nothing to a thief.
