@@ -7,16 +7,18 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Method, Request, Response};
 
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::TokenLocation;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
+use crate::gateway::cors::{self, Cors};
 use crate::gateway::csrf;
 use crate::gateway::endpoints::Endpoint;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::route_table::{Action, RouteTable};
+use crate::protocols::http::body::Body;
 use crate::protocols::http::headers;
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::target;
@@ -29,6 +31,7 @@ use crate::types::trace::Step;
 pub struct Decider {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
+    pub cors: Cors,
     /// `limits.request_header_count`
     pub headers: usize,
     /// `limits.uri_size`
@@ -41,6 +44,8 @@ pub enum Decision {
         permit: Permit,
         host: HeaderValue,
     },
+    /// A CORS preflight, which never reaches a backend.
+    Preflight(Box<Response<Body>>),
     /// `POST /user/refresh`
     Refresh,
     /// `DELETE /token/{tokenId}`
@@ -53,6 +58,16 @@ pub enum Decision {
     Endpoint(Endpoint),
     /// `GET /.well-known/oauth-authorization-server`
     Metadata,
+}
+
+/// The path of a request, before its route is known.
+enum RequestPath<'r> {
+    Canonical(CanonicalPath<'r>),
+    /// Rejected, unless a route has `paths` for it.
+    Ambiguous {
+        path: &'r str,
+        reject: Box<Reject>,
+    },
 }
 
 impl Decider {
@@ -70,18 +85,15 @@ impl Decider {
         context.record.host = Some(host.clone());
         self.check_server_name(host_name, context.sni)?;
         context.trace.step(Step::Host, || host_name.to_owned());
-        let path = CanonicalPath::parse(request.uri().path());
-        let action = match path {
-            Ok(ref path) => {
-                context.trace.step(Step::Path, || request.uri().path().to_owned());
-                self.routes.find(host_name, request.method(), path)?
-            }
-            Err(reject) => self.loosened(host_name, request, reject, context)?,
-        };
-        match action {
+        let path = self.path(request.uri().path())?;
+        context.trace.step(Step::Path, || request.uri().path().to_owned());
+        if let Some(preflight) = self.preflight(request, host_name, &path, context) {
+            return preflight;
+        }
+        match self.find(host_name, request.method(), &path)? {
             Action::Forward(route) => {
                 context.record.route = Some(route.name.clone());
-                context.route = Some(route.clone());
+                *context.route = Some(route.clone());
                 context.trace.step(Step::Route, || route.name.to_string());
                 let permit = self.permit(route, request, &host, context).await?;
                 Ok(Decision::Forward { permit, host })
@@ -94,18 +106,24 @@ impl Decider {
         }
     }
 
-    /// A path that only routes with `paths` forward. Returns `reject` if no route does.
-    fn loosened<B>(
-        &self,
-        host: &str,
-        request: &Request<B>,
-        reject: Reject,
-        context: &RequestContext<'_>,
-    ) -> Result<Action<'static>, Reject> {
-        let path = request.uri().path();
-        let Some(route) = self.routes.find_loosened(host, request.method(), path) else { return Err(reject) };
-        context.trace.step(Step::Path, || format!("{path} (in all its readings)"));
-        Ok(Action::Forward(route))
+    /// # Errors
+    /// If the path is ambiguous and no route allows any form of ambiguity.
+    fn path<'r>(&self, path: &'r str) -> Result<RequestPath<'r>, Reject> {
+        match CanonicalPath::parse(path) {
+            Ok(path) => Ok(RequestPath::Canonical(path)),
+            Err(reject) if self.routes.has_loosened() => Ok(RequestPath::Ambiguous { path, reject: Box::new(reject) }),
+            Err(reject) => Err(reject),
+        }
+    }
+
+    fn find<'p>(&self, host: &str, method: &Method, path: &'p RequestPath<'_>) -> Result<Action<'p>, Reject> {
+        match path {
+            RequestPath::Canonical(path) => self.routes.find(host, method, path),
+            RequestPath::Ambiguous { path, reject } => match self.routes.find_loosened(host, method, path) {
+                Some(route) => Ok(Action::Forward(route)),
+                None => Err(Reject::new(reject.reason, reject.detail.clone())),
+            },
+        }
     }
 
     /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other
@@ -119,6 +137,37 @@ impl Decider {
             return Ok(());
         }
         Err(Reject::new(Reason::Misdirected, format!("the TLS handshake named {}", sni.name)))
+    }
+
+    /// Decides about a CORS preflight by the request that it asks for. `None`: the request is no preflight, or no
+    /// policy covers what it asks for.
+    fn preflight<B>(
+        &self,
+        request: &Request<B>,
+        host: &str,
+        path: &RequestPath<'_>,
+        context: &mut RequestContext<'_>,
+    ) -> Option<Result<Decision, Reject>> {
+        if !cors::is_preflight(request.method(), request.headers()) {
+            return None;
+        }
+        let asked = cors::requested_method(request.headers())?;
+        let policy = match self.find(host, &asked, path) {
+            Ok(Action::Forward(route)) => {
+                let policy = route.cors.clone().filter(|_| !route.preflight)?;
+                context.record.route = Some(route.name.clone());
+                context.trace.step(Step::Route, || route.name.to_string());
+                *context.route = Some(route);
+                policy
+            }
+            Ok(Action::Keys | Action::Metadata | Action::Endpoint(Endpoint::ProtectedResource)) => {
+                return Some(Ok(Decision::Preflight(cors::public_preflight())));
+            }
+            Ok(_) => self.cors.own.clone()?,
+            // Otherwise a route for OPTIONS would forward it.
+            Err(reject) => return self.cors.own.is_some().then_some(Err(reject)),
+        };
+        Some(policy.preflight(request.headers(), &asked).map(Decision::Preflight))
     }
 
     async fn permit<B>(

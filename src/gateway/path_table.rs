@@ -33,6 +33,11 @@ impl PathTable {
         routes.or_default().push(route);
     }
 
+    /// Returns true if there is a route of exactly this path.
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        self.exact.contains_key(path) || self.ignoring_case.contains_key(&*path.to_ascii_lowercase())
+    }
+
     /// The routes of the longest path that begins `path`, in whole segments.
     pub(super) fn longest(&self, path: &[u8]) -> Option<Candidates<'_>> {
         let lower_case = match self.ignoring_case.is_empty() || !path.iter().any(u8::is_ascii_uppercase) {

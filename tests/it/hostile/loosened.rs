@@ -135,7 +135,7 @@ fn no_random_path_crosses_into_a_protected_route() {
     let (mut random, mut forwarded) = (0x9e37_79b9_7f4a_7c15_u64, 0);
     for _ in 0..repetitions(5_000) {
         let (public, private) = layouts[next(&mut random) % layouts.len()];
-        let protected_forms = if next(&mut random) % 2 == 0 { ALL } else { PathForms::STRICT };
+        let protected_forms = if next(&mut random).is_multiple_of(2) { ALL } else { PathForms::STRICT };
         let table = RouteTable::new(&[
             route(public, ALL, Access::Public),
             route(private, protected_forms, Route::everything().access),
