@@ -155,6 +155,10 @@ fn own_action<'p>(method: &Method, path: &'p [u8], metadata_path: &str) -> Optio
     if path == metadata_path.as_bytes() {
         return Some(read_only(Action::Metadata));
     }
+    if path == REVOKE_PREFIX.as_bytes() && *method == Method::DELETE {
+        // A client that lost its token id must not delete something of a backend. An empty id is unknown.
+        return Some(Ok(Action::Revoke { token_id: "" }));
+    }
     let token_id = named_token(path)?;
     // A token id is ASCII. Anything else becomes an empty id, which is answered like any unknown id.
     let token_id = std::str::from_utf8(token_id).unwrap_or_default();
@@ -192,11 +196,32 @@ fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn matches_method(route: &Route, method: &Method) -> bool {
-    route.methods.is_empty() || route.methods.contains(method) || (route.preflight && *method == Method::OPTIONS)
+    (route.methods.is_empty() && !echoes(method))
+        || route.methods.contains(method)
+        || (route.preflight && *method == Method::OPTIONS)
 }
 
+/// Returns true for TRACE, and for the TRACK of old servers. A backend that supports them responds with the request:
+/// the client would read the token that replaced its own, and the identity headers.
+fn echoes(method: &Method) -> bool {
+    ["TRACE", "TRACK"].iter().any(|echoing| method.as_str().eq_ignore_ascii_case(echoing))
+}
+
+/// `Allow` of a route for all methods. There are more, but clients of more than these are rare.
+static ANY_METHOD: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+
 fn method_not_allowed(routes: &[Arc<Route>]) -> Reject {
-    let names: Vec<&str> = routes.iter().flat_map(|route| &route.methods).map(Method::as_str).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for route in routes {
+        let methods = if route.methods.is_empty() { &ANY_METHOD[..] } else { &route.methods };
+        let preflight = route.preflight.then_some(&Method::OPTIONS);
+        for name in methods.iter().chain(preflight).map(Method::as_str) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
     let mut reject = Reject::from(Reason::MethodNotAllowed);
     reject.allow = http::HeaderValue::from_str(&names.join(", ")).ok();
     reject
@@ -267,7 +292,8 @@ mod tests {
             (Method::POST, "/user/refresh/", "* /"),
             (Method::DELETE, "/token/abc", "revoke abc"),
             (Method::GET, "/token/abc", "method_not_allowed"),
-            (Method::DELETE, "/token/", "* /"),
+            (Method::DELETE, "/token/", "revoke "),
+            (Method::POST, "/token/", "* /"),
             (Method::DELETE, "/token/a/b", "* /"),
             (Method::GET, "/.well-known/jwks.json", "keys"),
             (Method::POST, "/.well-known/jwks.json", "method_not_allowed"),
@@ -284,12 +310,50 @@ mod tests {
     fn token_calls_never_go_to_a_backend() {
         let table = RouteTable::new(&[route("/", None, &[])]);
         let calls = ["/user/refresh", "/token/abc", "/token/%61bc"].map(|path| (path, true));
-        let others = ["/user/refresh/", "/token", "/token/", "/token/a/", "/token/a/b"].map(|path| (path, false));
+        let others = ["/user/refresh/", "/token", "/token/a/", "/token/a/b"].map(|path| (path, false));
         for (path, is_token_call) in calls.into_iter().chain(others) {
             assert_eq!(table.is_token_call(path), is_token_call, "{path}");
             for method in [Method::GET, Method::POST, Method::DELETE] {
                 assert_eq!(found(&table, "", method, path) != "* /", is_token_call, "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn trace_needs_a_route_that_names_it() {
+        let track = || Method::from_bytes(b"TRACK").expect("a method");
+        let table = RouteTable::new(&[route("/", None, &[]), route("/named", None, &[Method::TRACE, track()])]);
+        let lower = Method::from_bytes(b"trace").expect("a method");
+        for (method, path, name) in [
+            (Method::TRACE, "/", "method_not_allowed"),
+            (track(), "/a", "method_not_allowed"),
+            (lower.clone(), "/", "method_not_allowed"),
+            (Method::TRACE, "/named", "* /named"),
+            (track(), "/named/a", "* /named"),
+            (lower, "/named", "method_not_allowed"),
+            (Method::OPTIONS, "/", "* /"),
+            (Method::from_bytes(b"PROPFIND").expect("a method"), "/", "* /"),
+        ] {
+            assert_eq!(found(&table, "", method.clone(), path), name, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn allow_lists_each_method_once() {
+        let preflight = Route { preflight: true, ..route("/p", None, &[Method::GET]) };
+        let both = [Method::OPTIONS, Method::POST];
+        let with_options = Route { preflight: true, ..route("/o", None, &both) };
+        let routes = [preflight, with_options, route("/q", None, &[Method::GET]), route("/q", None, &[Method::PUT])];
+        let table = RouteTable::new(&[&routes[..], &[route("/", None, &[])]].concat());
+        for (path, allow) in [
+            ("/p", "GET, OPTIONS"),
+            ("/o", "OPTIONS, POST"),
+            ("/q", "GET, PUT"),
+            ("/", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        ] {
+            let path = CanonicalPath::parse(path).expect("a canonical path");
+            let Err(reject) = table.find("", &Method::TRACE, &path) else { panic!("a route allows TRACE") };
+            assert_eq!(reject.allow.expect("Allow"), allow);
         }
     }
 

@@ -142,7 +142,8 @@ impl TokenCalls {
     }
 
     async fn read_body(&self, request: &mut Request<Body>) -> Result<Bytes, Reject> {
-        let paced = mem::take(request.body_mut()).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
-        body::read(paced, BODY_LIMIT).await
+        let body = request.body_mut();
+        *body = mem::take(body).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
+        body::read(body, BODY_LIMIT).await
     }
 }

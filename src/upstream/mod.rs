@@ -13,6 +13,7 @@ mod io;
 mod lease;
 mod maintenance;
 mod outlier;
+mod own_origin;
 mod pool;
 mod report;
 mod resolve;

@@ -137,3 +137,30 @@ async fn respond_to_next_streams(mut wire: Wire) {
     wire.send([head, frames::frame(DATA, END_STREAM, stream, b"ok")].concat()).await;
     wire.read_to_end().await;
 }
+
+/// The rest of the body must not be read as a request. A client that has sent everything keeps its connection.
+#[tokio::test]
+async fn an_unread_body_closes_the_connection_of_its_502() {
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        wire.read_until("first").await;
+    });
+    let gateway = Gateway::public(backend.address, "");
+    let head = "POST / HTTP/1.1\r\nHost: a\r\n";
+    for (rest, closes) in [
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n", true),
+        ("Content-Length: 10\r\n\r\nfirst", true),
+        ("Content-Length: 5\r\n\r\nfirst", false),
+    ] {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.send(format!("{head}{rest}")).await;
+        let response = client.read_response().await;
+        assert_eq!((response.status, response.header("connection")), (502, closes.then_some("close")), "{rest}");
+        if closes {
+            client.assert_closed().await;
+        } else {
+            client.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            // The backend waits for something else.
+            drop(client);
+        }
+    }
+}
