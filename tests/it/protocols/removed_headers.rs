@@ -111,7 +111,8 @@ async fn claims_in_trailers_reach_no_backend() {
     let gateway = Gateway::public(upstream.address, "");
     let mut client = Wire::connect(gateway.address()).await;
     let trailers = "Remote-User: forged\r\nX_SSL_Client_CN: forged\r\nX-Sum: 7\r\n";
-    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";
+    let announced = "Trailer: X-Sum, Remote-User, X_SSL_Client_CN\r\n";
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n{announced}\r\n");
     client.send(format!("{head}1\r\na\r\n0\r\n{trailers}\r\n")).await;
     assert_eq!(client.read_response().await.status, 200);
     let trailers = upstream.only_request().trailers.expect("trailers");
