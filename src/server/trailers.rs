@@ -1,15 +1,15 @@
 //! HTTP/2 trailers with a pseudo-header, which RFC 9113 section 8.1 calls malformed.
 //!
 //! h2 decodes such trailers and drops the pseudo-headers, but does not reset the stream. It resets the stream of
-//! trailers without END_STREAM, so [`FloodGuard`](super::flood::FloodGuard) takes that flag away. The header block stays
-//! as it is, because all later ones depend on it.
+//! trailers without END_STREAM, so `FloodGuard` takes that flag away. The header block stays as it is, because all
+//! later ones depend on it.
 
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
 /// Returns true if the header block in this payload of HEADERS begins with a pseudo-header (RFC 7541 section 6). h2
-/// itself resets a stream if one comes later in the block. A field of the dynamic table is not recognized: only h2 knows
-/// that table.
+/// itself resets a stream if one comes later in the block. A field of the dynamic table is not recognized: only h2
+/// knows that table.
 pub(super) fn begin_with_pseudo_header(flags: u8, payload: &[u8]) -> bool {
     let skipped = usize::from(flags & PADDED != 0) + if flags & PRIORITY != 0 { 5 } else { 0 };
     let mut block = payload.get(skipped..).unwrap_or_default();

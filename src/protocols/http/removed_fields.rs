@@ -6,8 +6,9 @@ use http::header::HeaderName;
 use super::name_pattern::{NamePattern, folded};
 
 /// Fields in which proxies tell a backend the client's address, its user or its certificate. A list of names is never
-/// complete, so families of names are removed by their prefix (Traefik CVE-2024-52003, CVE-2026-35051).
-const CLIENT_CLAIMS: &[&str] = &[
+/// complete, so families of names are removed by their prefix (Traefik CVE-2024-52003, CVE-2026-35051). `gateway.toml`
+/// and `deploy/messages.md` list them too.
+pub const CLIENT_CLAIMS: &[&str] = &[
     // The client's address, and the target that it used.
     "Forwarded-*",
     "X-Forwarded",

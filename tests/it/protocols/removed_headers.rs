@@ -1,5 +1,7 @@
 //! Headers in which a backend would read the word of a proxy: the client's address, user or certificate.
 
+use bearward::protocols::http::removed_fields::CLIENT_CLAIMS;
+
 use crate::support::{Client, Gateway, Upstream, Wire};
 
 /// What the gateway removes by default, with an example for each beginning.
@@ -153,4 +155,12 @@ async fn x_real_ip_is_set_only_if_configured() {
             assert!(seen.headers.values().all(|value| value != "6.6.6.6"), "{seen:?}");
         }
     }
+}
+
+#[test]
+fn the_reference_lists_every_removed_header() {
+    let reference = crate::house::source::read("gateway.toml");
+    let listed = reference.split([',', ' ', '\n']).collect::<Vec<_>>();
+    let missing = CLIENT_CLAIMS.iter().filter(|name| !listed.contains(name)).collect::<Vec<_>>();
+    assert!(missing.is_empty(), "{missing:?}");
 }
