@@ -10,6 +10,7 @@ use http::{Request, header};
 use http_body::Body as _;
 
 use crate::gateway::client::{InFlight, Peer};
+use crate::gateway::route::Route;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
@@ -27,6 +28,8 @@ use crate::upstream::Lease;
 pub struct Delivery {
     pub record: Record,
     pub started: Instant,
+    /// The route that was found.
+    pub route: Option<Arc<Route>>,
     /// For the head of the response.
     pub rate_limit_headers: Option<Box<RateLimitHeaders>>,
     /// The upstream connection, until the body of the response ends.
@@ -60,6 +63,7 @@ impl Delivery {
         Delivery {
             record,
             started: Instant::now(),
+            route: None,
             rate_limit_headers: None,
             lease: None,
             token_bound: None,
@@ -90,8 +94,8 @@ impl Delivery {
 
     /// The parts that the request's context borrows.
     pub fn parts(&mut self) -> Parts<'_> {
-        let Delivery { record, rate_limit_headers, upload, worker, .. } = self;
-        Parts { record, rate_limit_headers, upload, worker }
+        let Delivery { record, route, rate_limit_headers, upload, worker, .. } = self;
+        Parts { record, route, rate_limit_headers, upload, worker }
     }
 
     /// Returns true if the client has more of its body to send.
@@ -103,6 +107,7 @@ impl Delivery {
 /// What the context of a request borrows from its delivery.
 pub struct Parts<'d> {
     pub record: &'d mut Record,
+    pub route: &'d mut Option<Arc<Route>>,
     pub rate_limit_headers: &'d mut Option<Box<RateLimitHeaders>>,
     pub upload: &'d mut Option<Arc<Progress>>,
     pub worker: &'d Worker,

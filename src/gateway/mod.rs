@@ -7,6 +7,7 @@
 pub mod authorize;
 pub mod client;
 pub mod context;
+pub mod cors;
 pub mod csrf;
 pub mod decide;
 pub mod delivery;
@@ -17,6 +18,7 @@ pub mod oauth;
 mod redirects;
 mod response;
 pub mod route;
+mod route_methods;
 pub mod route_table;
 pub mod rules;
 pub mod streams;
@@ -81,6 +83,7 @@ impl Gateway {
     /// future of every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
         let rules = ResponseRules { format: RejectFormat::for_request(request) };
+        let page = self.decider.cors.origin(request.headers());
         let mut delivery = Box::new(Delivery::open(request, peer, worker, self.clock.now()));
         let result = self.respond_in_time(request, peer, &mut delivery).await;
         let rejected = result.as_ref().err().map(|reject| reject.reason);
@@ -93,7 +96,8 @@ impl Gateway {
                 rules.reject(reject, self.token_calls.challenge(), peer, &mut delivery, has_unread_body)
             }
         };
-        let forwarded = response::finalize_head(forwarded, peer, &mut delivery);
+        let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
+        response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
     }
@@ -129,13 +133,13 @@ impl Gateway {
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
         delivery.reserve(origin.address, || self.decider.routes.is_token_call(request.uri().path()))?;
-        let Parts { record, rate_limit_headers, upload, worker } = delivery.parts();
+        let Parts { record, route, rate_limit_headers, upload, worker } = delivery.parts();
         let mut context = RequestContext {
             now: record.time,
             origin,
             // A trusted proxy sends the requests for many hosts over one connection.
             sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
-            route: None,
+            route,
             worker,
             record,
             rate_limit_headers,
@@ -192,6 +196,7 @@ impl Gateway {
             Decision::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }
+            Decision::Preflight(response) => Ok(*response),
             Decision::Keys => Ok(self.token_calls.published_keys()),
             Decision::Metadata => Ok(self.token_calls.published_metadata()),
         };

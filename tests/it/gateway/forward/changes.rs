@@ -29,8 +29,20 @@ const HOP_BY_HOP: [(&str, &str); 5] = [
 /// Headers that the gateway removes if a route checks the method.
 const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 /// Headers that the gateway changes. Other tests check how.
-const CHANGED: [&str; 8] =
-    ["authorization", "content-length", "content-location", "cookie", "date", "host", "location", "refresh"];
+const CHANGED: [&str; 12] = [
+    "access-control-allow-credentials",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "authorization",
+    "content-length",
+    "content-location",
+    "cookie",
+    "date",
+    "host",
+    "location",
+    "refresh",
+    "vary",
+];
 
 /// Replaces the `*` of a pattern, to get a header name.
 fn header_name(name: &str) -> HeaderName {
