@@ -210,6 +210,7 @@ impl BenchWorker {
     pub fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
+            clock: &SystemClock,
             client: [192, 0, 2, 7].into(),
             bad_signatures: &self.0.bad_signatures,
             signature_queue: &self.0.signature_queue,

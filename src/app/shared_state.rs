@@ -66,7 +66,7 @@ impl SharedState {
             keyring,
             own_keys,
             seen_generations: auth.seen_generations.clone(),
-            throttle: Arc::new(Throttle::new(&config.throttle)),
+            throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
         });
         Ok(SharedState {
             store,

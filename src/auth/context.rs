@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::limits::limiter::Limiter;
 use crate::telemetry::metrics::WorkerMetrics;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
 /// Passed by reference to every step of authentication.
@@ -13,6 +13,9 @@ use crate::types::trace::Trace;
 pub struct AuthContext<'r> {
     /// The one time that the request sees.
     pub now: UnixTime,
+    /// Measures limits and cooldowns. They must not use `now`: a client may hold a request open, and so keep an old
+    /// `now`.
+    pub clock: &'r dyn Clock,
     /// Address of the client, which its bad signatures are counted for.
     pub client: IpAddr,
     /// Bad signatures of each address, over all workers.

@@ -102,7 +102,7 @@ impl Broker {
         context: EventContext,
     ) -> Result<Rotation, Reject> {
         let (token_id, now, client) = (presented.token_id, context.at, context.client);
-        self.throttle.check_refreshes(token_id, now)?;
+        self.throttle.check_refreshes(token_id)?;
         // A confirmation that is not written yet is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.seen_generations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
@@ -115,7 +115,7 @@ impl Broker {
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
         if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
-            self.throttle.count_refresh(token_id, now);
+            self.throttle.count_refresh(token_id);
         }
         Ok(rotation)
     }

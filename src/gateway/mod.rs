@@ -133,6 +133,7 @@ impl Gateway {
         let (record, rate_limit_headers, worker) = delivery.parts();
         let mut context = RequestContext {
             now: record.time,
+            clock: &*self.clock,
             origin,
             // A trusted proxy sends the requests for many hosts over one connection.
             sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
@@ -166,7 +167,7 @@ impl Gateway {
         let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);
         let client = rate_limit::Client { address: context.client(), subject };
         let mut headers = Box::<RateLimitHeaders>::default();
-        let taken = self.rates.take(of_route, &client, &mut headers, context.now);
+        let taken = self.rates.take(of_route, &client, &mut headers, self.clock.uptime());
         *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
         taken
     }

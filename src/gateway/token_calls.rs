@@ -19,7 +19,6 @@ use crate::gateway::oauth::{self, metadata};
 use crate::limits::pace::MinRate;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
-use crate::types::clock::UnixTime;
 use crate::types::reject::Reject;
 
 type Outcome = Result<Response<Body>, Reject>;
@@ -43,8 +42,8 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let (client, now) = (context.client(), context.now);
-        self.throttled(client, now, self.refresh_now(request, authenticator, context)).await
+        let client = context.client();
+        self.throttled(client, self.refresh_now(request, authenticator, context)).await
     }
 
     async fn refresh_now(
@@ -71,8 +70,8 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let (client, now) = (context.client(), context.now);
-        self.throttled(client, now, self.revoke_now(parameter, headers, authenticator, context)).await
+        let client = context.client();
+        self.throttled(client, self.revoke_now(parameter, headers, authenticator, context)).await
     }
 
     async fn revoke_now(
@@ -103,16 +102,16 @@ impl TokenCalls {
             return Ok(respond::public_document(resource.document.clone()));
         }
         let throttle = &self.broker.throttle;
-        let (client, now) = (context.client(), context.now);
+        let client = context.client();
         // Resource servers introspect for all of their clients, and authenticate with a token of their own.
         if endpoint != Endpoint::Introspect {
-            throttle.check_failures(client, now)?;
-            throttle.count_call(client, now)?;
+            throttle.check_failures(client)?;
+            throttle.count_call(client)?;
         }
         let content = self.read_body(request).await?;
         let call = oauth::Call { broker: &self.broker, authenticator, headers: request.headers(), context };
         let outcome = oauth::respond(call, endpoint, &content).await;
-        throttle.count_outcome(&outcome, client, now);
+        throttle.count_outcome(&outcome, client);
         outcome
     }
 
@@ -134,10 +133,10 @@ impl TokenCalls {
     }
 
     /// Counts a call for the address that it comes from: `throttle.calls` before it, `throttle.failures` after it.
-    async fn throttled(&self, client: IpAddr, now: UnixTime, call: impl Future<Output = Outcome>) -> Outcome {
-        self.broker.throttle.count_call(client, now)?;
+    async fn throttled(&self, client: IpAddr, call: impl Future<Output = Outcome>) -> Outcome {
+        self.broker.throttle.count_call(client)?;
         let outcome = call.await;
-        self.broker.throttle.count_outcome(&outcome, client, now);
+        self.broker.throttle.count_outcome(&outcome, client);
         outcome
     }
 

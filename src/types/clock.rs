@@ -2,10 +2,14 @@
 //!
 //! `gateway/mod.rs` reads the clock once for each request and passes it down as `now`; no decision reads the clock
 //! itself. One request therefore sees one time, and tests can check both sides of every boundary.
+//!
+//! Tokens and sessions end at a [`UnixTime`]. It can be set, back and forward. What only needs a duration (limits,
+//! penalties, cooldowns) measures with [`Uptime`], which cannot.
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -75,9 +79,54 @@ impl fmt::Display for UnixTime {
     }
 }
 
+/// How long the process has run, in microseconds. No step of the system clock changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Uptime(u64);
+
+impl Uptime {
+    pub const fn from_secs(secs: u64) -> Self {
+        Uptime(secs.saturating_mul(1_000_000))
+    }
+
+    pub const fn from_micros(micros: u64) -> Self {
+        Uptime(micros)
+    }
+
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The duration since `earlier`; zero if `earlier` is later: another thread may have read the clock later.
+    pub fn since(self, earlier: Uptime) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Uptime {
+    type Output = Uptime;
+    fn add(self, span: Duration) -> Uptime {
+        Uptime(self.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Uptime {
+    type Output = Uptime;
+    fn sub(self, span: Duration) -> Uptime {
+        Uptime(self.0.saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// When the process first asked for its uptime.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 /// The source of `now`. Tests use a clock that they set.
 pub trait Clock: Send + Sync {
     fn now(&self) -> UnixTime;
+
+    /// Moves forward only, also when the system clock is set.
+    fn uptime(&self) -> Uptime {
+        Uptime(u64::try_from(START.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
 }
 
 /// The system clock.

@@ -54,8 +54,8 @@ pub fn begin<B>(
 ) -> Result<Option<Captured>, Reject> {
     let Some(capture) = permit.route().capture else { return Ok(None) };
     if capture == Capture::Login {
-        throttle.check_failures(context.client(), context.now)?;
-        throttle.count_call(context.client(), context.now)?;
+        throttle.check_failures(context.client())?;
+        throttle.count_call(context.client())?;
     }
     let headers = request.headers_mut();
     // A tunnel has no response to read.
@@ -79,7 +79,7 @@ impl Captured {
             (Capture::Login, _) => {
                 // A wrong password, or a guessed one.
                 if forwarded.response.status().is_client_error() {
-                    broker.throttle.count_failure(context.client(), context.now);
+                    broker.throttle.count_failure(context.client());
                 }
                 login(forwarded, broker, limits, context).await
             }

@@ -26,7 +26,7 @@ use bearward::tokens::jwt::sign::{SigningKey, verifying_keys};
 use bearward::tokens::jwt::verify::TrustedIssuer;
 use bearward::tokens::jwt::{Algorithm, Audience, Issuer};
 use bearward::tokens::login::Login;
-use bearward::types::clock::UnixTime;
+use bearward::types::clock::{SystemClock, UnixTime};
 use bearward::types::ids::TokenId;
 use bearward::types::reject::Reject;
 use bearward::types::trace::Trace;
@@ -78,7 +78,10 @@ impl Process {
             keyring: keyring.clone(),
             own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
             seen_generations: Arc::default(),
-            throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
+            throttle: Arc::new(Throttle::new(
+                &throttle::Settings { refreshes: None, calls: None, failures: None },
+                Arc::new(SystemClock),
+            )),
         };
         let identity = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
         let authenticator = Authenticator {
@@ -104,6 +107,7 @@ impl Process {
     fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
+            clock: &SystemClock,
             client: [192, 0, 2, 7].into(),
             bad_signatures: &self.failures,
             signature_queue: &self.signature_queue,
