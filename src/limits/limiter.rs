@@ -105,6 +105,14 @@ impl Limiter {
         self.lock().take(key.into(), self, now);
     }
 
+    /// Gives back a token that was taken.
+    pub fn give_back(&self, key: impl Into<Key>) {
+        let (mut generations, key) = (self.lock(), key.into());
+        if let Some(full_at) = generations.get(key) {
+            generations.set(key, full_at.saturating_sub(self.rate.interval_micros()), self.capacity);
+        }
+    }
+
     /// How long until there is a token; `None` if there is one now.
     pub fn retry_after(&self, key: impl Into<Key>, now: Uptime) -> Option<Duration> {
         self.lock().retry_after(key.into(), self.rate, now)
@@ -202,6 +210,21 @@ mod tests {
         assert_eq!(limiter.retry_after(address, NOW + Duration::from_millis(999)), Some(Duration::from_millis(1)));
         assert_eq!(limiter.retry_after(address, NOW + Duration::from_secs(1)), None);
         assert_eq!(limiter.retry_after(IpAddr::from([192, 0, 2, 2]), NOW), None, "another address has its own");
+    }
+
+    #[test]
+    fn a_token_can_be_given_back() {
+        let (limiter, address) = (limiter(), IpAddr::from([192, 0, 2, 1]));
+        (0..3).for_each(|_| assert_eq!(limiter.try_take(address, NOW), Ok(())));
+        assert_eq!(limiter.try_take(address, NOW), Err(Duration::from_secs(1)));
+        limiter.give_back(address);
+        assert_eq!(limiter.try_take(address, NOW), Ok(()));
+        assert_eq!(limiter.try_take(address, NOW), Err(Duration::from_secs(1)));
+        (0..100).for_each(|_| limiter.give_back(address));
+        (0..3).for_each(|_| assert_eq!(limiter.try_take(address, NOW), Ok(()), "a bucket is never more than full"));
+        assert_eq!(limiter.try_take(address, NOW), Err(Duration::from_secs(1)));
+        limiter.give_back(IpAddr::from([192, 0, 2, 2]));
+        assert_eq!(limiter.retry_after(IpAddr::from([192, 0, 2, 2]), NOW), None);
     }
 
     #[test]

@@ -49,19 +49,19 @@ impl Throttle {
         or_limited(retry_after, Reason::FailuresLimited)
     }
 
-    /// Counts a failed call.
-    pub fn count_failure(&self, address: IpAddr) {
-        if let Some(failures) = &self.failures {
-            failures.take(address, self.clock.uptime());
-        }
+    /// Begins a call that could guess a token or a password. It counts as failed until it has ended, so that many
+    /// guesses at once are no more than one after the other. Rejects it as [`Throttle::check_failures`] does.
+    pub fn begin_attempt(self: &Arc<Self>, address: IpAddr) -> Result<Attempt, Reject> {
+        let retry_after =
+            self.failures.as_ref().and_then(|failures| failures.try_take(address, self.clock.uptime()).err());
+        or_limited(retry_after, Reason::FailuresLimited)?;
+        Ok(Attempt { throttle: self.clone(), address })
     }
 
-    /// Counts a failed call if `outcome` is a rejection that the client caused.
+    /// Counts a failed call.
     pub fn count_outcome<T>(&self, outcome: &Result<T, Reject>, address: IpAddr) {
-        if let Err(reject) = outcome
-            && matches!(reject.reason.status().as_u16(), 400 | 401 | 403 | 404)
-        {
-            self.count_failure(address);
+        if let Some(failures) = self.failures.as_ref().filter(|_| is_failure(outcome)) {
+            failures.take(address, self.clock.uptime());
         }
     }
 
@@ -78,6 +78,28 @@ impl Throttle {
             refreshes.take(family, self.clock.uptime());
         }
     }
+}
+
+/// A call that could guess a token or a password. If it is dropped, it counts as failed: a client that disconnects may
+/// have made its guess.
+#[must_use]
+pub struct Attempt {
+    throttle: Arc<Throttle>,
+    address: IpAddr,
+}
+
+impl Attempt {
+    /// Ends the call. Only a failed one counts.
+    pub fn end(self, failed: bool) {
+        if let Some(failures) = self.throttle.failures.as_ref().filter(|_| !failed) {
+            failures.give_back(self.address);
+        }
+    }
+}
+
+/// Returns true if `outcome` is a rejection that the client caused.
+pub fn is_failure<T>(outcome: &Result<T, Reject>) -> bool {
+    outcome.as_ref().is_err_and(|reject| matches!(reject.reason.status().as_u16(), 400 | 401 | 403 | 404))
 }
 
 fn or_limited(retry_after: Option<Duration>, reason: Reason) -> Result<(), Reject> {

@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -140,6 +140,47 @@ impl Clock for SystemClock {
     }
 }
 
+/// The time of a transaction, on two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionTime {
+    /// By the system clock. Sessions expire by it.
+    pub now: UnixTime,
+    /// The same, until the system clock is set back. The grace period of a refresh is measured by it.
+    pub steady: UnixTime,
+}
+
+/// For a system clock that was never set back.
+impl From<UnixTime> for TransactionTime {
+    fn from(now: UnixTime) -> Self {
+        TransactionTime { now, steady: now }
+    }
+}
+
+/// Reads [`TransactionTime`]. While the system clock is behind an earlier reading, `steady` advances with the uptime.
+pub struct SteadyClock {
+    clock: Arc<dyn Clock>,
+    /// The reading with which the system clock was ahead of all others.
+    latest: Mutex<(UnixTime, Uptime)>,
+}
+
+impl SteadyClock {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let latest = Mutex::new((clock.now(), clock.uptime()));
+        SteadyClock { clock, latest }
+    }
+
+    pub fn read(&self) -> TransactionTime {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, uptime) = (self.clock.now(), self.clock.uptime());
+        let steady = latest.0 + uptime.since(latest.1);
+        if now <= steady {
+            return TransactionTime { now, steady };
+        }
+        *latest = (now, uptime);
+        now.into()
+    }
+}
+
 /// A tick in each period, the first immediately, for background tasks. After a late tick the next one comes a whole
 /// period later; missed ticks are skipped.
 pub fn every(period: Duration) -> Interval {
@@ -150,7 +191,45 @@ pub fn every(period: Duration) -> Interval {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+
+    /// Milliseconds of the system clock and of the uptime.
+    #[derive(Default)]
+    struct TestClock(AtomicU64, AtomicU64);
+
+    impl Clock for TestClock {
+        fn now(&self) -> UnixTime {
+            UnixTime::from_millis(self.0.load(Ordering::Relaxed))
+        }
+
+        fn uptime(&self) -> Uptime {
+            Uptime::from_micros(self.1.load(Ordering::Relaxed) * 1000)
+        }
+    }
+
+    #[test]
+    fn a_steady_clock_goes_on_when_the_clock_is_set_back() {
+        let clock = Arc::new(TestClock::default());
+        let steady = SteadyClock::new(clock.clone());
+        for (now, uptime, expected) in [
+            (1_000, 10, 1_000),
+            (1_005, 15, 1_005),
+            // Set back, then read again before and after the system clock has caught up.
+            (500, 15, 1_005),
+            (510, 25, 1_015),
+            (1_010, 525, 1_515),
+            // Set forward.
+            (9_000, 530, 9_000),
+            (1_020, 535, 9_005),
+        ] {
+            clock.0.store(now, Ordering::Relaxed);
+            clock.1.store(uptime, Ordering::Relaxed);
+            let [now, expected] = [now, expected].map(UnixTime::from_millis);
+            assert_eq!(steady.read(), TransactionTime { now, steady: expected });
+        }
+    }
 
     #[test]
     fn times_saturate_and_print_as_rfc_3339() {

@@ -69,7 +69,7 @@ impl Call<'_, '_> {
         claims.insert("iss".into(), json!(self.broker.settings.issuer));
         claims.insert("sub".into(), json!(family.subject));
         claims.insert("exp".into(), json!(expires));
-        claims.insert("iat".into(), json!(family.rotated_at.as_secs()));
+        claims.insert("iat".into(), json!(family.last_used_at.as_secs()));
         claims.insert("sid".into(), json!(family.id));
         claims.insert("token_type".into(), json!("refresh_token"));
         for (name, value) in [("scope", family.scope), ("client_id", family.client_id)] {
