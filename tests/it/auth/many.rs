@@ -38,7 +38,8 @@ fn start(folder: &Path, upstream: &Upstream, server: &KeyServer, more: &str) -> 
 async fn send_all(wire: &mut Wire, tokens: &[String], status: u16) -> usize {
     let mut count = 0;
     for batch in tokens.chunks(BATCH) {
-        let request = |token: &String| format!("GET /honest HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let request =
+            |token: &String| format!("GET /honest HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n");
         wire.send(batch.iter().map(request).collect::<String>()).await;
         for _ in batch {
             count += usize::from(wire.read_response().await.status == status);

@@ -233,7 +233,7 @@ async fn a_malformed_request_ends_its_connection_above_a_rate() {
 async fn own_paths_and_missing_keys_do_not_count_for_rates() {
     let upstream = Upstream::start();
     let more = "[[rate]]\nper = \"address\"\nrequests = 2\nwindow = \"1h\"\n[[issuer]]\nissuer = \"https://login.example\"\n\
-                audience = [\"https://api.example\"]\njwks_url = \"http://127.0.0.1:9/keys\"\nstartup = \"continue\"\n";
+                audience = [\"https://api.example\"]\nalgorithms = [\"ES256\"]\njwks_url = \"http://127.0.0.1:9/keys\"\nstartup = \"continue\"\n";
     let gateway = Gateway::with_config(&upstream, more);
     let of_unknown_key = Mint::new(Algorithm::ES256).valid_token(gateway.now_secs());
     for _ in 0..3 {

@@ -81,9 +81,10 @@ async fn a_database_locked_for_long_loses_nothing() {
         }
     })
     .await;
-    assert_eq!(gateway.revoke(&bob.access, &bob.token_id).await.status, 200);
+    // An operation that timed out may be done later. Then the token of this call is revoked already.
+    let ended = gateway.revoke(&bob.access, &bob.token_id).await;
+    assert!([200, 401].contains(&ended.status.as_u16()), "{ended:?}");
     assert_eq!(gateway.status_of(&bob.access).await, 401);
-    // Operations that the client was told nothing of may have been done after all. Then this is a repetition.
     let again = TokenPair::from_json(&gateway.refresh(&alice.access, &alice.refresh).await.json());
     assert_eq!(again.refresh, next.refresh);
 
