@@ -121,9 +121,9 @@ impl Broker {
     /// `iat` and `exp` in seconds.
     ///
     /// `iat` is not before the family's creation, which the store may have moved past a watermark. If that is further
-    /// ahead, the clock was set back: a token with such an `iat` would be valid only when the clock is there again. `exp` is up to
-    /// `tokens.lifetime_jitter` early, so that clients that logged in together do not refresh together, and not after the
-    /// absolute expiry of the family.
+    /// ahead, the clock was set back: a token with such an `iat` would be valid only when the clock is there again.
+    /// `exp` is up to `tokens.lifetime_jitter` early, so that clients that logged in together do not refresh together,
+    /// and not after the absolute expiry of the family.
     fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
         let created = Some(family.created_at).filter(|created| created.since(now) <= AHEAD).unwrap_or_default();
         let issued = now.max(created).as_secs();

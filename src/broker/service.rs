@@ -28,8 +28,8 @@ pub struct Broker {
 
 impl Broker {
     /// Waits for the store for at most `timeouts.store`, because a disk can hang without failing. The call may still
-    /// succeed later, as after every 503: a client that repeats its refresh gets the same refresh token, and a repeated logout
-    /// succeeds.
+    /// succeed later, as after every 503: a client that repeats its refresh gets the same refresh token, and a repeated
+    /// logout succeeds, or gets 401 because its own token is revoked.
     pub async fn with_timeout<T>(&self, call: StoreFuture<T>) -> Result<T, StoreError> {
         let limit = self.settings.store_timeout;
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit)))

@@ -16,8 +16,8 @@ use crate::types::trace::Trace;
 
 /// One request on its way through the gateway. Passed by `&mut`, so that it is never copied.
 pub struct RequestContext<'r> {
-    /// Read once from the clock; calls that the gateway answers itself read it again after the body. A refresh decides by
-    /// the time of its transaction instead.
+    /// Read once from the clock; calls that the gateway answers itself read it again after the body. A refresh decides
+    /// by the time of its transaction instead.
     pub now: UnixTime,
     pub clock: &'r dyn Clock,
     /// Where the request comes from: the connection, or what a trusted proxy says about it.

@@ -12,11 +12,11 @@
 //! | p < c - 1 later | reuse: the family is revoked |
 //! | p > c with a correct MAC | rejected with an alarm: the store lost data |
 //!
-//! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. It counts by the time
-//! of the transaction: a thief could begin a request within it and finish the body later. If R lies ahead, the clock was
-//! set back while the gateway did not run, and there is no grace. With `refresh_grace = "0s"` there is none at all. A
-//! generation is confirmed when one of its access tokens is used. While it is not confirmed, the client has probably lost the
-//! response, and no thief has used the token.
+//! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. It counts by the
+//! time of the transaction: a thief could begin a request within it and finish the body later. If R lies ahead, the
+//! clock was set back while the gateway did not run, and there is no grace. With `refresh_grace = "0s"` there is none at
+//! all. A generation is confirmed when one of its access tokens is used. While it is not confirmed, the client has
+//! probably lost the response, and no thief has used the token.
 
 use super::lifetimes::Lifetimes;
 use super::record::{Family, RevokeReason, RevokedAt};

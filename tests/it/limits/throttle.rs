@@ -245,7 +245,7 @@ async fn successful_logins_at_the_same_time_are_not_limited() {
 
 /// The backend has the guess, whether the client waits for the response or not.
 #[tokio::test]
-async fn a_guess_whose_client_disconnects_counts() {
+async fn a_guess_of_a_client_that_disconnects_counts() {
     let (backend, reached, gate) = slow_login("401 Unauthorized");
     let gateway = Gateway::with_throttle(backend.address, "calls = 0\nfailures = 3", TOKEN_CALLS);
     for guess in 1..=3 {

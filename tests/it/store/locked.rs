@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
-/// Ten times `timeouts.store`, and six times as long as the gateway waits for the lock. With the default timeout of 5 s,
-/// a lock of 30 s is six times as long; more does not change what happens, because no call waits longer than that.
+/// Ten times `timeouts.store`, and six times as long as the gateway waits for the lock. With the default of 5 s, a lock
+/// of 30 s is six times `timeouts.store`. More does not change what happens, because no call waits longer than that.
 const STORE_TIMEOUT: Duration = Duration::from_millis(300);
 const LOCKED: Duration = Duration::from_secs(3);
 
