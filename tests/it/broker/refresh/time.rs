@@ -59,7 +59,7 @@ async fn a_body_that_ends_after_the_grace_is_reuse() {
     thief.send(rest).await;
     let response = thief.read_response().await;
     assert_eq!(response.status, 400, "{response:?}");
-    let lines = gateway.log_lines(2).await;
+    let lines = gateway.log_lines(3).await;
     assert!(lines.iter().any(|line| line["reason"] == "grant_reused"), "{lines:?}");
     assert_reuse_ends_the_session(&gateway, &newest).await;
 }
