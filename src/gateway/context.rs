@@ -25,7 +25,7 @@ pub struct RequestContext<'r> {
     /// The server name of the TLS handshake. `None` if the request need not match it.
     pub sni: Option<&'r Sni>,
     /// The route that was found. `None` before routing, and for calls that the gateway answers itself.
-    pub route: Option<Arc<Route>>,
+    pub route: &'r mut Option<Arc<Route>>,
     pub worker: &'r Worker,
     /// The line of the access log. Each step writes down what it finds, also for a request that a later step rejects.
     pub record: &'r mut Record,
@@ -46,8 +46,7 @@ impl RequestContext<'_> {
         AuthContext {
             now: self.now,
             clock: self.clock,
-            client: self.client(),
-            bad_signatures: &self.worker.bad_signatures,
+            payer: self.worker.bad_signatures.of_address(self.client()),
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,
             trace: self.trace,

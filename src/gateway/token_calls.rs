@@ -116,7 +116,13 @@ impl TokenCalls {
             Endpoint::Introspect => None,
             _ => Some(throttle.begin_attempt(client)?),
         };
-        let call = oauth::Call { broker: &self.broker, authenticator, headers: request.headers(), context };
+        let call = oauth::Call {
+            broker: &self.broker,
+            authenticator,
+            resource_servers: &self.endpoints.resource_servers,
+            headers: request.headers(),
+            context,
+        };
         let outcome = oauth::respond(call, endpoint, &content).await;
         match attempt {
             Some(attempt) => attempt.end(is_failure(&outcome)),

@@ -96,8 +96,8 @@ async fn many_subjects_are_served_in_bounded_memory() {
     let folder = TempDir::new().expect("a folder");
     let rate = "[[rate]]\nper = \"subject\"\nrequests = 1\nwindow = \"1h\"\n";
     let gateway = start(folder.path(), &upstream, &server, rate);
-    let now = SystemClock.now().as_secs();
-    let token = |number: usize| mint.with_claims(now, json!({ "sub": format!("user-{number}") }));
+    let token =
+        |number: usize| mint.with_claims(SystemClock.now().as_secs(), json!({ "sub": format!("user-{number}") }));
     assert_bounded(&gateway, 200, token).await;
     let newest = token(repetitions(2_000) - 1);
     assert_eq!(gateway.client().bearer(&newest).get("/").await.status, 429, "the newest subjects are remembered");
