@@ -24,6 +24,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_FRAME_TIMEOUT: Duration = Duration::from_millis(400);
 const CLOSE_FRAME_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// How long a client sends nothing before its connection is closed. A client that reads has the close frame by then.
+const IDLE_CLIENT: Duration = Duration::from_millis(500);
+/// Maximum bytes that are read and discarded after a close frame.
+const MAX_DISCARDED: usize = 256 * 1024;
+
 type UpgradedIo = TokioIo<Upgraded>;
 
 /// Both ends of a WebSocket, as soon as each has switched protocols.
@@ -112,8 +117,24 @@ async fn close(up: &mut Direction<'_>, down: &mut Direction<'_>, reason: CloseRe
         let _ = tokio::join!(to_client, to_backend);
     })
     .await;
-    // Waits for the client to close. A reset could take the close frame from a client that has not read it yet.
-    let _ = timeout(CLOSE_TIMEOUT, down.to.shutdown()).await;
+    let _ = timeout(CLOSE_TIMEOUT, async {
+        let _ = down.to.shutdown().await;
+        if down.write_timeout.is_none() {
+            discard(&mut up.from).await;
+        }
+    })
+    .await;
+}
+
+/// Waits for an HTTP/1.1 client to close. A reset could take the close frame from a client that has not read it yet.
+async fn discard(from: &mut ReadHalf<UpgradedIo>) {
+    let mut space = [0; 4096];
+    let mut left = MAX_DISCARDED;
+    while left > 0
+        && let Ok(Ok(read @ 1..)) = timeout(IDLE_CLIENT, from.read(&mut space)).await
+    {
+        left = left.saturating_sub(read);
+    }
 }
 
 /// One direction of a tunnel. Its futures may be dropped at any time: what it has read and not written is kept.
