@@ -98,7 +98,7 @@ async fn a_flood_over_hpack_logs_few_bytes_per_byte() {
     let line: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
     assert_eq!(line["user_agent"].as_str().map(str::len), Some(256 + '…'.len_utf8()));
     let ratio = lines.len() as f64 / sent as f64;
-    println!("{sent} bytes received, {} bytes logged: {ratio:.2} per byte", lines.len());
+    eprintln!("{sent} bytes received, {} bytes logged: {ratio:.2} per byte", lines.len());
     assert!(ratio <= 4.0, "{ratio}");
 }
 

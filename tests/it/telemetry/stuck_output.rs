@@ -152,6 +152,6 @@ async fn the_next_line_after_a_torn_one_is_complete() {
 fn an_audit_log_on_a_pipe_is_an_error() {
     let (folder, _pipe) = named_pipe();
     let text = Gateway::config_text("127.0.0.1:9", "[audit]\nfile = \"pipe\"\n");
-    let report = config::parse(&text, folder.path(), Probe::None).err().expect("an error").render(false);
+    let report = config::parse(&text, folder.path(), Probe::None).expect_err("it is rejected").render(false);
     assert!(report.contains("is a named pipe") && report.contains("webhook"), "{report}");
 }

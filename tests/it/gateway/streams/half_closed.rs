@@ -42,8 +42,8 @@ async fn what_follows_a_half_close_over_http2_arrives() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
         let head = wire.read_until("\r\n\r\n").await;
         let field = head.lines().filter_map(|line| line.split_once(": "));
-        let key = field.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key")).map(|(_, key)| key);
-        let accept = derive_accept_key(key.last().expect("a key").as_bytes());
+        let mut key = field.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key")).map(|(_, key)| key);
+        let accept = derive_accept_key(key.next_back().expect("a key").as_bytes());
         wire.send(format!("{}\r\nSec-WebSocket-Accept: {accept}\r\n\r\n", SWITCHED.trim_end())).await;
         assert_eq!(wire.read_to_end().await, "up");
         wire.send("late").await;
@@ -75,6 +75,27 @@ async fn what_follows_a_half_close_of_the_backend_arrives() {
     let mut client = open_wire(&gateway, "none").await;
     assert_eq!(client.read_to_end().await, "down");
     client.send("late").await;
+    drop(client);
+    assert_no_tunnel(&gateway, &backend).await;
+}
+
+/// The backend closes both directions at once. A client that is still sending gets the last frame and the end, no reset.
+#[tokio::test]
+async fn a_client_that_still_sends_gets_the_last_frame() {
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        wire.read_until("\r\n\r\n").await;
+        wire.send(format!("{SWITCHED}bye")).await;
+    });
+    let gateway = Gateway::public(backend.address, "");
+    let mut client = open_wire(&gateway, "none").await;
+    eventually("the backend has closed", || backend.ended() == 1).await;
+    for _ in 0..20 {
+        client.try_send("x").await.expect("no reset");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(client.read_bytes(3).await, b"bye");
+    let mut rest = [0];
+    assert_eq!(client.stream.read(&mut rest).await.expect("no reset"), 0);
     drop(client);
     assert_no_tunnel(&gateway, &backend).await;
 }
