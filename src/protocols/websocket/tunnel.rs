@@ -138,8 +138,8 @@ async fn close(up: &mut Direction<'_>, down: &mut Direction<'_>, reason: CloseRe
     }
 }
 
-/// Waits for an HTTP/1.1 client to close, and discards what it still sends. Otherwise a reset could take the last frames
-/// from a client that has not read them yet.
+/// Waits for an HTTP/1.1 client to close, and discards what it still sends. Otherwise a reset could take the last
+/// frames from a client that has not read them yet.
 async fn linger(from: &mut ReadHalf<UpgradedIo>) {
     let discarding = async {
         let (mut space, mut left) = ([0; 4096], MAX_DISCARDED);

@@ -79,7 +79,8 @@ async fn what_follows_a_half_close_of_the_backend_arrives() {
     assert_no_tunnel(&gateway, &backend).await;
 }
 
-/// The backend closes both directions at once. A client that is still sending gets the last frame and the end, no reset.
+/// The backend closes both directions at once. A client that is still sending gets the last frame and the end, and no
+/// reset.
 #[tokio::test]
 async fn a_client_that_still_sends_gets_the_last_frame() {
     let backend = ScriptedBackend::start(|mut wire, _| async move {
