@@ -27,6 +27,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::telemetry::messages::Messages;
+use crate::types::process;
 
 /// A reverse-proxy auth gateway that enforces and brokers tokens.
 #[derive(Parser)]
@@ -62,6 +63,10 @@ enum Command {
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let messages = start_logging(&arguments.command);
+    // Before any secret is read.
+    if let Err(error) = process::forbid_dumps() {
+        tracing::warn!(%error, "cannot forbid core files and debuggers of this user");
+    }
     let done = match arguments.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Check(arguments) => check::run(arguments),
