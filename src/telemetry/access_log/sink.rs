@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
         let mut sink = open(Path::new("/dev/full"));
-        let failure = sink.write(b"one\ntwo\nthree\n").err().expect("the device is full");
+        let failure = sink.write(b"one\ntwo\nthree\n").expect_err("the device is full");
         assert_eq!((failure.lost, failure.error.kind()), (3, ErrorKind::StorageFull));
         assert!(!sink.is_torn, "nothing was written");
     }

@@ -74,7 +74,7 @@ impl VerifiedToken {
 impl VerifiedToken {
     /// A token that only has a subject, for tests of other modules.
     pub(crate) fn with_subject(subject: String) -> Self {
-        use super::issuer::Audience;
+        use super::issuer::{Audience, Confirmation};
         let policy = Issuer {
             issuer: "https://login.example".into(),
             audience: Audience::Any,
@@ -84,6 +84,7 @@ impl VerifiedToken {
             max_lifetime: Duration::ZERO,
             require_subject: false,
             own: false,
+            confirmation: Confirmation::Reject,
         };
         VerifiedToken {
             issuer: policy.issuer.clone(),
