@@ -14,7 +14,7 @@ use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::limits::limiter::{Limiter, Rate};
-use crate::types::clock::{Clock, SystemClock, UnixTime};
+use crate::types::clock::{Clock, SystemClock, Uptime};
 
 /// 100 messages a second, and 1,000 at once. Messages below the level `info` have no limit: an operator asked for them.
 const RATE: Rate = Rate { burst: 1_000, interval: Duration::from_millis(10) };
@@ -81,7 +81,7 @@ impl Messages {
 
     fn push(&self, message: &[u8], is_limited: bool) {
         let shared = &self.shared;
-        let now = UnixTime::default() + shared.started.elapsed();
+        let now = Uptime::default() + shared.started.elapsed();
         let is_allowed = !is_limited || shared.limiter.try_take(ALL, now).is_ok();
         if !is_allowed || self.queue.try_send(Entry::Message(shortened(message))).is_err() {
             shared.left_out.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::limits::limiter::{Limiter, Rate};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 
 /// A burst is as many lines as this many seconds allow, so that a short failure is logged completely.
 const BURST_SECONDS: u32 = 10;
@@ -47,7 +47,7 @@ impl RejectionLimit {
     pub(super) fn take(&self, client: Option<IpAddr>, now: Instant) -> bool {
         let Some(limiters) = &self.limiters else { return true };
         let elapsed = now.saturating_duration_since(self.started);
-        let now = UnixTime::default() + elapsed;
+        let now = Uptime::default() + elapsed;
         let of_address = client.is_none_or(|client| limiters.of_address.try_take(client, now).is_ok());
         of_address && limiters.of_all.try_take(ALL, now).is_ok()
     }
