@@ -96,12 +96,14 @@ impl Steps {
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
         let mut context = RequestContext {
             now: NOW,
+            clock: &SystemClock,
             origin: &self.origin,
             sni: None,
             route: &mut None,
             worker: &self.worker.0,
             record,
             rate_limit_headers: &mut None,
+            upload: &mut None,
             trace: Trace::OFF,
         };
         let decision = run_ready(self.decider.decide(request, &mut context));

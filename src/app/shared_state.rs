@@ -22,12 +22,13 @@ use crate::gateway::route::{Capture, Route};
 use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
-use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
+use crate::protocols::http::forwarded::Forwarding;
+use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
 use crate::store::{Store, sqlite};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
-use crate::types::clock::Clock;
+use crate::types::clock::{Clock, SteadyClock};
 
 pub(super) struct SharedState {
     pub(super) store: Arc<dyn Store>,
@@ -66,7 +67,8 @@ impl SharedState {
             keyring,
             own_keys,
             seen_generations: auth.seen_generations.clone(),
-            throttle: Arc::new(Throttle::new(&config.throttle)),
+            throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
+            clock: Arc::new(SteadyClock::new(clock.clone())),
         });
         Ok(SharedState {
             store,
@@ -99,6 +101,7 @@ impl SharedState {
                 endpoints: config.oauth.clone(),
                 body_idle: config.connections.body_idle,
                 min_upload_rate: config.connections.min_upload_rate,
+                body_timeout: config.connections.token_call_body,
             },
             forwarder: self.forwarder(config)?,
             rates: RateLimits::reloaded(previous_rates, config.all_rates().cloned(), config.rates.len()),
@@ -112,10 +115,13 @@ impl SharedState {
         let login = captures_logins.then(|| config.login.headers.clone());
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
-        let hygiene = Hygiene::new(config.identity.names()).with_names(removed);
+        let Forwarding { sets_real_ip, fields, .. } = &config.forwarding;
+        let own = config.identity.names().chain(removed).chain(sets_real_ip.then_some(&X_REAL_IP));
+        let hygiene = Hygiene::new(own, fields);
         Ok(Forwarder {
             upstreams: self.upstreams.prepare(config)?,
             hygiene: Arc::new(hygiene),
+            sets_real_ip: *sets_real_ip,
             login,
             body_idle: config.connections.body_idle,
             min_upload_rate: config.connections.min_upload_rate,
@@ -184,5 +190,6 @@ fn broker_settings(config: &Config) -> broker::Settings {
         store_timeout: config.store.timeout,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
+        lifetime_jitter: tokens.lifetime_jitter,
     }
 }

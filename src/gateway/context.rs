@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use crate::auth::context::AuthContext;
 use crate::gateway::route::Route;
+use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimitHeaders;
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::Sni;
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
 /// One request on its way through the gateway. Passed by `&mut`, so that it is never copied.
 pub struct RequestContext<'r> {
-    /// Read once from the clock. A refresh or revocation decides by the time of its transaction instead.
+    /// Read once from the clock; calls that the gateway answers itself read it again after the body. A refresh decides
+    /// by the time of its transaction instead.
     pub now: UnixTime,
+    pub clock: &'r dyn Clock,
     /// Where the request comes from: the connection, or what a trusted proxy says about it.
     pub origin: &'r Origin,
     /// The server name of the TLS handshake. `None` if the request need not match it.
@@ -29,6 +32,8 @@ pub struct RequestContext<'r> {
     pub record: &'r mut Record,
     /// The rate limits that the response reports to the client.
     pub rate_limit_headers: &'r mut Option<Box<RateLimitHeaders>>,
+    /// How far the body of a forwarded request has come. `None` before it is forwarded, and without a body.
+    pub upload: &'r mut Option<Arc<Progress>>,
     /// Reports each step to `bearward explain`. Off in a running gateway.
     pub trace: Trace<'r>,
 }
@@ -43,6 +48,7 @@ impl RequestContext<'_> {
     pub fn auth(&self) -> AuthContext<'_> {
         AuthContext {
             now: self.now,
+            clock: self.clock,
             payer: self.worker.bad_signatures.of_address(self.client()),
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,
