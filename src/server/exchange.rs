@@ -43,6 +43,11 @@ impl Exchange {
         self.incomplete.store(incomplete, Ordering::Relaxed);
     }
 
+    /// Returns true if the client has not sent all of its request yet.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Ordering::Relaxed)
+    }
+
     pub(super) fn keeps_open(&self) -> bool {
         self.keep_open.load(Ordering::Relaxed)
     }

@@ -18,15 +18,17 @@ mod handshake_io;
 mod http1;
 mod http2;
 mod idle;
+mod idle_list;
 mod linger;
 mod proxied;
-mod readable;
 mod request_heads;
 mod retry_delay;
 mod settings;
 mod shared;
+mod transport;
 mod worker;
 
+pub use idle_list::IdleList;
 pub use retry_delay::RetryDelay;
 pub use settings::{ConnectionSettings, FloodSettings, ListenerSettings};
 pub use shared::Shared;

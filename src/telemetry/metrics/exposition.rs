@@ -135,6 +135,9 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
         "Client connections rejected because their address exceeded a limit shortly before",
         |worker| &worker.penalized_connections_rejected,
     ),
+    ("idle_connections_closed", "Idle client connections closed to make room for others", |worker| {
+        &worker.idle_connections_closed
+    }),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     (
         "proxy_protocol_failed",

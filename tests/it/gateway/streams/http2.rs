@@ -179,6 +179,34 @@ async fn an_idle_websocket_over_http2_stays_open() {
     assert_open(&mut socket).await;
 }
 
+/// The client makes no room for what the backend sends.
+#[tokio::test]
+async fn a_websocket_without_window_ends_after_timeouts_write() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[timeouts]\nwrite = \"300ms\"");
+    let no_window = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let field = |name: &str, value: &str| {
+        let text = |text: &str| [&[u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
+        [vec![0], text(name), text(value)].concat()
+    };
+    let head = [
+        frames::header_block("CONNECT", "/ws"),
+        field(":protocol", "websocket"),
+        field("sec-websocket-version", "13"),
+    ];
+    let requests = [
+        frames::connection_preface(),
+        no_window,
+        frames::frame(frames::HEADERS, frames::END_HEADERS, 1, &head.concat()),
+    ];
+    let mut client = frames::connect(gateway.address(), &requests).await;
+    assert_eq!(frames::next(&mut client, &[frames::HEADERS]).await.payload[0], frames::OK);
+    // A text message, masked with zeros. The backend sends it back.
+    client.send(frames::frame(frames::DATA, 0, 1, b"\x81\x85\0\0\0\0hello")).await;
+    let ended = frames::next(&mut client, &[frames::DATA, frames::RST_STREAM, frames::GOAWAY]).await;
+    assert!(ended.stream == 1 && ended.payload.len() < 5, "{ended:?}");
+}
+
 #[tokio::test]
 async fn a_drain_closes_websockets_over_http2() {
     let upstream = Upstream::start();
