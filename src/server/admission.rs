@@ -31,20 +31,14 @@ pub(super) async fn serve(
     state: Arc<WorkerState>,
     alive: mpsc::Sender<Infallible>,
 ) {
-    let (shared, metrics) = (&state.shared, &state.worker.metrics);
     let Some(slot) = take_slot(&state) else { return };
-    let client = match proxy_protocol {
-        false => Client::direct(address),
-        true => match proxied::client(&mut stream, address, shared).await {
-            Ok(client) => client,
-            Err(error) => {
-                metrics.proxy_protocol_failed.inc();
-                return tracing::debug!(balancer = %address, %error, "closed: no valid PROXY protocol header");
-            }
-        },
-    };
-    let Some(address_guard) = admit(&client, &stream, &state) else { return };
-    let idle = shared.idle.enter(Instant::now());
+    let mut client = Client::direct(address);
+    if proxy_protocol {
+        let Some(named) = named_client(&mut stream, address, &state).await else { return };
+        client = named;
+    }
+    let Ok(address_guard) = admit(&client, &stream, &state) else { return };
+    let (idle, metrics) = (state.shared.idle.enter(Instant::now()), &state.worker.metrics);
     metrics.connections_opened.inc();
     let _closed = CloseCounter(metrics.clone());
     socket::set_options(&stream);
@@ -55,7 +49,7 @@ pub(super) async fn serve(
         sni: None,
         requests: Count::default(),
         in_flight: InFlightCount::default(),
-        last_request: shared.settings.requests_per_connection,
+        last_request: state.shared.settings.requests_per_connection,
         ended: false.into(),
         kept: Box::new((slot, address_guard, alive)),
     };
@@ -81,29 +75,44 @@ fn take_slot(state: &WorkerState) -> Option<OwnedSemaphorePermit> {
     slot
 }
 
-/// Checks what the address of a client may have. `None` if it is rejected.
-fn admit(client: &Client, stream: &TcpStream, state: &WorkerState) -> Option<Option<AddressGuard>> {
+/// Reads the PROXY protocol header. `None` if there is none.
+async fn named_client(stream: &mut TcpStream, balancer: SocketAddr, state: &WorkerState) -> Option<Client> {
+    match proxied::client(stream, balancer, &state.shared).await {
+        Ok(client) => Some(client),
+        Err(error) => {
+            state.worker.metrics.proxy_protocol_failed.inc();
+            tracing::debug!(%balancer, %error, "closed: no valid PROXY protocol header");
+            None
+        }
+    }
+}
+
+/// The address of a client may not have another connection.
+struct Rejected;
+
+/// Checks what the address of a client may have.
+fn admit(client: &Client, stream: &TcpStream, state: &WorkerState) -> Result<Option<AddressGuard>, Rejected> {
     let (shared, metrics) = (&state.shared, &state.worker.metrics);
     let (ip, gateway) = (client.address.ip(), shared.gateway.load());
     if shared.penalties.contains(ip, gateway.clock.now()) {
         metrics.penalized_connections_rejected.inc();
         socket::reset_on_drop(stream);
-        return None;
+        return Err(Rejected);
     }
     // A proxy brings the connections of many clients, so nothing is counted for its address.
     if is_shared_proxy(client.trusts_forwarded, ip, &gateway) {
         make_room(state);
-        return Some(None);
+        return Ok(None);
     }
     let free = shared.connection_slots.available_permits();
     let is_reserved = free < shared.reserved_connections();
     let limit = if is_reserved { Reserve::share_of_free(free) } else { usize::MAX };
     let Some(guard) = shared.per_address.acquire_below(limit, ip) else {
         metrics.address_connections_rejected.inc();
-        return None;
+        return Err(Rejected);
     };
     make_room(state);
-    Some(Some(guard))
+    Ok(Some(guard))
 }
 
 /// When few of `limits.connections` are left, each new connection closes the one that is idle for the longest time.

@@ -17,9 +17,9 @@ use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::{Flood, FloodGuard, TURN};
 use super::linger::{LingerSlots, LingeringClose, yield_to_others};
-use super::transport::Transport;
 use super::request_heads::{Next, RequestHeads};
 use super::settings::FloodSettings;
+use super::transport::Transport;
 use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::framing::Limits;
 

@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::client_io::ClientStream;
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
-use super::transport::Transport;
 use super::shared::{WorkerState, is_shared_proxy};
+use super::transport::Transport;
 use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
 use crate::gateway::unreadable::{record_flood, record_malformed, reject_malformed};
@@ -104,7 +104,7 @@ impl Connection {
         }
         // During the drain, the client sends its next request over another connection, to another process. A response
         // that comes before the end of its request ends the connection, too.
-        let must_close = shared.is_draining() || exchange.is_incomplete();
+        let must_close = shared.is_draining() || exchange.is_incomplete(peer.requests.get());
         if !self.is_http2 && must_close && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }

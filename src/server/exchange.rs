@@ -25,6 +25,8 @@ pub(super) struct Exchange {
     closes: AtomicBool,
     /// If true, the next bytes are not a head: a body is incomplete, or the client sent something malformed.
     incomplete: AtomicBool,
+    /// How many heads the client has sent.
+    heads: AtomicU64,
 }
 
 impl Exchange {
@@ -39,13 +41,14 @@ impl Exchange {
         self.closes.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn set_incomplete(&self, incomplete: bool) {
+    pub(super) fn set_incomplete(&self, incomplete: bool, heads: u64) {
+        self.heads.store(heads, Ordering::Relaxed);
         self.incomplete.store(incomplete, Ordering::Relaxed);
     }
 
-    /// Returns true if the client has not sent all of its request yet.
-    pub(super) fn is_incomplete(&self) -> bool {
-        self.incomplete.load(Ordering::Relaxed)
+    /// Returns true if the client has not sent all of this request yet. A client may also have sent a part of the next.
+    pub(super) fn is_incomplete(&self, request: u64) -> bool {
+        self.incomplete.load(Ordering::Relaxed) && self.heads.load(Ordering::Relaxed) == request
     }
 
     pub(super) fn keeps_open(&self) -> bool {

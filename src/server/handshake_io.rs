@@ -218,7 +218,7 @@ mod tests {
     const ROOM: usize = 1024;
     const TICKETS: [u8; 200] = [b't'; 200];
 
-    /// After a handshake of TLS 1.3 whose client has sent its request along.
+    /// After a handshake of TLS 1.3. The client has sent its request along.
     async fn with_tickets() -> (HandshakeBuffer<DuplexStream>, DuplexStream) {
         let (near, far) = duplex(ROOM);
         let mut stream = HandshakeBuffer::new(near);

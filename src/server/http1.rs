@@ -16,8 +16,8 @@ use super::client_io::ClientStream;
 use super::exchange::Exchange;
 use super::idle::IdleCheck;
 use super::idle_list::Idle;
-use super::transport::Transport;
 use super::shared::{FIRST_REQUEST, Shared};
+use super::transport::Transport;
 use crate::gateway::client::Peer;
 use crate::protocols::http::body::Body;
 

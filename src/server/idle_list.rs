@@ -11,15 +11,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A connection that is idle for less than this is not closed: its client may be about to send a request. Also the time
-/// that a new client has for its handshake and its first request, however many connections come.
+/// A connection that is idle for less than this is not closed: its client may be about to send a request. A new client
+/// has this time for its handshake and its first request, however many connections come.
 const MIN_IDLE: Duration = Duration::from_secs(1);
 
 /// Since when a connection is idle, and a number that makes it unique.
 type Place = (Instant, u64);
 
-/// How long between two connections that are closed for one that gets no slot. Clients that are rejected can come in any
-/// number, and a connection takes a moment to close.
+/// How long between two connections that are closed for one that gets no slot. Rejected clients can come in any number,
+/// and a connection takes a moment to close.
 const REJECTED_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl Drop for Idle {
 mod tests {
     use super::*;
 
-    /// Returns true if the connection was told to close.
+    /// Returns true if the connection has to close.
     async fn closes(idle: &Idle) -> bool {
         tokio::time::timeout(Duration::ZERO, idle.must_close()).await.is_ok()
     }

@@ -1,7 +1,7 @@
 //! Reads and discards what a client still sends after its response.
 //!
-//! Many clients read nothing before they have sent their whole body. If the gateway stopped reading, such a client would
-//! wait for room to send, and then see a reset in place of the response that says why its upload was rejected.
+//! Many clients read nothing before they have sent their whole body. If the gateway stopped reading, such a client
+//! would wait for room to send, and then see a reset instead of the response to its upload.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
+use super::settings::LingerSettings;
 use crate::limits::pace::IdleTimer;
 use crate::protocols::http::body::Body;
 
@@ -24,7 +25,10 @@ use crate::protocols::http::body::Body;
 /// A client that reconnects again and again leaves many such connections behind. Together they must not take the time
 /// of the clients that are served.
 #[derive(Clone)]
-pub(super) struct LingerSlots(Arc<Semaphore>);
+pub(super) struct LingerSlots {
+    free: Arc<Semaphore>,
+    settings: LingerSettings,
+}
 
 type LingerSlot = OwnedSemaphorePermit;
 
@@ -34,24 +38,20 @@ impl LingerSlots {
     /// at most 64 MiB a second. Without pauses, four clients that never stop take a whole core.
     const PAUSE: Duration = Duration::from_millis(1);
 
-    pub(super) fn new() -> Self {
-        LingerSlots(Arc::new(Semaphore::new(Self::PER_WORKER)))
+    pub(super) fn new(settings: LingerSettings) -> Self {
+        LingerSlots { free: Arc::new(Semaphore::new(Self::PER_WORKER)), settings }
     }
 
     fn acquire(&self) -> Option<LingerSlot> {
-        self.0.clone().try_acquire_owned().ok()
+        self.free.clone().try_acquire_owned().ok()
     }
 
     fn pause(&self) -> Duration {
-        let in_use = Self::PER_WORKER.saturating_sub(self.0.available_permits()).max(1);
+        let in_use = Self::PER_WORKER.saturating_sub(self.free.available_permits()).max(1);
         Self::PAUSE * u32::try_from(in_use).unwrap_or(u32::MAX)
     }
 }
 
-/// Maximum bytes discarded for one response. A client with a larger body has to read while it sends.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// How long the gateway discards at most.
-const MAX_TIME: Duration = Duration::from_secs(30);
 /// Bytes discarded before a pause.
 const PIECE: usize = 64 * 1024;
 
@@ -61,7 +61,8 @@ pub(super) async fn discard(body: Body, slots: LingerSlots) {
     /// How long a client may send nothing.
     const IDLE: Duration = Duration::from_secs(2);
     let Some(_slot) = slots.acquire() else { return };
-    let (mut body, mut left, mut piece) = (body.with_idle_timeout(IDLE), MAX_BYTES, PIECE);
+    let LingerSettings { max_bytes, max_time } = slots.settings;
+    let (mut body, mut left, mut piece) = (body.with_idle_timeout(IDLE), max_bytes, PIECE);
     let discarding = async {
         while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let len = frame.data_ref().map_or(0, Bytes::len);
@@ -76,7 +77,7 @@ pub(super) async fn discard(body: Body, slots: LingerSlots) {
         }
     };
     // When this returns before the end of the body, the stream is reset with NO_ERROR.
-    let _ = tokio::time::timeout(MAX_TIME, discarding).await;
+    let _ = tokio::time::timeout(max_time, discarding).await;
 }
 
 pub(super) struct LingeringClose {
@@ -107,10 +108,11 @@ impl LingeringClose {
 
     /// For a connection after its last response.
     pub(super) fn after_response(is_http2: bool, slots: LingerSlots) -> Self {
-        let left = if is_http2 { Self::HTTP2_BYTES } else { MAX_BYTES };
+        let LingerSettings { max_bytes, max_time } = slots.settings;
+        let left = if is_http2 { max_bytes.min(Self::HTTP2_BYTES) } else { max_bytes };
         LingeringClose {
             idle: IdleTimer::new(Self::IDLE),
-            deadline: Instant::now() + MAX_TIME,
+            deadline: Instant::now() + max_time,
             left,
             piece: PIECE,
             pause: None,

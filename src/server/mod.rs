@@ -30,6 +30,6 @@ mod worker;
 
 pub use idle_list::IdleList;
 pub use retry_delay::RetryDelay;
-pub use settings::{ConnectionSettings, FloodSettings, ListenerSettings};
+pub use settings::{ConnectionSettings, FloodSettings, LingerSettings, ListenerSettings};
 pub use shared::Shared;
 pub use worker::{Listener, spawn};

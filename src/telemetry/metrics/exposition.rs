@@ -127,9 +127,11 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("connections_rejected", "Client connections rejected by limits.connections", |worker| {
         &worker.connections_rejected
     }),
-    ("address_connections_rejected", "Client connections rejected by limits.connections_per_address", |worker| {
-        &worker.address_connections_rejected
-    }),
+    (
+        "address_connections_rejected",
+        "Client connections rejected by limits.connections_per_address, or by limits.reserve_percent",
+        |worker| &worker.address_connections_rejected,
+    ),
     (
         "penalized_connections_rejected",
         "Client connections rejected because their address exceeded a limit shortly before",

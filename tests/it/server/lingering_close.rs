@@ -65,6 +65,21 @@ async fn the_rest_of_a_body_after_an_early_response_is_no_request() {
     assert_eq!(backend.connections(), 1);
 }
 
+/// The next request is already there, but not all of it.
+#[tokio::test]
+async fn a_pipelined_upload_does_not_end_the_request_before_it() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "");
+    let mut client = Wire::connect(gateway.address()).await;
+    let requests = "GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234";
+    client.send(requests).await;
+    let first = client.read_response().await;
+    assert_eq!((first.status, first.header("connection")), (200, None));
+    client.send("56789").await;
+    let second = client.read_response().await;
+    assert_eq!((second.status, second.header("connection")), (200, None));
+}
+
 #[tokio::test]
 async fn a_complete_upload_keeps_its_connection() {
     let upstream = Upstream::start();

@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::*;
 use crate::support::connection::{self, HttpConnection};
+use crate::support::frames;
 
 type Tunnelled = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -189,11 +190,8 @@ async fn a_websocket_without_window_ends_after_timeouts_write() {
         let text = |text: &str| [&[u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
         [vec![0], text(name), text(value)].concat()
     };
-    let head = [
-        frames::header_block("CONNECT", "/ws"),
-        field(":protocol", "websocket"),
-        field("sec-websocket-version", "13"),
-    ];
+    let head =
+        [frames::header_block("CONNECT", "/ws"), field(":protocol", "websocket"), field("sec-websocket-version", "13")];
     let requests = [
         frames::connection_preface(),
         no_window,
