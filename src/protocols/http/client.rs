@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::{TcpStream, ToSocketAddrs, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use crate::protocols::tls;
@@ -44,9 +44,9 @@ pub struct Limits {
 }
 
 /// How the server proves who it is.
-pub struct Tls {
-    pub config: Arc<ClientConfig>,
-    pub server_name: ServerName<'static>,
+struct Tls {
+    config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
 }
 
 /// Why there is no response.
@@ -106,18 +106,17 @@ pub async fn send_to(
     within(limits.time, exchange).await
 }
 
-pub async fn connect(address: impl ToSocketAddrs) -> Result<TcpStream, ClientError> {
+async fn connect(address: impl ToSocketAddrs) -> Result<TcpStream, ClientError> {
     TcpStream::connect(address).await.map_err(ClientError::Connect)
 }
 
-/// Sends a request on a connection that is open already. `None` for `tls` sends it in cleartext.
+/// Sends a request on a Unix socket that is connected already.
 pub async fn send_on(
-    stream: TcpStream,
-    tls: Option<Tls>,
+    stream: UnixStream,
     request: Request<Full<Bytes>>,
     limits: &Limits,
 ) -> Result<Response<Bytes>, ClientError> {
-    within(limits.time, send(stream, tls, request, limits)).await
+    within(limits.time, exchange(stream, request, limits)).await
 }
 
 impl Tls {
