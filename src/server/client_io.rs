@@ -320,7 +320,11 @@ impl<S: AsyncRead + AsyncWrite + Transport + Unpin> AsyncWrite for ClientStream<
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
                 ready!(this.check_progress(context, polled, 0))?;
-                let close = LingeringClose::after_response(this.flood_guard.is_some(), this.linger_slots.clone());
+                let slots = this.linger_slots.clone();
+                let close = match this.flood_guard {
+                    Some(_) => LingeringClose::after_goaway(slots),
+                    None => LingeringClose::after_response(this.exchange.is_malformed(), slots),
+                };
                 this.lingering.insert(Box::new(close))
             }
         };

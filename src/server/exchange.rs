@@ -64,6 +64,11 @@ impl Exchange {
         let _ = self.malformed.set((heads, fault));
     }
 
+    /// Returns true if the client has sent a malformed head.
+    pub(super) fn is_malformed(&self) -> bool {
+        self.malformed.get().is_some()
+    }
+
     /// Returns the fault if the request after `requests` others is the placeholder of a malformed head.
     pub(super) fn malformed_after(&self, requests: u64) -> Option<FramingError> {
         self.malformed.get().filter(|(heads, _)| *heads == requests).map(|(_, fault)| *fault)

@@ -105,11 +105,22 @@ impl LingeringClose {
     const SLOT_INTERVAL: Duration = Duration::from_millis(20);
     /// Maximum bytes discarded over HTTP/2: twice what the windows let a client send before it learns of the close.
     const HTTP2_BYTES: usize = 2 * 1024 * 1024;
+    /// Maximum bytes discarded after a malformed head: what follows is hardly an upload.
+    const MALFORMED_BYTES: usize = 16 * 1024 * 1024;
 
-    /// For a connection after its last response.
-    pub(super) fn after_response(is_http2: bool, slots: LingerSlots) -> Self {
+    /// For an HTTP/1 connection after its last response.
+    pub(super) fn after_response(was_malformed: bool, slots: LingerSlots) -> Self {
+        Self::with_maximum(if was_malformed { Self::MALFORMED_BYTES } else { usize::MAX }, slots)
+    }
+
+    /// For an HTTP/2 connection.
+    pub(super) fn after_goaway(slots: LingerSlots) -> Self {
+        Self::with_maximum(Self::HTTP2_BYTES, slots)
+    }
+
+    fn with_maximum(bytes: usize, slots: LingerSlots) -> Self {
         let LingerSettings { max_bytes, max_time } = slots.settings;
-        let left = if is_http2 { max_bytes.min(Self::HTTP2_BYTES) } else { max_bytes };
+        let left = bytes.min(max_bytes);
         LingeringClose {
             idle: IdleTimer::new(Self::IDLE),
             deadline: Instant::now() + max_time,
@@ -125,7 +136,7 @@ impl LingeringClose {
 
     /// After a flood, nothing more is read: reading is what the flood is meant to cost.
     pub(super) fn after_flood(slots: LingerSlots) -> Self {
-        LingeringClose { left: 0, ..Self::after_response(true, slots) }
+        Self::with_maximum(0, slots)
     }
 
     /// Returns ready when the connection can be closed.

@@ -107,30 +107,28 @@ fn curl_gets_the_response_to_a_rejected_upload() {
 /// Over HTTP/2 the stream stays open behind the response, and its window too, until the client has sent everything.
 #[tokio::test]
 async fn a_rejected_http2_upload_may_be_completed() {
-    const PIECES: u32 = 200;
+    const PIECE: i64 = 16_000;
+    const PIECES: usize = 200;
     let (_upstream, gateway) = gateway();
     let head = frames::frame(HEADERS, END_HEADERS, 1, &frames::header_block("POST", "/private"));
     let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), head]).await;
-    let mut window = 0;
-    for piece in 0..PIECES {
-        let end = u8::from(piece == PIECES - 1);
-        client.send(frames::frame(DATA, end, 1, &[0; 16_000])).await;
-        // The first windows are 1 MiB.
-        while window + 60 < i64::from(piece) && piece < PIECES - 1 {
-            let frame = frames::next(&mut client, &[WINDOW_UPDATE, RST_STREAM, GOAWAY]).await;
-            assert_eq!(frame.kind, WINDOW_UPDATE, "{frame:?}");
-            if frame.stream == 1 {
+    // The windows of the connection and of the stream (RFC 9113 section 6.9.2).
+    let (mut windows, mut was_rejected) = ([65_535; 2], false);
+    for piece in 1..=PIECES {
+        while windows.iter().any(|window| *window < PIECE) {
+            let frame = frames::next(&mut client, &[HEADERS, WINDOW_UPDATE, RST_STREAM, GOAWAY]).await;
+            was_rejected |= frame.kind == HEADERS;
+            if frame.kind != HEADERS {
+                assert_eq!(frame.kind, WINDOW_UPDATE, "{frame:?}");
                 let increment: [u8; 4] = frame.payload[..].try_into().expect("four bytes");
-                window += i64::from(u32::from_be_bytes(increment)) / 16_000;
+                windows[frame.stream as usize] += i64::from(u32::from_be_bytes(increment));
             }
         }
+        client.send(frames::frame(DATA, u8::from(piece == PIECES), 1, &[0; PIECE as usize])).await;
+        windows = windows.map(|window| window - PIECE);
     }
+    assert!(was_rejected, "long before the end of the upload");
     client.send(frames::get(3, "/private")).await;
-    let next = loop {
-        let frame = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
-        if frame.stream != 1 || frame.kind != HEADERS {
-            break frame;
-        }
-    };
+    let next = frames::next(&mut client, &[HEADERS, RST_STREAM, GOAWAY]).await;
     assert_eq!((next.kind, next.stream), (HEADERS, 3), "the connection goes on, and stream 1 was not reset");
 }

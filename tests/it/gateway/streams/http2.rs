@@ -199,8 +199,11 @@ async fn a_websocket_without_window_ends_after_timeouts_write() {
     ];
     let mut client = frames::connect(gateway.address(), &requests).await;
     assert_eq!(frames::next(&mut client, &[frames::HEADERS]).await.payload[0], frames::OK);
-    // A text message, masked with zeros. The backend sends it back.
-    client.send(frames::frame(frames::DATA, 0, 1, b"\x81\x85\0\0\0\0hello")).await;
+    // Messages of 10,000 bytes, masked with zeros. The backend sends them back.
+    let message = [b"\x82\xfe\x27\x10\0\0\0\0".as_slice(), &[b'x'; 10_000]].concat();
+    for _ in 0..5 {
+        client.send(frames::frame(frames::DATA, 0, 1, &message)).await;
+    }
     let ended = frames::next(&mut client, &[frames::DATA, frames::RST_STREAM, frames::GOAWAY]).await;
     assert!(ended.stream == 1 && ended.payload.len() < 5, "{ended:?}");
 }
