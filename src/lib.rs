@@ -92,7 +92,8 @@
 //! | `limits.retry_delay` | `server/retry_delay.rs` | the next 429 is delayed |
 //! | `limits.token_size` | `auth/bearer/mod.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
-//! | `limits.bad_signatures` | `auth/authenticate.rs` | 429 `rate_limited` |
+//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs` | 429 `rate_limited` |
+//! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |

@@ -144,7 +144,7 @@ impl Authenticator {
     }
 
     /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad
-    /// tokens from one address cost at most `limits.bad_signatures`.
+    /// tokens of one payer cost as many as its limit allows.
     fn check_before_signature(
         &self,
         bearer: BearerToken<'_>,
@@ -154,12 +154,7 @@ impl Authenticator {
         if self.token_cache.has_bad_signature(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
-        if let Some(wait) = context.bad_signatures.retry_after(context.client, context.now) {
-            let mut reject = Reject::new(Reason::RateLimited, "too many bad signatures from this address");
-            reject.retry_after = Some(wait);
-            return Err(reject);
-        }
-        Ok(())
+        context.payer.check(context.now)
     }
 
     /// Checks the signature and the claims.
@@ -177,7 +172,7 @@ impl Authenticator {
         };
         // Only a bad signature is cached: it costs a signature check, and no other rejection is final.
         if result.as_ref().is_err_and(is_bad_signature) {
-            context.bad_signatures.take(context.client, context.now);
+            context.payer.count(context.now);
             self.token_cache.insert_bad_signature(queued.text, queued.generation);
         }
         result

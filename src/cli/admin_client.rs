@@ -15,10 +15,12 @@ use tokio::net::UnixStream;
 
 use crate::protocols::http::client::{self, ClientError, Limits};
 use crate::protocols::local_socket;
+use crate::protocols::reach::Reach;
 
 /// The time is longer than the gateway takes for any response: it only ends the wait for a stuck disk. The size is that
 /// of a list of 100,000 sessions.
-const LIMITS: Limits = Limits { time: Duration::from_secs(30), body_size: 64 * 1024 * 1024, reads_body: |_| true };
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(30), body_size: 64 * 1024 * 1024, reach: Reach::Loopback, reads_body: |_| true };
 /// How long to wait for a gateway that is starting.
 const STARTUP_LIMIT: Duration = Duration::from_secs(5);
 /// The time between two attempts to reach it.

@@ -110,7 +110,13 @@ impl TokenCalls {
             throttle.count_call(client, now)?;
         }
         let content = self.read_body(request).await?;
-        let call = oauth::Call { broker: &self.broker, authenticator, headers: request.headers(), context };
+        let call = oauth::Call {
+            broker: &self.broker,
+            authenticator,
+            resource_servers: &self.endpoints.resource_servers,
+            headers: request.headers(),
+            context,
+        };
         let outcome = oauth::respond(call, endpoint, &content).await;
         throttle.count_outcome(&outcome, client, now);
         outcome

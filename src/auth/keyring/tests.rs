@@ -10,7 +10,7 @@ use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::tokens::jwt::verify::TrustedIssuer;
-use crate::tokens::jwt::{Algorithm, Audience, Issuer};
+use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use crate::types::clock::UnixTime;
 
 const T0: UnixTime = UnixTime::from_secs(1_700_000_000);
@@ -36,6 +36,7 @@ fn policy(name: &str) -> Issuer {
         clock_skew: Duration::ZERO,
         max_lifetime: HOUR,
         require_subject: true,
+        confirmation: Confirmation::Reject,
         own: false,
     }
 }
@@ -44,6 +45,7 @@ fn remote(on_stale: OnStale, startup: Startup) -> KeySource {
     KeySource::Remote(Box::new(Remote {
         location: Location::Jwks(SecureUrl::parse("https://a.example/keys", false).expect("a good URL")),
         allow_http: false,
+        jwks_hosts: Vec::new(),
         ca_file: None,
         refresh: Duration::from_secs(60)..=Duration::from_secs(900),
         refetch_cooldown: Duration::from_secs(30),

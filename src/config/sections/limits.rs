@@ -112,7 +112,8 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         others: settings::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
             token_cache_size: table.size("token_cache_size", 64 * MIB, MIB..=64 * GIB),
-            bad_signatures: bad_signatures(table),
+            bad_signatures: bad_signatures(table, "bad_signatures", 100, 10_000),
+            introspected_bad_signatures: bad_signatures(table, "introspected_bad_signatures", 10_000, 1_000_000),
         },
     };
     check_fits_header(table, "uri_size", limits.uri_size, limits.request_header_size);
@@ -135,8 +136,8 @@ fn count(table: &mut Table<'_>, key: &'static str, default: usize) -> u32 {
 }
 
 /// The key is the burst. The full burst is available again after ten seconds.
-fn bad_signatures(table: &mut Table<'_>) -> Rate {
-    let burst = u32::try_from(table.integer("bad_signatures", 100, 1..=10_000)).unwrap_or(u32::MAX);
+fn bad_signatures(table: &mut Table<'_>, key: &'static str, default: usize, max: usize) -> Rate {
+    let burst = u32::try_from(table.integer(key, default, 1..=max)).unwrap_or(u32::MAX);
     Rate { burst, interval: Duration::from_secs(10) / burst }
 }
 

@@ -6,6 +6,7 @@
 mod access_log;
 mod addresses;
 mod audit;
+mod cors;
 mod files;
 mod forwarding;
 mod health;
@@ -57,8 +58,9 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
+    let cors = root.table("cors", |table| cors::read(table, &cors::Cors::default()));
     let mut rates = rate::rates(root);
-    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
+    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors);
     rate::number_all(&mut rates, &mut routes);
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
@@ -81,6 +83,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         identity,
         login,
         oauth,
+        cors: cors.policy(),
         forwarding,
         access_log,
         audit,

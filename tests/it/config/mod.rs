@@ -1,6 +1,7 @@
 //! `gateway.toml`: all errors are found with their position, and the shipped file is valid.
 
 mod broken;
+mod cors;
 mod files;
 mod issuers;
 mod keys;

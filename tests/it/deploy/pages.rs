@@ -89,6 +89,8 @@ fn every_configuration_in_the_pages_is_valid() {
     let folder = tempfile::tempdir().expect("a folder");
     super::write_certificates(&Authority::new(), &folder.path().join("tls"));
     secret::write_private(&folder.path().join("webhook.authorization"), b"Bearer x\n").expect("written");
+    let secret = b"0123456789abcdef0123456789abcdef\n";
+    secret::write_private(&folder.path().join("orders.secret"), secret).expect("written");
     let mut checked = 0;
     for (path, text) in pages() {
         for block in blocks(&text, "toml") {

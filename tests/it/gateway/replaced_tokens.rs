@@ -94,7 +94,7 @@ async fn the_backend_never_receives_the_clients_token() {
 async fn family_claims_of_another_issuer_are_not_copied() {
     let upstream = Upstream::start();
     let mint = Mint::new(Algorithm::RS256);
-    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
+    let gateway = Gateway::with_issuer(&upstream, &mint, &format!("cnf = \"ignore\"\n{ROUTES}"));
     let now = gateway.now_secs();
     let extra = json!({ "sid": "s", "rgn": 1, "cnf": { "jkt": "x" }, "idp": "forged", "tenant": "t", "nbf": now });
     let token = mint.with_claims(now, extra);

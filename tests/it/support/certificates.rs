@@ -67,6 +67,11 @@ impl Signed {
         }
     }
 
+    /// A TLS server with this certificate.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        self.server(None)
+    }
+
     fn server(&self, clients: Option<RootCertStore>) -> TlsAcceptor {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = rustls::ServerConfig::builder_with_provider(provider.clone())

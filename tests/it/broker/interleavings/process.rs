@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::auth::authenticate::{Authenticator, Caller};
+use bearward::auth::bad_signatures::BadSignatures;
 use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
@@ -16,7 +17,7 @@ use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::{Broker, Settings, TokenPair};
-use bearward::limits::limiter::{Limiter, Rate};
+use bearward::limits::limiter::Rate;
 use bearward::limits::throttle::{self, Throttle};
 use bearward::store::{RevokedBy, Store};
 use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
@@ -24,7 +25,7 @@ use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::sign::{SigningKey, verifying_keys};
 use bearward::tokens::jwt::verify::TrustedIssuer;
-use bearward::tokens::jwt::{Algorithm, Audience, Issuer};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use bearward::tokens::login::Login;
 use bearward::types::clock::UnixTime;
 use bearward::types::ids::TokenId;
@@ -44,7 +45,7 @@ pub(super) struct Process {
     pub(super) gate: Arc<Gate>,
     broker: Broker,
     authenticator: Authenticator,
-    failures: Limiter,
+    failures: BadSignatures,
     signature_queue: SignatureQueue,
     metrics: Arc<WorkerMetrics>,
 }
@@ -90,7 +91,8 @@ impl Process {
             identity,
             token_size: TOKEN_SIZE,
         };
-        let failures = Limiter::new(Rate { burst: 1, interval: Duration::from_secs(1) });
+        let rate = Rate { burst: 1, interval: Duration::from_secs(1) };
+        let failures = BadSignatures::new(rate, rate, 1);
         Process {
             gate,
             broker,
@@ -104,8 +106,7 @@ impl Process {
     fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
-            client: [192, 0, 2, 7].into(),
-            bad_signatures: &self.failures,
+            payer: self.failures.of_address([192, 0, 2, 7].into()),
             signature_queue: &self.signature_queue,
             metrics: &self.metrics,
             trace: Trace::OFF,
@@ -185,6 +186,7 @@ fn keys(pem: &str) -> Keys {
         clock_skew: Duration::from_secs(5),
         max_lifetime: LIFETIMES.access,
         require_subject: true,
+        confirmation: Confirmation::Reject,
         own: true,
     };
     let keys = Arc::new(verifying_keys([&signing]).expect("a key"));
