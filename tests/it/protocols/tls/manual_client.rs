@@ -62,9 +62,11 @@ impl ManualClient {
         records.len()
     }
 
-    /// Returns true if [`ManualClient::read_response`] returns at once.
-    pub fn has_response(&mut self) -> bool {
-        self.connection.process_new_packets().expect("TLS").plaintext_bytes_to_read() > 0
+    /// Makes room for the next records.
+    pub async fn discard_response(&mut self) {
+        while self.connection.process_new_packets().expect("TLS").plaintext_bytes_to_read() > 0 {
+            self.read_response().await;
+        }
     }
 
     /// Returns the next bytes of a response.
