@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::limits::limiter::{Key, Limiter, Rate};
 use crate::limits::network::{self, LEVELS, Network, networks};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 
 /// The gateway remembers 65,536 to 131,072 penalized addresses. It forgets the oldest first, and accepts those again.
 const CAPACITY: usize = 65_536;
@@ -36,7 +36,7 @@ pub struct PenaltySettings {
 pub struct PenaltyBox {
     /// Zero turns penalties off.
     duration: Duration,
-    /// When the last penalty ends, in milliseconds. After that, no address is looked up.
+    /// When the last penalty ends, in microseconds of uptime. After that, no address is looked up.
     until: AtomicU64,
     /// Each address has one token in `duration`. A flood takes it, and the address is penalized until it is back.
     floods: Limiter,
@@ -60,7 +60,7 @@ impl Failures {
     }
 
     /// Counts a failure. Returns the smallest network that has too many.
-    fn count(&self, address: IpAddr, now: UnixTime) -> Option<Key> {
+    fn count(&self, address: IpAddr, now: Uptime) -> Option<Key> {
         let too_many = |network: &Network| self.0[network.level].try_take(network.key, now).is_err();
         networks(address).find(too_many).map(|network| network.key)
     }
@@ -81,44 +81,44 @@ impl PenaltyBox {
     }
 
     /// Counts a TLS handshake that the client began and did not complete. It has cost the gateway a signature.
-    pub fn failed_handshake(&self, address: IpAddr, now: UnixTime) {
+    pub fn failed_handshake(&self, address: IpAddr, now: Uptime) {
         self.count(self.handshakes.as_ref(), address, now);
     }
 
     /// Counts a request that was malformed or had too large a head. It ends its connection, so the next one costs a new
     /// one.
-    pub fn malformed_request(&self, address: IpAddr, now: UnixTime) {
+    pub fn malformed_request(&self, address: IpAddr, now: Uptime) {
         self.count(self.requests.as_ref(), address, now);
     }
 
     /// Counts a body that the gateway rejected and did not read. It ends its connection, and the gateway has to discard
     /// what the client still sends.
-    pub fn rejected_body(&self, address: IpAddr, now: UnixTime) {
+    pub fn rejected_body(&self, address: IpAddr, now: Uptime) {
         self.count(self.bodies.as_ref(), address, now);
     }
 
-    fn count(&self, failures: Option<&Failures>, address: IpAddr, now: UnixTime) {
+    fn count(&self, failures: Option<&Failures>, address: IpAddr, now: Uptime) {
         if let Some(network) = failures.and_then(|failures| failures.count(address, now)) {
             self.penalize_network(network, now);
         }
     }
 
     /// Rejects new connections of this address for the penalty duration.
-    pub fn penalize(&self, address: IpAddr, now: UnixTime) {
+    pub fn penalize(&self, address: IpAddr, now: Uptime) {
         self.penalize_network(Key::from(address), now);
     }
 
-    fn penalize_network(&self, network: Key, now: UnixTime) {
+    fn penalize_network(&self, network: Key, now: Uptime) {
         if !self.duration.is_zero() {
             self.floods.take(network, now);
-            self.until.fetch_max((now + self.duration).as_millis(), Ordering::Relaxed);
+            self.until.fetch_max((now + self.duration).as_micros(), Ordering::Relaxed);
         }
     }
 
     /// Returns true if this address, or a network that it is in, has a penalty now.
-    pub fn contains(&self, address: IpAddr, now: UnixTime) -> bool {
+    pub fn contains(&self, address: IpAddr, now: Uptime) -> bool {
         let has_penalty = |network: Network| self.floods.retry_after(network.key, now).is_some();
-        now.as_millis() < self.until.load(Ordering::Relaxed) && networks(address).any(has_penalty)
+        now.as_micros() < self.until.load(Ordering::Relaxed) && networks(address).any(has_penalty)
     }
 }
 
@@ -126,7 +126,7 @@ impl PenaltyBox {
 mod tests {
     use super::*;
 
-    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const NOW: Uptime = Uptime::from_secs(1_000);
     const DURATION: Duration = Duration::from_secs(10);
     const UNLIMITED: PenaltySettings =
         PenaltySettings { duration: DURATION, failed_handshakes: 0, malformed_requests: 0, rejected_bodies: 0 };

@@ -94,7 +94,7 @@ struct Rejected;
 fn admit(client: &Client, stream: &TcpStream, state: &WorkerState) -> Result<Option<AddressGuard>, Rejected> {
     let (shared, metrics) = (&state.shared, &state.worker.metrics);
     let (ip, gateway) = (client.address.ip(), shared.gateway.load());
-    if shared.penalties.contains(ip, gateway.clock.now()) {
+    if shared.penalties.contains(ip, gateway.clock.uptime()) {
         metrics.penalized_connections_rejected.inc();
         socket::reset_on_drop(stream);
         return Err(Rejected);
