@@ -10,12 +10,11 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::*;
 use crate::support::connection::{self, HttpConnection};
-use crate::support::frames;
 
 type Tunnelled = WebSocketStream<TokioIo<Upgraded>>;
 
 /// An extended CONNECT with these headers.
-fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Request<connection::Body> {
+pub(super) fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Request<connection::Body> {
     let mut request = Request::builder().method(Method::CONNECT).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -25,7 +24,7 @@ fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Requ
     request
 }
 
-async fn connection(gateway: &Gateway) -> HttpConnection {
+pub(super) async fn connection(gateway: &Gateway) -> HttpConnection {
     let mut connection = HttpConnection::http2(gateway.address()).await;
     // The client may send an extended CONNECT only after it has received the gateway's SETTINGS.
     connection.send(Request::get("/.well-known/jwks.json").body(connection::empty()).expect("a request")).await;
@@ -178,34 +177,6 @@ async fn an_idle_websocket_over_http2_stays_open() {
     // The idle time that the test is about.
     tokio::time::sleep(3 * Duration::from_millis(300)).await;
     assert_open(&mut socket).await;
-}
-
-/// The client makes no room for what the backend sends.
-#[tokio::test]
-async fn a_websocket_without_window_ends_after_timeouts_write() {
-    let upstream = Upstream::start();
-    let gateway = Gateway::public(upstream.address, "[timeouts]\nwrite = \"300ms\"");
-    let no_window = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    let field = |name: &str, value: &str| {
-        let text = |text: &str| [&[u8::try_from(text.len()).expect("short")], text.as_bytes()].concat();
-        [vec![0], text(name), text(value)].concat()
-    };
-    let head =
-        [frames::header_block("CONNECT", "/ws"), field(":protocol", "websocket"), field("sec-websocket-version", "13")];
-    let requests = [
-        frames::connection_preface(),
-        no_window,
-        frames::frame(frames::HEADERS, frames::END_HEADERS, 1, &head.concat()),
-    ];
-    let mut client = frames::connect(gateway.address(), &requests).await;
-    assert_eq!(frames::next(&mut client, &[frames::HEADERS]).await.payload[0], frames::OK);
-    // Messages of 10,000 bytes, masked with zeros. The backend sends them back.
-    let message = [b"\x82\xfe\x27\x10\0\0\0\0".as_slice(), &[b'x'; 10_000]].concat();
-    for _ in 0..5 {
-        client.send(frames::frame(frames::DATA, 0, 1, &message)).await;
-    }
-    let ended = frames::next(&mut client, &[frames::DATA, frames::RST_STREAM, frames::GOAWAY]).await;
-    assert!(ended.stream == 1 && ended.payload.len() < 5, "{ended:?}");
 }
 
 #[tokio::test]
