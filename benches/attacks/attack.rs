@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use crate::gateway::Gateway;
 use crate::{Outcome, client};
 
-pub const NAMES: [&str; 22] = [
+pub const NAMES: [&str; 24] = [
     "slow-heads",
     "slow-bodies",
     "no-reading",
@@ -29,6 +29,7 @@ pub const NAMES: [&str; 22] = [
     "over-rate",
     "forged",
     "guesses",
+    "log-lines",
     "ping",
     "settings",
     "priority",
@@ -159,6 +160,12 @@ impl Attack {
                 let guess = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
                 attack(376, &[], repeat(guess.into_bytes()))
             }
+            "log-lines" => {
+                // HPACK: the first request puts a long User-Agent into the table, and each further one names it with
+                // one byte. Each is rejected, because it has no token.
+                let indexed = |stream: u32| frame(1, 5, stream + 2, &[0x82, 0x84, 0x86, 0x80 | 63, 0x80 | 62]);
+                attack(4, &after_hello(frame(1, 5, 1, &long_agent_block())), of_stream(indexed))
+            }
             "ping" => attack(4, &hello, flood(frame(6, 0, 0, &[7; 8]))),
             "settings" => attack(4, &hello, flood(frame(4, 0, 0, &[]))),
             "priority" => attack(4, &hello, flood(frame(2, 0, 1, &[0, 0, 0, 0, 1]))),
@@ -179,8 +186,8 @@ impl Attack {
         if self.addresses > 1 { 20 } else { u64::MAX }
     }
 
-    /// Attacks until `done`. Returns the number of pieces sent; for `connections`, of connections.
-    pub fn run(&self, from: IpAddr, done: &AtomicBool) -> u64 {
+    /// Attacks until `done`.
+    pub fn run(&self, from: IpAddr, done: &AtomicBool) -> Sent {
         let attacker = |number: usize| Attacker::at(nth_address(from, number % usize::from(self.addresses)));
         let mut attackers: Vec<_> = (0..self.connections).map(attacker).collect();
         let mut attacks = 0;
@@ -198,7 +205,7 @@ impl Attack {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        attacks
+        Sent { attacks, bytes: attackers.iter().map(|attacker| attacker.bytes).sum() }
     }
 }
 
@@ -207,6 +214,13 @@ fn nth_address(from: IpAddr, number: usize) -> IpAddr {
     let IpAddr::V4(v4) = from else { return from };
     let [first, second, third, last] = v4.octets();
     IpAddr::from([first, second, third.wrapping_add(u8::try_from(number).unwrap_or_default()), last])
+}
+
+/// What an attacker has sent.
+pub struct Sent {
+    /// Pieces; for `connections`, connections.
+    pub attacks: u64,
+    pub bytes: u64,
 }
 
 /// Gives each attacker a turn. Returns the number of pieces sent.
@@ -220,11 +234,13 @@ struct Attacker {
     stream: Option<TcpStream>,
     unsent: Vec<u8>,
     turn: u32,
+    /// Bytes sent on all connections.
+    bytes: u64,
 }
 
 impl Attacker {
     fn at(from: IpAddr) -> Attacker {
-        Attacker { from, stream: None, unsent: Vec::new(), turn: 0 }
+        Attacker { from, stream: None, unsent: Vec::new(), turn: 0, bytes: 0 }
     }
 
     /// Sends what is due. Returns 1 if a piece was sent completely, otherwise 0.
@@ -251,6 +267,7 @@ impl Attacker {
         match stream.write(&self.unsent) {
             Ok(written) => {
                 self.unsent.drain(..written);
+                self.bytes += written as u64;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
             Err(_) => self.stream = None,
@@ -287,4 +304,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 fn header_block() -> Vec<u8> {
     let indexed = |index: u8, value: &str| [&[index, value.len() as u8], value.as_bytes()].concat();
     [indexed(2, "GET"), indexed(6, "http"), indexed(1, "a"), indexed(4, "/public/")].concat()
+}
+
+/// `GET http://localhost/` with a User-Agent of 3,900 bytes. The authority and the User-Agent go into the table (RFC 7541
+/// section 6.2.1): the first entries, 63 and 62, of the next requests.
+fn long_agent_block() -> Vec<u8> {
+    let authority = [&[0x40 | 1, 9], b"localhost".as_slice()].concat();
+    // The length in a prefix of seven bits (section 5.1): 127 + 61 + 29 * 128.
+    let agent = [&[0x40 | 58, 127, 0x80 | 61, 29], [b'x'; 3_900].as_slice()].concat();
+    [&[0x82, 0x84, 0x86], authority.as_slice(), &agent].concat()
 }
