@@ -318,7 +318,7 @@ impl<S: AsyncRead + AsyncWrite + Transport + Unpin> AsyncWrite for ClientStream<
         if this.exchange.is_tunnel() {
             // The client may have closed only its own direction, or the backend may still read: the tunnel decides.
             let polled = Pin::new(&mut this.stream).poll_shutdown(context);
-            return this.check_timeout(context, polled);
+            return this.check_progress(context, polled, 0);
         }
         let lingering = match &mut this.lingering {
             Some(lingering) => lingering,
