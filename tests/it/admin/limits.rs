@@ -174,3 +174,22 @@ async fn only_own_names_in_host_are_served() {
     let metrics = client("localhost").get("/metrics").await.text();
     assert!(metrics.contains("bearward_rejections_total{reason=\"admin_host\"} 12"), "{metrics}");
 }
+
+/// curl offers HTTP/2 and HTTP/1.1.
+#[tokio::test]
+async fn a_client_that_prefers_http2_is_served_over_tls() {
+    let upstream = Upstream::start();
+    let folder = Arc::new(TempDir::new().expect("a folder"));
+    let authority = Authority::new();
+    std::fs::write(folder.path().join("ca.pem"), authority.pem()).expect("written");
+    authority.sign("gateway.example").write(folder.path(), "admin");
+    let keys = "tls = { certificate = \"admin.pem\", key = \"admin.key\" }";
+    let gateway = Gateway::in_folder(text(&upstream, keys), folder, Arc::new(ManualClock::new()));
+    let port = gateway.admin_address().port();
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--fail", "--resolve", &format!("gateway.example:{port}:127.0.0.1"), "--cacert", "ca.pem"]);
+    command.args(["-H", &format!("Authorization: Bearer {}", gateway.file("admin.token").trim())]);
+    command.arg(format!("https://gateway.example:{port}/admin/v1/keys")).current_dir(gateway.path());
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("curl is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
