@@ -179,17 +179,16 @@ async fn only_own_names_in_host_are_served() {
 #[tokio::test]
 async fn a_client_that_prefers_http2_is_served_over_tls() {
     let upstream = Upstream::start();
-    let folder = Arc::new(TempDir::new().expect("a folder"));
-    let authority = Authority::new();
-    std::fs::write(folder.path().join("ca.pem"), authority.pem()).expect("written");
-    authority.sign("gateway.example").write(folder.path(), "admin");
-    let keys = "tls = { certificate = \"admin.pem\", key = \"admin.key\" }";
-    let gateway = Gateway::in_folder(text(&upstream, keys), folder, Arc::new(ManualClock::new()));
+    let gateway = Gateway::from_text(text(&upstream, "tls = \"self-signed\""));
     let port = gateway.admin_address().port();
     let mut command = Command::new("curl");
-    command.args(["-sS", "--fail", "--resolve", &format!("gateway.example:{port}:127.0.0.1"), "--cacert", "ca.pem"]);
+    command.args(["-sS", "--fail", "--cacert", "tls/self-signed.pem"]).current_dir(gateway.path());
     command.args(["-H", &format!("Authorization: Bearer {}", gateway.file("admin.token").trim())]);
-    command.arg(format!("https://gateway.example:{port}/admin/v1/keys")).current_dir(gateway.path());
+    command.args([
+        "--resolve",
+        &format!("localhost:{port}:127.0.0.1"),
+        &format!("https://localhost:{port}/admin/v1/keys"),
+    ]);
     let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("curl is there");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
