@@ -14,6 +14,9 @@ pub const MAX_TOKEN_SIZE: usize = 1024;
 /// How long the admin listener waits for a TLS handshake, a request header, or the next part of a request body.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a client of the admin listener may take to read a response that its socket cannot hold.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {

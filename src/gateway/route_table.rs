@@ -117,7 +117,9 @@ impl RouteTable {
 
     /// Returns true for every path that the gateway answers itself.
     pub fn is_own_path(&self, path: &str) -> bool {
-        self.is_token_call(path) || path == KEYS_PATH || path == &*self.metadata_path
+        let is_document =
+            path == KEYS_PATH || path == &*self.metadata_path || Some(path) == self.openid_path.as_deref();
+        self.is_token_call(path) || is_document
     }
 
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
