@@ -304,8 +304,10 @@ mod tests {
                 RouteTable::new(&[route("/", None, &[]), route("/.well-known/openid-configuration", host, &[])]);
             let name = format!("{} /.well-known/openid-configuration", host.unwrap_or("*"));
             assert_eq!(found(&table, "login.example", Method::GET, "/.well-known/openid-configuration"), name);
+            assert!(!table.is_own_path("/.well-known/openid-configuration"));
         }
         let table = RouteTable::new(&[route("/", None, &[])]).with_issuer("https://gateway.example/a/");
+        assert!(table.is_own_path("/a/.well-known/openid-configuration"));
         assert_eq!(found(&table, "", Method::GET, "/a/.well-known/openid-configuration"), "metadata");
         assert_eq!(found(&table, "", Method::GET, "/.well-known/openid-configuration"), "* /");
     }
