@@ -59,7 +59,7 @@
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
 //! | `rusqlite` | `store/` | no database type leaves the store |
-//! | `rustix` | `protocols/socket_handover` | hands listening sockets to another process |
+//! | `rustix` | `protocols/socket_handover`, `types/process` | hands listening sockets to another process; its user; no core files |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
@@ -91,12 +91,15 @@
 //! | `limits.retry_delay` | `server/retry_delay.rs` | the next 429 is delayed |
 //! | `limits.token_size` | `auth/bearer/mod.rs`; for own tokens `broker/issue.rs` | 401 `token_too_large` |
 //! | `limits.token_cache_size` | `auth/token_cache.rs` | the least used tokens are verified again |
-//! | `limits.bad_signatures` | `auth/authenticate.rs` | 429 `rate_limited` |
+//! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/authenticate.rs` | 429 `rate_limited` |
+//! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs` | the least recently used family is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |
 //! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |
 //! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
+//! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | closed at once |
+//! | `admin.wrong_tokens` | `admin/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
 //!
 //! # Words
 //!
@@ -118,8 +121,9 @@
 //! # Invariants
 //!
 //! - No byte goes upstream without a `Permit`.
-//! - A request sees one time, `RequestContext::now`. `gateway/streams/` reads the clock again for longer streams, and
-//!   `server/` for penalties and malformed requests.
+//! - A request sees one time, `RequestContext::now`. Token calls read the clock again after their body, a refresh
+//!   inside its transaction, `gateway/streams/` for longer streams, and `server/` for malformed requests.
+//! - Limits, penalties and cooldowns measure with `Uptime`, which cannot be set.
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
 //! - Every reason for a rejection is defined once, in `types/reject.rs`.

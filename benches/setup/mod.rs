@@ -14,6 +14,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bearward::auth::authenticate::{Authenticator, Caller};
+use bearward::auth::bad_signatures::BadSignatures;
 use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
@@ -24,14 +25,14 @@ use bearward::auth::token_cache::TokenCache;
 use bearward::gateway::streams::{Streams, TokenChecks};
 use bearward::gateway::worker::Worker;
 use bearward::limits::concurrency::ConcurrencyLimit;
-use bearward::limits::limiter::{Limiter, Rate};
+use bearward::limits::limiter::Rate;
 use bearward::protocols::http::headers::Hygiene;
 use bearward::telemetry::metrics::Metrics;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
 use bearward::tokens::jwt::verify::TrustedIssuer;
-use bearward::tokens::jwt::{Algorithm, Audience, Issuer, algorithm_name};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, algorithm_name};
 use bearward::types::clock::{SystemClock, UnixTime};
 use bearward::types::ids::{RequestIds, TokenId, to_base62};
 use bearward::types::reject::Reject;
@@ -88,6 +89,7 @@ impl Mint {
             clock_skew: Duration::from_secs(30),
             max_lifetime: Duration::from_secs(3600),
             require_subject: true,
+            confirmation: Confirmation::Reject,
             own: true,
         };
         TrustedIssuer { policy: Arc::new(policy), keys: Arc::new(keys) }
@@ -200,7 +202,7 @@ impl BenchWorker {
             request_ids: RequestIds::new(),
             metrics: metrics.clone(),
             streams: Streams::new(checks, metrics),
-            bad_signatures: Arc::new(Limiter::new(rate)),
+            bad_signatures: Arc::new(BadSignatures::new(rate, rate, 1)),
             signature_queue: SignatureQueue::new(),
             log: None,
             concurrency: ConcurrencyLimit::new(0, 0, 1),
@@ -210,8 +212,8 @@ impl BenchWorker {
     pub fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
-            client: [192, 0, 2, 7].into(),
-            bad_signatures: &self.0.bad_signatures,
+            clock: &SystemClock,
+            payer: self.0.bad_signatures.of_address([192, 0, 2, 7].into()),
             signature_queue: &self.0.signature_queue,
             metrics: &self.0.metrics,
             trace: Trace::OFF,

@@ -12,6 +12,7 @@ use super::auth_state::AuthState;
 use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::own_keys::{self, own_policy};
+use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::keyring::Keyring;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
@@ -20,7 +21,6 @@ use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
-use crate::limits::limiter::Limiter;
 use crate::protocols::http::forwarded::Origin;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
@@ -86,12 +86,13 @@ impl Explainer {
             };
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
         };
-        let (mut record, mut rate_limit_headers) = (Record::default(), None);
+        let (mut record, mut route, mut rate_limit_headers) = (Record::default(), None, None);
         let mut context = RequestContext {
             now: self.clock.now(),
+            clock: &*self.clock,
             origin: &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls),
             sni: None,
-            route: None,
+            route: &mut route,
             worker: &self.worker,
             record: &mut record,
             rate_limit_headers: &mut rate_limit_headers,
@@ -101,6 +102,7 @@ impl Explainer {
         let outcome = match decision {
             Err(reject) => Outcome::Rejected(reject),
             Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
+            Ok(Decision::Preflight(_)) => Outcome::Local("responds to the CORS preflight"),
             Ok(Decision::Refresh) => Outcome::Local("refreshes the token pair"),
             Ok(Decision::Revoke { .. }) => Outcome::Local("revokes a session"),
             Ok(Decision::Endpoint(endpoint)) => Outcome::Local(endpoint.purpose()),
@@ -114,12 +116,14 @@ impl Explainer {
 /// A worker without connections.
 fn worker(config: &Config, auth: &AuthState, clock: Arc<dyn Clock>) -> Worker {
     let metrics = Arc::new(WorkerMetrics::default());
+    let limits = &config.limits;
+    let bad_signatures = BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, 1);
     Worker {
         number: 0,
         request_ids: RequestIds::new(),
         metrics: metrics.clone(),
         streams: Streams::new(auth.token_checks(clock), metrics),
-        bad_signatures: Arc::new(Limiter::new(config.limits.bad_signatures)),
+        bad_signatures: Arc::new(bad_signatures),
         signature_queue: SignatureQueue::new(),
         log: None,
         concurrency: ConcurrencyLimit::new(0, 0, 1),

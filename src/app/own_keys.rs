@@ -16,7 +16,7 @@ use crate::tokens::family::Lifetimes;
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::jwt::sign::{SIGNING, SigningKey, generate_pem, verifying_keys};
 use crate::tokens::jwt::verify::TrustedIssuer;
-use crate::tokens::jwt::{Algorithm, Audience, Issuer};
+use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use crate::tokens::signing::KeyLifetimes;
 use crate::types::clock::UnixTime;
 
@@ -96,6 +96,7 @@ pub(super) fn own_policy(tokens: &TokenSettings, algorithms: Vec<Algorithm>) -> 
         // Not `lifetimes.access`: after the operator lowers it, older tokens remain valid until they expire.
         max_lifetime: Lifetimes::MAX_ACCESS,
         require_subject: true,
+        confirmation: Confirmation::Reject,
         own: true,
     }
 }

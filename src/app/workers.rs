@@ -8,13 +8,13 @@ use tokio::sync::{Semaphore, watch};
 
 use super::error::StartError;
 use super::shared_state::SharedState;
+use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
-use crate::limits::limiter::Limiter;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::PerAddressLimit;
 use crate::server::{self, Listener, RetryDelay, Shared};
@@ -48,8 +48,9 @@ pub(super) struct Workers<'a> {
 impl Workers<'_> {
     /// Starts a worker for each element of `listeners`.
     pub(super) fn start(&self, listeners: Vec<Vec<Listener>>) -> Result<Vec<JoinHandle<()>>, StartError> {
-        // Each worker verifies one signature at a time.
-        let bad_signatures = Limiter::new(self.config.limits.bad_signatures).with_overdraft(self.config.workers);
+        let limits = &self.config.limits;
+        let bad_signatures =
+            BadSignatures::new(limits.bad_signatures, limits.introspected_bad_signatures, self.config.workers);
         let bad_signatures = Arc::new(bad_signatures);
         let start = |(number, listeners)| {
             let worker = Arc::new(self.worker(number, bad_signatures.clone()));
@@ -59,7 +60,7 @@ impl Workers<'_> {
         listeners.into_iter().enumerate().map(start).collect()
     }
 
-    fn worker(&self, number: usize, bad_signatures: Arc<Limiter>) -> Worker {
+    fn worker(&self, number: usize, bad_signatures: Arc<BadSignatures>) -> Worker {
         let connections = &self.config.connections;
         let checks = self.state.auth.token_checks(self.state.clock.clone());
         Worker {

@@ -137,14 +137,14 @@ impl Authenticator {
         cached.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (cached.token.family, cached.token.generation) {
             self.seen_generations.record(family, generation);
-            self.renewals.record(family, &cached, context.now);
+            self.renewals.record(family, &cached, context.clock.uptime());
         }
         self.token_cache.insert(cached.clone());
         Ok(cached)
     }
 
     /// The checks that cost no signature. A bad token that is sent again costs one signature in all. Different bad
-    /// tokens from one address cost at most `limits.bad_signatures`.
+    /// tokens of one payer cost as many as its limit allows.
     fn check_before_signature(
         &self,
         bearer: BearerToken<'_>,
@@ -154,12 +154,7 @@ impl Authenticator {
         if self.token_cache.has_bad_signature(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
-        if let Some(wait) = context.bad_signatures.retry_after(context.client, context.now) {
-            let mut reject = Reject::new(Reason::RateLimited, "too many bad signatures from this address");
-            reject.retry_after = Some(wait);
-            return Err(reject);
-        }
-        Ok(())
+        context.payer.check(context.clock.uptime())
     }
 
     /// Checks the signature and the claims.
@@ -177,7 +172,7 @@ impl Authenticator {
         };
         // Only a bad signature is cached: it costs a signature check, and no other rejection is final.
         if result.as_ref().is_err_and(is_bad_signature) {
-            context.bad_signatures.take(context.client, context.now);
+            context.payer.count(context.clock.uptime());
             self.token_cache.insert_bad_signature(queued.text, queued.generation);
         }
         result
@@ -194,7 +189,7 @@ impl Authenticator {
         let issuer = bearer.text().ok().and_then(unverified_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
         let unavailable = |detail: &'static str| Err(Reject::new(Reason::KeysUnavailable, detail));
-        match source.refetch(context.now).await {
+        match source.refetch(context.clock.uptime()).await {
             // A fetch within the cooldown may have ended after the first look at the keys.
             RefetchOutcome::Fetched | RefetchOutcome::CoolingDown => {}
             RefetchOutcome::TimedOut => return unavailable("unknown key, and the issuer did not answer in time"),

@@ -1,11 +1,9 @@
 //! What authentication needs to know about a request and about the worker that handles it.
 
-use std::net::IpAddr;
-
+use crate::auth::bad_signatures::Payer;
 use crate::auth::signature_queue::SignatureQueue;
-use crate::limits::limiter::Limiter;
 use crate::telemetry::metrics::WorkerMetrics;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
 /// Passed by reference to every step of authentication.
@@ -13,10 +11,11 @@ use crate::types::trace::Trace;
 pub struct AuthContext<'r> {
     /// The one time that the request sees.
     pub now: UnixTime,
-    /// Address of the client, which its bad signatures are counted for.
-    pub client: IpAddr,
-    /// Bad signatures of each address, over all workers.
-    pub bad_signatures: &'r Limiter,
+    /// Measures limits and cooldowns. They must not use `now`: a client may hold a request open, and so keep an old
+    /// `now`.
+    pub clock: &'r dyn Clock,
+    /// The client that a bad signature is counted for.
+    pub payer: Payer<'r>,
     pub signature_queue: &'r SignatureQueue,
     pub metrics: &'r WorkerMetrics,
     pub trace: Trace<'r>,

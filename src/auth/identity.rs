@@ -30,11 +30,11 @@ impl Identity {
 
     /// The identity headers of a token, which are set on each of its requests.
     pub fn of(&self, token: &VerifiedToken) -> Vec<(HeaderName, HeaderValue)> {
-        let token_id = token.family.map(|id| id.to_string()).or_else(|| token.jti.clone());
         let four = [
             (&self.subject, Some(token.subject.clone()).filter(|subject| !subject.is_empty())),
             (&self.scope, Some(token.scope.join(" "))),
-            (&self.token_id, token_id),
+            // The `jti` of another issuer could be equal to a token id of this gateway.
+            (&self.token_id, token.family.map(|id| id.to_string())),
             (&self.issuer, Some(token.issuer.to_string())),
         ];
         let four = four.into_iter().filter_map(|(name, value)| Some((name.clone()?, encode(&value?, b"%"))));

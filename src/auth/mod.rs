@@ -1,6 +1,7 @@
 //! Authentication: from the bearer token of a request to a verified [`authenticate::Caller`].
 
 pub mod authenticate;
+pub mod bad_signatures;
 pub mod bearer;
 pub mod context;
 pub mod identity;

@@ -4,6 +4,7 @@
 //! captured logins; [`keys`] rotates the signing keys. [`Broker`] is what they share: the store, the secrets and the
 //! settings.
 
+mod client;
 mod issue;
 mod key_error;
 mod key_tools;
@@ -15,6 +16,7 @@ mod settings;
 mod store_error;
 mod token_pair;
 
+pub use client::check_holder;
 pub use key_error::KeysError;
 pub use key_tools::KeyTools;
 pub use service::Broker;

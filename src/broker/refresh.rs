@@ -8,7 +8,9 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
+use serde_json::Value;
 
+use super::client::check_holder;
 use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
@@ -25,36 +27,37 @@ use crate::types::reject::Reject;
 /// A valid request body. It has no `Debug`: the token must not reach a log.
 pub struct RefreshRequest {
     refresh_token: String,
+    client_id: Option<String>,
 }
 
 impl RefreshRequest {
     /// Rejects duplicate members, because two parsers could read two different tokens.
     pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Reject> {
         check_content_type(headers)?;
-        let mut object = json::object(body).map_err(|error| Reject::new(Reason::BadBody, error.to_string()))?;
-        match object.remove("refreshToken") {
-            Some(serde_json::Value::String(refresh_token)) => Ok(RefreshRequest { refresh_token }),
-            Some(_) => Err(Reject::new(Reason::BadBody, "refreshToken is not a string")),
-            None => Err(Reject::new(Reason::BadBody, "refreshToken is missing")),
-        }
+        let bad = |detail: String| Reject::new(Reason::BadBody, detail);
+        let mut object = json::object(body).map_err(|error| bad(error.to_string()))?;
+        let mut text = |name: &str| match object.remove(name) {
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(bad(format!("{name} is not a string"))),
+            None => Ok(None),
+        };
+        let refresh_token = text("refreshToken")?.ok_or_else(|| bad("refreshToken is missing".into()))?;
+        Ok(RefreshRequest { refresh_token, client_id: text("clientId")? })
     }
 }
 
 /// Who presents a refresh token.
-enum RefreshCaller {
-    /// The subject of the bearer token of the same request.
-    Subject(String),
-    /// The `client_id` that a public client claims. It is not authenticated.
-    Client(Option<String>),
+struct RefreshCaller {
+    /// The subject of the bearer token of the same request. `None` if it needs none.
+    subject: Option<String>,
+    /// The client that the request names.
+    client_id: Option<String>,
 }
 
 impl RefreshCaller {
     fn may_hold(&self, family: &Family) -> bool {
-        match self {
-            RefreshCaller::Subject(subject) => family.subject == *subject,
-            // RFC 6749 section 6: the token is bound to the client that it was issued to, if that is known.
-            RefreshCaller::Client(id) => family.client_id.is_empty() || id.as_deref() == Some(&*family.client_id),
-        }
+        self.subject.as_ref().is_none_or(|subject| family.subject == *subject)
+            && check_holder(&family.client_id, self.client_id.as_deref()).is_ok()
     }
 }
 
@@ -79,7 +82,8 @@ impl Broker {
             ));
         }
         let now = context.at;
-        let rotation = self.rotate(presented, RefreshCaller::Subject(bearer.subject.clone()), context).await?;
+        let caller = RefreshCaller { subject: Some(bearer.subject.clone()), client_id: request.client_id };
+        let rotation = self.rotate(presented, caller, context).await?;
         self.respond(rotation, token_id, now)
     }
 
@@ -91,7 +95,8 @@ impl Broker {
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let (token_id, now) = (presented.token_id, context.at);
-        let rotation = self.rotate(presented, RefreshCaller::Client(client_id.map(str::to_owned)), context).await?;
+        let caller = RefreshCaller { subject: None, client_id: client_id.map(str::to_owned) };
+        let rotation = self.rotate(presented, caller, context).await?;
         self.respond(rotation, token_id, now)
     }
 
@@ -101,21 +106,21 @@ impl Broker {
         holder: RefreshCaller,
         context: EventContext,
     ) -> Result<Rotation, Reject> {
-        let (token_id, now, client) = (presented.token_id, context.at, context.client);
-        self.throttle.check_refreshes(token_id, now)?;
+        let (token_id, client) = (presented.token_id, context.client);
+        self.throttle.check_refreshes(token_id)?;
         // A confirmation that is not written yet is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.seen_generations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
-        let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
+        let (roots, lifetimes, clock) = (self.roots.clone(), self.settings.lifetimes, self.clock.clone());
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
             Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
-            _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
+            _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, clock.read())),
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
         if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
-            self.throttle.count_refresh(token_id, now);
+            self.throttle.count_refresh(token_id);
         }
         Ok(rotation)
     }

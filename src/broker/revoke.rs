@@ -4,6 +4,7 @@
 //! family of another owner get the same response. Success for a mistyped id would leave a stolen session alive, and
 //! different responses would reveal which ids exist.
 
+use super::client::check_holder;
 use super::service::Broker;
 use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
@@ -53,9 +54,16 @@ impl Broker {
         })
     }
 
-    /// Revokes the family of a refresh token, also of a used one. Does nothing if it belongs to none.
-    pub async fn revoke_presented(&self, presented: &PresentedToken, context: EventContext) -> Result<(), Reject> {
+    /// Revokes the family of a refresh token, also of a used one. Does nothing if it belongs to none. `client_id`: the
+    /// client that presents it.
+    pub async fn revoke_presented(
+        &self,
+        presented: &PresentedToken,
+        client_id: Option<&str>,
+        context: EventContext,
+    ) -> Result<(), Reject> {
         let Some(family) = self.family_of(presented).await? else { return Ok(()) };
+        check_holder(&family.client_id, client_id)?;
         let owner = RevokedBy::Owner(family.subject.clone());
         let context = EventContext { caller: Some(family.subject), ..context };
         match self.revoke_family(family.id, owner, context).await {

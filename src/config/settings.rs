@@ -1,10 +1,12 @@
 //! The settings of the gateway, composed of the settings of its modules. No module below this one knows [`Config`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::identity;
 use crate::auth::keyring::KeySource;
+use crate::gateway::cors;
 use crate::gateway::endpoints::Endpoints;
 use crate::gateway::route;
 use crate::limits::limiter::Rate;
@@ -34,6 +36,7 @@ pub struct Config {
     pub identity: identity::Identity,
     pub login: login::Settings,
     pub oauth: Endpoints,
+    pub cors: Option<Arc<cors::Policy>>,
     pub forwarding: forwarded::Forwarding,
     pub access_log: access_log::Settings,
     pub audit: audit_log::Settings,
@@ -81,6 +84,8 @@ pub struct TokenSettings {
     pub key_ahead: Duration,
     pub lifetimes: Lifetimes,
     pub clock_skew: Duration,
+    /// `tokens.lifetime_jitter`, in percent.
+    pub lifetime_jitter: u8,
     /// If true, `expiresAt` is in milliseconds instead of seconds.
     pub expires_at_milliseconds: bool,
     /// If true, refresh responses also contain `tokenId` and `expiresIn`.
@@ -105,6 +110,8 @@ pub struct Limits {
     pub token_cache_size: usize,
     /// `limits.bad_signatures`: a burst for each address, which is available again after ten seconds.
     pub bad_signatures: Rate,
+    /// `limits.introspected_bad_signatures`: the same for the tokens that one caller introspects.
+    pub introspected_bad_signatures: Rate,
 }
 
 /// What a check does beyond reading files.

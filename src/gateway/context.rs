@@ -11,19 +11,21 @@ use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::Sni;
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
 /// One request on its way through the gateway. Passed by `&mut`, so that it is never copied.
 pub struct RequestContext<'r> {
-    /// Read once from the clock. A refresh or revocation decides by the time of its transaction instead.
+    /// Read once from the clock; calls that the gateway answers itself read it again after the body. A refresh decides
+    /// by the time of its transaction instead.
     pub now: UnixTime,
+    pub clock: &'r dyn Clock,
     /// Where the request comes from: the connection, or what a trusted proxy says about it.
     pub origin: &'r Origin,
     /// The server name of the TLS handshake. `None` if the request need not match it.
     pub sni: Option<&'r Sni>,
     /// The route that was found. `None` before routing, and for calls that the gateway answers itself.
-    pub route: Option<Arc<Route>>,
+    pub route: &'r mut Option<Arc<Route>>,
     pub worker: &'r Worker,
     /// The line of the access log. Each step writes down what it finds, also for a request that a later step rejects.
     pub record: &'r mut Record,
@@ -43,8 +45,8 @@ impl RequestContext<'_> {
     pub fn auth(&self) -> AuthContext<'_> {
         AuthContext {
             now: self.now,
-            client: self.client(),
-            bad_signatures: &self.worker.bad_signatures,
+            clock: self.clock,
+            payer: self.worker.bad_signatures.of_address(self.client()),
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,
             trace: self.trace,

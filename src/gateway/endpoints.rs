@@ -1,8 +1,13 @@
 //! `[oauth]`: the endpoints for OAuth clients and their paths. Each is off unless it is configured. `oauth/` carries
 //! them out.
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::HeaderValue;
+
+use crate::limits::limiter::Key;
+use crate::types::secret;
 
 /// `[oauth]`
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,6 +17,8 @@ pub struct Endpoints {
     pub revocation_endpoint: Option<String>,
     pub introspection_endpoint: Option<String>,
     pub resource: Option<ProtectedResource>,
+    /// `[[oauth.resource_server]]`
+    pub resource_servers: Vec<ResourceServer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +55,37 @@ impl Endpoint {
             Endpoint::Introspect => "introspects a token (RFC 7662)",
             Endpoint::ProtectedResource => "publishes the metadata of the protected resource (RFC 9728)",
         }
+    }
+}
+
+/// A service that may introspect every token with a secret of its own. Keeps only a hash of the secret.
+#[derive(Clone, PartialEq)]
+pub struct ResourceServer {
+    pub client_id: String,
+    hash: [u8; 32],
+}
+
+impl ResourceServer {
+    pub fn new(client_id: &str, secret: &[u8]) -> Self {
+        ResourceServer { client_id: client_id.to_owned(), hash: secret::digest(&[secret]) }
+    }
+
+    /// Takes the same time wherever the secret differs.
+    pub fn has_credentials(&self, client_id: &str, secret: &str) -> bool {
+        let is_equal = secret::equal(&self.hash, &secret::digest(&[secret.as_bytes()]));
+        is_equal && self.client_id == client_id
+    }
+
+    /// What the bad signatures that it introspects are counted for.
+    pub fn key(&self) -> Key {
+        let hash = secret::digest(&[b"resource server", self.client_id.as_bytes()]);
+        Key::from(hash.first_chunk().map_or(0, |half| u128::from_be_bytes(*half)))
+    }
+}
+
+impl fmt::Debug for ResourceServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResourceServer({})", self.client_id)
     }
 }
 

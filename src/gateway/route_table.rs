@@ -36,10 +36,17 @@ pub const KEYS_PATH: &str = "/.well-known/jwks.json";
 /// RFC 8414 section 3. If the issuer has a path, it follows: see [`metadata_path`].
 const METADATA_PATH: &str = "/.well-known/oauth-authorization-server";
 
+/// OpenID Connect Discovery 1.0 section 4. If the issuer has a path, it stands before. Many clients look only here.
+const OPENID_PATH: &str = "/.well-known/openid-configuration";
+
 /// Where clients look for the metadata of this issuer.
 pub fn metadata_path(issuer: &str) -> String {
+    format!("{METADATA_PATH}{}", path_of_issuer(issuer))
+}
+
+fn path_of_issuer(issuer: &str) -> String {
     let path = issuer.parse::<http::Uri>().map(|uri| uri.path().trim_end_matches('/').to_owned());
-    format!("{METADATA_PATH}{}", path.unwrap_or_default())
+    path.unwrap_or_default()
 }
 
 /// All routes. A lookup costs one hash for each path segment and does not depend on the number of routes.
@@ -49,6 +56,8 @@ pub struct RouteTable {
     /// `[oauth]`: at most four.
     endpoints: Vec<(Box<[u8]>, Endpoint)>,
     metadata_path: Box<str>,
+    /// The same document. `None` if a route has this path: a backend may be an OpenID provider.
+    openid_path: Option<Box<str>>,
 }
 
 type Paths = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
@@ -60,6 +69,7 @@ impl RouteTable {
             any_host: HashMap::default(),
             endpoints: Vec::new(),
             metadata_path: METADATA_PATH.into(),
+            openid_path: None,
         };
         for route in routes {
             let paths = match &route.host {
@@ -68,7 +78,7 @@ impl RouteTable {
             };
             paths.entry(route.path.as_bytes().into()).or_default().push(Arc::new(route.clone()));
         }
-        table
+        table.with_issuer("")
     }
 
     /// Adds the endpoints of `[oauth]` to the gateway's own paths.
@@ -80,6 +90,10 @@ impl RouteTable {
     /// Puts the metadata where clients of this issuer look for it.
     pub fn with_issuer(mut self, issuer: &str) -> Self {
         self.metadata_path = metadata_path(issuer).into();
+        let openid_path = format!("{}{OPENID_PATH}", path_of_issuer(issuer));
+        let is_free = |paths: &Paths| !paths.contains_key(openid_path.as_bytes());
+        let is_free = self.hosts.values().chain([&self.any_host]).all(is_free);
+        self.openid_path = is_free.then(|| openid_path.into());
         self
     }
 
@@ -97,9 +111,14 @@ impl RouteTable {
             || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
     }
 
+    /// Returns true for every path that the gateway answers itself.
+    pub fn is_own_path(&self, path: &str) -> bool {
+        self.is_token_call(path) || path == KEYS_PATH || path == &*self.metadata_path
+    }
+
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
     pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
-        if let Some(own) = own_action(method, path.as_bytes(), &self.metadata_path) {
+        if let Some(own) = self.own_action(method, path.as_bytes()) {
             return own;
         }
         if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path.as_bytes()) {
@@ -136,29 +155,30 @@ impl RouteTable {
         }
         self.hosts.get(&without_port(host).to_ascii_lowercase())
     }
-}
 
-fn own_action<'p>(method: &Method, path: &'p [u8], metadata_path: &str) -> Option<Result<Action<'p>, Reject>> {
-    let only = |allowed: Method, allow, action| {
-        if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allow(allow)) }
-    };
-    let read_only = |action| match *method {
-        Method::GET | Method::HEAD => Ok(action),
-        _ => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, HEAD")),
-    };
-    if path == REFRESH_PATH.as_bytes() {
-        return Some(only(Method::POST, "POST", Action::Refresh));
+    fn own_action<'p>(&self, method: &Method, path: &'p [u8]) -> Option<Result<Action<'p>, Reject>> {
+        let only = |allowed: Method, allow, action| {
+            if *method == allowed { Ok(action) } else { Err(Reject::from(Reason::MethodNotAllowed).allow(allow)) }
+        };
+        let read_only = |action| match *method {
+            Method::GET | Method::HEAD => Ok(action),
+            _ => Err(Reject::from(Reason::MethodNotAllowed).allow("GET, HEAD")),
+        };
+        if path == REFRESH_PATH.as_bytes() {
+            return Some(only(Method::POST, "POST", Action::Refresh));
+        }
+        if path == KEYS_PATH.as_bytes() {
+            return Some(read_only(Action::Keys));
+        }
+        let openid_path = self.openid_path.as_deref().map(str::as_bytes);
+        if path == self.metadata_path.as_bytes() || Some(path) == openid_path {
+            return Some(read_only(Action::Metadata));
+        }
+        let token_id = named_token(path)?;
+        // A token id is ASCII. Anything else becomes an empty id, which is answered like any unknown id.
+        let token_id = std::str::from_utf8(token_id).unwrap_or_default();
+        Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }))
     }
-    if path == KEYS_PATH.as_bytes() {
-        return Some(read_only(Action::Keys));
-    }
-    if path == metadata_path.as_bytes() {
-        return Some(read_only(Action::Metadata));
-    }
-    let token_id = named_token(path)?;
-    // A token id is ASCII. Anything else becomes an empty id, which is answered like any unknown id.
-    let token_id = std::str::from_utf8(token_id).unwrap_or_default();
-    Some(only(Method::DELETE, "DELETE", Action::Revoke { token_id }))
 }
 
 /// The one segment below [`REVOKE_PREFIX`]. A path with no segment there, or with more, belongs to a backend.
@@ -274,9 +294,25 @@ mod tests {
             (Method::HEAD, "/.well-known/oauth-authorization-server", "metadata"),
             (Method::POST, "/.well-known/oauth-authorization-server", "method_not_allowed"),
             (Method::GET, "/.well-known/oauth-authorization-server/other", "* /"),
+            (Method::GET, "/.well-known/openid-configuration", "metadata"),
+            (Method::PUT, "/.well-known/openid-configuration", "method_not_allowed"),
+            (Method::GET, "/.well-known/openid-configuration/other", "* /"),
         ] {
             assert_eq!(found(&table, "", method, path), name, "{path}");
         }
+    }
+
+    #[test]
+    fn a_backend_may_be_an_openid_provider() {
+        for host in [None, Some("login.example")] {
+            let table =
+                RouteTable::new(&[route("/", None, &[]), route("/.well-known/openid-configuration", host, &[])]);
+            let name = format!("{} /.well-known/openid-configuration", host.unwrap_or("*"));
+            assert_eq!(found(&table, "login.example", Method::GET, "/.well-known/openid-configuration"), name);
+        }
+        let table = RouteTable::new(&[route("/", None, &[])]).with_issuer("https://gateway.example/a/");
+        assert_eq!(found(&table, "", Method::GET, "/a/.well-known/openid-configuration"), "metadata");
+        assert_eq!(found(&table, "", Method::GET, "/.well-known/openid-configuration"), "* /");
     }
 
     /// The reserve for token calls must not be used up by slow backends.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::gateway::streams::Streams;
 use crate::limits::concurrency::ConcurrencyLimit;
-use crate::limits::limiter::Limiter;
 use crate::telemetry::access_log::{Buffer, Record};
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::types::ids::RequestIds;
@@ -17,9 +17,8 @@ pub struct Worker {
     pub metrics: Arc<WorkerMetrics>,
     /// The streams that end with their token.
     pub streams: Arc<Streams>,
-    /// Bad signatures of each address. All workers share it: it is used only for tokens that are not cached, and an
-    /// address must not get a limit for each worker.
-    pub bad_signatures: Arc<Limiter>,
+    /// Shared by all workers.
+    pub bad_signatures: Arc<BadSignatures>,
     pub signature_queue: SignatureQueue,
     pub log: Option<Arc<Buffer>>,
     pub concurrency: ConcurrencyLimit,

@@ -3,7 +3,9 @@
 pub mod boundaries;
 pub mod grpc;
 pub mod http;
+pub mod local_socket;
 pub mod proxy_protocol;
+pub mod reach;
 pub mod socket;
 pub mod socket_handover;
 pub mod tls;

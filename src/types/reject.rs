@@ -86,9 +86,13 @@ reasons! {
     NotYetValid = "not_yet_valid", UNAUTHORIZED, "invalid_token", "the token is not valid yet";
     LifetimeTooLong = "lifetime_too_long", UNAUTHORIZED, "invalid_token", "the token's claims are not valid";
     Revoked = "revoked", UNAUTHORIZED, "invalid_token", "the token was revoked";
+    /// The claim `cnf`: the token is valid only with a proof, and the gateway checks none.
+    BoundToKey = "bound_to_key", UNAUTHORIZED, "invalid_token", "the token is bound to a key, and is not accepted without a proof";
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a required scope";
     /// The token came from a cookie, and another site may have caused the request.
     Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing or not allowed";
+    /// A CORS preflight.
+    CorsOrigin = "cors_origin", FORBIDDEN, "forbidden", "pages of this origin may not send requests here";
     ClaimRejected = "claim_rejected", FORBIDDEN, "forbidden", "the claims of the token do not allow this request";
 
     // Refresh and logout. All invalid refresh tokens have one public code, which reveals nothing to a thief.
@@ -105,11 +109,17 @@ reasons! {
     UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "unsupported_grant_type", "only the grant_type refresh_token is supported";
     UnsupportedTokenType = "unsupported_token_type", BAD_REQUEST, "unsupported_token_type", "only the issuer of this token can revoke it";
     ClientAuthentication = "client_authentication", UNAUTHORIZED, "invalid_client", "all clients are public clients; do not send client credentials";
+    /// The id or the secret of an `[[oauth.resource_server]]`.
+    WrongClientSecret = "wrong_client_secret", UNAUTHORIZED, "invalid_client", "the client id or the client secret is not valid";
     RefreshConflict = "refresh_conflict", CONFLICT, "refresh_conflict", "another refresh is in progress; use its tokens";
     TokenNotFound = "token_not_found", NOT_FOUND, "token_not_found", "no such token";
 
     // The admin listener.
     AdminTokenWrong = "admin_token_wrong", UNAUTHORIZED, "unauthorized", "the admin token is missing or wrong";
+    /// `admin.wrong_tokens`
+    AdminLimited = "admin_limited", TOO_MANY_REQUESTS, "rate_limited", "too many wrong admin tokens came from this address";
+    /// `admin.hosts`
+    AdminHost = "admin_host", MISDIRECTED_REQUEST, "invalid_request", "the Host header is not a name of the admin listener; call it by its IP address, or add the name to admin.hosts";
     KeyNotFound = "key_not_found", NOT_FOUND, "not_found", "no such signing key";
     KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "tokens.signing_key_file sets the signing key; replace the file and restart the gateway";
     KeysTooMany = "keys_too_many", TOO_MANY_REQUESTS, "rate_limited", "there are too many signing keys";
@@ -195,8 +205,10 @@ impl Reason {
                 | FamilyLimited
                 | StoreUnavailable
         );
-        let after_body =
-            matches!(self, BadBody | BadForm | UnsupportedGrantType | UnsupportedTokenType | ClientAuthentication);
+        let after_body = matches!(
+            self,
+            BadBody | BadForm | UnsupportedGrantType | UnsupportedTokenType | ClientAuthentication | WrongClientSecret
+        );
         !after_upstream && !after_store && !after_body
     }
 
@@ -226,11 +238,20 @@ pub struct Reject {
     /// The scopes that a 403 requires, separated by spaces.
     pub scope: Option<HeaderValue>,
     pub retry_after: Option<Duration>,
+    /// If true, the client used the scheme Basic, so a 401 names that scheme (RFC 6749 section 5.2).
+    pub used_basic: bool,
 }
 
 impl Reject {
     pub fn new(reason: Reason, detail: impl Into<Cow<'static, str>>) -> Self {
-        Reject { reason, detail: detail.into(), allow: None, scope: None, retry_after: reason.default_retry_after() }
+        Reject {
+            reason,
+            detail: detail.into(),
+            allow: None,
+            scope: None,
+            retry_after: reason.default_retry_after(),
+            used_basic: false,
+        }
     }
 
     pub fn allow(mut self, methods: &'static str) -> Self {

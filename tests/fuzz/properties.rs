@@ -24,7 +24,7 @@ use bearward::protocols::http::path::CanonicalPath;
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::pointer::Pointer;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
-use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, Validity};
 use bearward::types::clock::UnixTime;
 use bearward::types::trace::Trace;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -48,6 +48,7 @@ static ISSUERS: LazyLock<[TrustedIssuer; 1]> = LazyLock::new(|| {
         clock_skew: Duration::from_secs(CLOCK_SKEW),
         max_lifetime: Duration::from_secs(MAX_LIFETIME),
         require_subject: true,
+        confirmation: Confirmation::Reject,
         own: false,
     };
     let keys = KeySet::from_secret(SECRET, &policy.algorithms).expect("a key set");

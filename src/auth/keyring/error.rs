@@ -78,9 +78,14 @@ impl Error for KeySourceError {
 pub enum DiscoveryError {
     NotJson(serde_json::Error),
     NoIssuer,
-    OtherIssuer { found: String, expected: String },
+    OtherIssuer {
+        found: String,
+        expected: String,
+    },
     NoJwksUri,
     JwksUri(UrlError),
+    /// The host is nearer than the server of the document.
+    JwksHost(String),
 }
 
 impl fmt::Display for DiscoveryError {
@@ -93,6 +98,11 @@ impl fmt::Display for DiscoveryError {
             }
             DiscoveryError::NoJwksUri => f.write_str("it has no jwks_uri"),
             DiscoveryError::JwksUri(fault) => write!(f, "jwks_uri: {fault}"),
+            DiscoveryError::JwksHost(host) => write!(
+                f,
+                "jwks_uri: the host {host:?} is on this machine or in a private network, and the document is not; \
+                 if that is right, list the host in `jwks_hosts`"
+            ),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
+use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
 
 /// Maximum time from the first packet to the last byte.
@@ -33,6 +35,8 @@ pub(super) struct FetchedPage {
     pub(super) etag: Option<HeaderValue>,
     /// How long the document can be used, by its `Cache-Control`.
     pub(super) max_age: Option<Duration>,
+    /// The reach of the server that sent it.
+    pub(super) reach: Reach,
 }
 
 /// Why a document was not fetched.
@@ -76,14 +80,16 @@ impl Error for FetchError {
     }
 }
 
-/// Fetches `url`. `etag` is that of the document that the caller has already.
+/// Fetches `url`. `etag` is that of the document that the caller has already. `reach` is the least that the server must
+/// have.
 pub(super) async fn get(
     url: &SecureUrl,
     ca_file: Option<&Path>,
     etag: Option<&HeaderValue>,
     time_limit: Duration,
+    reach: Reach,
 ) -> Result<FetchOutcome, FetchError> {
-    let response = send(url, ca_file, etag, time_limit).await.map_err(Problem::NoResponse);
+    let response = send(url, ca_file, etag, time_limit, reach).await.map_err(Problem::NoResponse);
     let outcome = response.and_then(|response| read(response, etag.is_some()));
     outcome.map_err(|problem| FetchError { url: url.clone(), problem })
 }
@@ -93,6 +99,7 @@ async fn send(
     ca_file: Option<&Path>,
     etag: Option<&HeaderValue>,
     time_limit: Duration,
+    reach: Reach,
 ) -> Result<Response<Bytes>, ClientError> {
     let mut request = Request::get(&url.target)
         .header(header::HOST, &url.authority)
@@ -103,7 +110,7 @@ async fn send(
         request = request.header(header::IF_NONE_MATCH, etag);
     }
     let request = request.body(Full::default()).map_err(ClientError::Request)?;
-    let limits = Limits { time: time_limit, body_size: SIZE_LIMIT, reads_body: has_document };
+    let limits = Limits { time: time_limit, body_size: SIZE_LIMIT, reach, reads_body: has_document };
     client::send_to(url, ca_file, request, &limits).await
 }
 
@@ -114,6 +121,8 @@ fn has_document(head: &Parts) -> bool {
 fn read(response: Response<Bytes>, has_etag: bool) -> Result<FetchOutcome, Problem> {
     let (head, body) = response.into_parts();
     let max_age = max_age(&head.headers);
+    // The client always names the server.
+    let reach = head.extensions.get::<SocketAddr>().map_or(Reach::Public, |server| Reach::of(server.ip()));
     match head.status {
         StatusCode::OK => {}
         StatusCode::NOT_MODIFIED if has_etag => return Ok(FetchOutcome::NotModified { max_age }),
@@ -126,7 +135,8 @@ fn read(response: Response<Bytes>, has_etag: bool) -> Result<FetchOutcome, Probl
         return Err(Problem::ContentEncoding(coding.clone()));
     }
     let text = String::from_utf8(body.into()).map_err(|_| Problem::NotUtf8)?;
-    Ok(FetchOutcome::FetchedPage(FetchedPage { text, etag: head.headers.get(header::ETAG).cloned(), max_age }))
+    let etag = head.headers.get(header::ETAG).cloned();
+    Ok(FetchOutcome::FetchedPage(FetchedPage { text, etag, max_age, reach }))
 }
 
 /// An encoding other than the requested `identity`.

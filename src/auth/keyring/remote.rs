@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::error::{DiscoveryError, KeySourceError};
 use super::fetch::{self, FetchOutcome, FetchedPage, TIME_LIMIT};
 use super::settings::{Location, Remote};
+use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::{Issuer, json};
@@ -30,7 +31,7 @@ pub(super) struct KeySourceClient {
     remote: Remote,
     policy: Arc<Issuer>,
     /// The URL that discovery found last.
-    discovered: Option<SecureUrl>,
+    discovered: Option<KeyPlace>,
     /// The ETag of the last good key set, and its URL.
     etag: Option<(SecureUrl, HeaderValue)>,
 }
@@ -43,18 +44,19 @@ impl KeySourceClient {
     /// `is_urgent`: requests wait for a new key. Discovery is then skipped if it has found the URL before.
     pub(super) async fn fetch(&mut self, is_urgent: bool) -> Result<FetchedKeys, KeySourceError> {
         let known = self.discovered.take().filter(|_| is_urgent);
-        let url = match (&self.remote.location, known) {
-            (Location::Jwks(url), _) => url.clone(),
+        let place = match (&self.remote.location, known) {
+            (Location::Jwks(url), _) => KeyPlace { url: url.clone(), reach: Reach::Loopback },
             (Location::Discovery(_), Some(known)) => known,
             (Location::Discovery(urls), None) => self.discover(urls).await?,
         };
-        let etag = self.etag.as_ref().filter(|(of, _)| *of == url).map(|(_, etag)| etag);
-        let response = fetch::get(&url, self.remote.ca_file.as_deref(), etag, TIME_LIMIT).await;
+        let KeyPlace { url, reach } = &place;
+        let etag = self.etag.as_ref().filter(|(of, _)| of == url).map(|(_, etag)| etag);
+        let response = fetch::get(url, self.remote.ca_file.as_deref(), etag, TIME_LIMIT, *reach).await;
         let fetched = match response.map_err(KeySourceError::fetch)? {
             FetchOutcome::NotModified { max_age } => FetchedKeys { keys: None, max_age },
-            FetchOutcome::FetchedPage(page) => self.admit(&url, page)?,
+            FetchOutcome::FetchedPage(page) => self.admit(url, page)?,
         };
-        self.discovered = Some(url);
+        self.discovered = Some(place);
         Ok(fetched)
     }
 
@@ -70,12 +72,13 @@ impl KeySourceClient {
     }
 
     /// Finds the URL of the keys in the issuer's discovery document.
-    async fn discover(&self, urls: &[SecureUrl]) -> Result<SecureUrl, KeySourceError> {
+    async fn discover(&self, urls: &[SecureUrl]) -> Result<KeyPlace, KeySourceError> {
         let mut errors = Vec::new();
         for url in urls {
-            match fetch::get(url, self.remote.ca_file.as_deref(), None, TIME_LIMIT).await {
+            match fetch::get(url, self.remote.ca_file.as_deref(), None, TIME_LIMIT, Reach::Loopback).await {
                 Ok(FetchOutcome::FetchedPage(page)) => {
-                    let found = jwks_url(&page.text, &self.policy.issuer, self.remote.allow_http);
+                    let (remote, at) = (&self.remote, (url, page.reach));
+                    let found = key_place(&page.text, &self.policy.issuer, at, remote.allow_http, &remote.jwks_hosts);
                     return found.map_err(|source| KeySourceError::Discovery { url: url.to_string(), source });
                 }
                 // Only a request with an ETag gets this, and this one has none.
@@ -87,10 +90,28 @@ impl KeySourceClient {
     }
 }
 
+/// Where discovery found the keys.
+#[derive(Debug)]
+struct KeyPlace {
+    url: SecureUrl,
+    /// The least reach of the server's address.
+    reach: Reach,
+}
+
 /// The `jwks_uri` of a discovery document. Its `issuer` must be exactly the configured one: with the document of
 /// another issuer, the tokens of this one would be verified with the keys of the other (RFC 8414 section 3.3, RFC
 /// 9207).
-fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<SecureUrl, DiscoveryError> {
+///
+/// The URL must not lead into a nearer network than the server of the document, `found_at`, is in: an issuer on the
+/// internet could otherwise send requests to services of this machine. The host of the document itself and the hosts in
+/// `jwks_hosts` are exempt, because the operator chose them.
+fn key_place(
+    document: &str,
+    issuer: &str,
+    (found_at, reach): (&SecureUrl, Reach),
+    allow_http: bool,
+    jwks_hosts: &[String],
+) -> Result<KeyPlace, DiscoveryError> {
     let document = json::object(document.as_bytes()).map_err(DiscoveryError::NotJson)?;
     let text = |name: &str| document.get(name).and_then(Value::as_str);
     match text("issuer") {
@@ -102,7 +123,15 @@ fn jwks_url(document: &str, issuer: &str, allow_http: bool) -> Result<SecureUrl,
         Some(_) => {}
     }
     let url = text("jwks_uri").ok_or(DiscoveryError::NoJwksUri)?;
-    SecureUrl::parse(url, allow_http).map_err(DiscoveryError::JwksUri)
+    let url = SecureUrl::parse(url, allow_http).map_err(DiscoveryError::JwksUri)?;
+    let is_chosen = |host: &str| url.host.eq_ignore_ascii_case(host);
+    if is_chosen(&found_at.host) || jwks_hosts.iter().any(|host| is_chosen(host)) {
+        return Ok(KeyPlace { url, reach: Reach::Loopback });
+    }
+    match Reach::of_host(&url.host).is_some_and(|host| host < reach) {
+        true => Err(DiscoveryError::JwksHost(url.host)),
+        false => Ok(KeyPlace { url, reach }),
+    }
 }
 
 #[cfg(test)]
@@ -112,8 +141,8 @@ mod tests {
     #[test]
     fn accepts_only_a_discovery_document_of_its_own_issuer() {
         let good = r#"{"issuer":"https://a.example","jwks_uri":"https://keys.example/k"}"#;
-        let url = jwks_url(good, "https://a.example", false).expect("good");
-        assert_eq!(url.to_string(), "https://keys.example/k");
+        let place = found(good, "https://a.example/d", Reach::Public, &[]).expect("good");
+        assert_eq!(place, "https://keys.example/k Public");
         for (document, says) in [
             (r#"{"issuer":"https://a.example/","jwks_uri":"https://a.example/k"}"#, "OtherIssuer"),
             (r#"{"issuer":"https://A.example","jwks_uri":"https://a.example/k"}"#, "OtherIssuer"),
@@ -129,8 +158,42 @@ mod tests {
             ("<html>", "NotJson"),
             ("", "NotJson"),
         ] {
-            let error = jwks_url(document, "https://a.example", false).expect_err(document);
-            assert!(format!("{error:?}").starts_with(says), "{document}: {error:?}");
+            let error = found(document, "https://a.example/d", Reach::Public, &[]).expect_err(document);
+            assert!(error.starts_with(says), "{document}: {error:?}");
         }
+    }
+
+    #[test]
+    fn a_document_cannot_name_a_nearer_host_than_its_own() {
+        use Reach::{Loopback, Private, Public};
+        for (jwks_uri, at, reach, hosts, expected) in [
+            ("https://127.0.0.1/k", "https://a.example/d", Public, &[][..], "JwksHost"),
+            ("http://127.0.0.1:8080/k", "https://a.example/d", Public, &[], "JwksHost"),
+            ("http://localhost/k", "https://a.example/d", Public, &[], "JwksHost"),
+            ("https://[::1]/k", "https://a.example/d", Private, &[], "JwksHost"),
+            ("https://10.1.2.3/k", "https://a.example/d", Public, &[], "JwksHost"),
+            ("https://169.254.169.254/latest", "https://a.example/d", Public, &[], "JwksHost"),
+            ("http://keys.example/k", "https://a.example/d", Public, &["keys.example"], "JwksUri(Cleartext)"),
+            // The address that this name resolves to is checked later.
+            ("https://keys.example/k", "https://a.example/d", Public, &[], "https://keys.example/k Public"),
+            ("https://10.1.2.3/k", "https://a.example/d", Private, &[], "https://10.1.2.3/k Private"),
+            // Chosen by the operator.
+            ("https://A.example/k", "https://a.example/d", Public, &[], "https://A.example/k Loopback"),
+            ("https://10.1.2.3/k", "https://a.example/d", Public, &["10.1.2.3"], "https://10.1.2.3/k Loopback"),
+            ("http://127.0.0.1/k", "https://a.example/d", Public, &["127.0.0.1"], "http://127.0.0.1/k Loopback"),
+            ("http://127.0.0.1:2/k", "http://127.0.0.1:1/d", Loopback, &[], "http://127.0.0.1:2/k Loopback"),
+            ("http://[::1]/k", "http://127.0.0.1:1/d", Loopback, &[], "http://[::1]/k Loopback"),
+        ] {
+            let document = format!(r#"{{"issuer":"https://a.example","jwks_uri":"{jwks_uri}"}}"#);
+            let place = found(&document, at, reach, hosts).unwrap_or_else(|error| error);
+            assert!(place.starts_with(expected), "{jwks_uri} at {at}: {place}");
+        }
+    }
+
+    fn found(document: &str, at: &str, reach: Reach, hosts: &[&str]) -> Result<String, String> {
+        let at = SecureUrl::parse(at, false).expect("a URL");
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let place = key_place(document, "https://a.example", (&at, reach), false, &hosts);
+        place.map(|place| format!("{} {:?}", place.url, place.reach)).map_err(|error| format!("{error:?}"))
     }
 }

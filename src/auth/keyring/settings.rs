@@ -31,6 +31,8 @@ pub struct Remote {
     pub location: Location,
     /// If true, `http://` is allowed, also for the URL in a discovery document.
     pub allow_http: bool,
+    /// Hosts that a discovery document may name wherever they are, in lower case.
+    pub jwks_hosts: Vec<String>,
     /// CA certificates (PEM) for `https://`. `None`: the system's.
     pub ca_file: Option<PathBuf>,
     /// Minimum and maximum time between two refreshes, regardless of `Cache-Control`.

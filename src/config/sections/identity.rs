@@ -35,6 +35,11 @@ const RESERVED: &[&str] = &[
     "x-auth-observed",
 ];
 
+/// The names of oauth2-proxy, which many backends expect. The gateway removes them from requests as all others with
+/// this prefix.
+const FORWARDED: [&str; 4] =
+    ["x-forwarded-user", "x-forwarded-email", "x-forwarded-groups", "x-forwarded-preferred-username"];
+
 const DEFAULTS: [(&str, HeaderName); 4] = [
     ("subject", HeaderName::from_static("x-auth-subject")),
     ("scope", HeaderName::from_static("x-auth-scope")),
@@ -72,7 +77,8 @@ pub(super) fn header(text: &str) -> Result<HeaderName, ConfigError> {
         .parse()
         .map_err(|_| ConfigError::new(format!("\"{}\" is not a header name", text.escape_debug()), expected))?;
     let normalized = normalized(&name);
-    if RESERVED.contains(&normalized.as_str()) || normalized.starts_with("x-forwarded-") {
+    let is_origin = normalized.starts_with("x-forwarded-") && !FORWARDED.contains(&normalized.as_str());
+    if RESERVED.contains(&normalized.as_str()) || is_origin {
         return Err(ConfigError::new(format!("{text} is reserved for another purpose"), expected));
     }
     Ok(name)

@@ -11,7 +11,7 @@ use crate::config::sections::keys;
 use crate::config::sections::placed::Placed;
 use crate::config::settings::ForeignIssuer;
 use crate::tokens::jwt::is_hmac;
-use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Issuer};
+use crate::tokens::jwt::{ALGORITHMS, Algorithm, Audience, Confirmation, Issuer};
 
 /// Clocks do not differ by more. A larger value would only make tokens live longer.
 pub(super) const MAX_CLOCK_SKEW: Duration = Duration::from_mins(5);
@@ -67,6 +67,11 @@ fn issuer(table: &mut Table<'_>, name: Option<&str>) -> Option<Placed<ForeignIss
         clock_skew: table.duration("clock_skew", Duration::from_secs(30), Duration::ZERO..=MAX_CLOCK_SKEW),
         max_lifetime: table.duration("max_lifetime", DAY, ONE_SECOND..=366 * DAY),
         require_subject: table.boolean("require_subject", true),
+        confirmation: table.choice(
+            "cnf",
+            Confirmation::Reject,
+            &[("reject", Confirmation::Reject), ("ignore", Confirmation::Ignore)],
+        ),
         own: false,
     };
     let keys = keys?;

@@ -1,5 +1,6 @@
 //! `[[issuer]]`: where the keys of the issuer come from, and how they are refreshed.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
@@ -18,8 +19,17 @@ const MINUTE: Duration = Duration::from_mins(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Keys that need `jwks_url` or `discover`.
-const REMOTE_ONLY: &[&str] =
-    &["allow_http", "ca_file", "refresh_min", "refresh_max", "refetch_cooldown", "max_age", "on_stale", "startup"];
+const REMOTE_ONLY: &[&str] = &[
+    "allow_http",
+    "jwks_hosts",
+    "ca_file",
+    "refresh_min",
+    "refresh_max",
+    "refetch_cooldown",
+    "max_age",
+    "on_stale",
+    "startup",
+];
 
 /// The source of the keys: exactly one of five keys. `issuer`: the name of the issuer, where discovery starts.
 pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Placed<KeySource>> {
@@ -32,12 +42,23 @@ pub(super) fn source(table: &mut Table<'_>, issuer: Option<&str>) -> Option<Plac
     let allow_http = table.boolean("allow_http", false);
     let jwks_url = table.take("jwks_url").and_then(|value| value.parse(|text| key_url(text, allow_http)));
     let discover = table.take("discover").map_or(Some(false), |value| value.boolean());
+    let jwks_hosts = table.take("jwks_hosts").and_then(|value| value.list_of("[\"keys.internal\"]", jwks_host));
     let refresh = RefreshSettings::read(table);
 
     let key = key_source_key(table, discover?)?;
     let source = match key {
-        "jwks_url" => jwks_url.map(|url| refresh.remote(Location::Jwks(url), allow_http)),
-        "discover" => discovery(table, issuer, allow_http).map(|location| refresh.remote(location, allow_http)),
+        "jwks_url" => {
+            if table.has("jwks_hosts") {
+                let error =
+                    ConfigError::new("`jwks_hosts` has no effect without discovery", "expected `discover = true`");
+                table.reject("jwks_hosts", error.help("remove this key: the host in `jwks_url` is always allowed"));
+            }
+            jwks_url.map(|url| refresh.remote(Location::Jwks(url), allow_http, Vec::new()))
+        }
+        "discover" => {
+            let location = discovery(table, issuer, allow_http);
+            location.map(|location| refresh.remote(location, allow_http, jwks_hosts.unwrap_or_default()))
+        }
         _ => {
             reject_refresh_settings(table, key);
             files.into_iter().find(|(file, _)| *file == key).and_then(|(_, file)| file).map(KeySource::File)
@@ -75,6 +96,16 @@ fn reject_refresh_settings(table: &Table<'_>, file: &str) {
 
 fn key_url(text: &str, allow_http: bool) -> Result<SecureUrl, ConfigError> {
     SecureUrl::parse(text, allow_http).map_err(explain)
+}
+
+/// A host as in a URL. An IPv6 address has no brackets.
+fn jwks_host(text: &str) -> Result<String, ConfigError> {
+    match SecureUrl::parse(&format!("https://{text}/"), false).is_ok_and(|url| url.host == text)
+        || text.parse::<Ipv6Addr>().is_ok()
+    {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(ConfigError::new("this is not a host", "expected a host name or an address, without a port")),
+    }
 }
 
 fn explain(error: UrlError) -> ConfigError {
@@ -139,10 +170,11 @@ impl RefreshSettings {
         settings
     }
 
-    fn remote(self, location: Location, allow_http: bool) -> KeySource {
+    fn remote(self, location: Location, allow_http: bool, jwks_hosts: Vec<String>) -> KeySource {
         KeySource::Remote(Box::new(Remote {
             location,
             allow_http,
+            jwks_hosts,
             ca_file: self.ca_file,
             refresh: self.refresh_min..=self.refresh_max,
             refetch_cooldown: self.refetch_cooldown,
@@ -169,7 +201,10 @@ fn in_order(table: &Table<'_>, (lower, less): (&str, Duration), (upper, more): (
 
 /// Checks that the file contains keys for the algorithms of the issuer.
 pub(super) fn keys_match(file: &KeyFile, policy: &Issuer) -> Result<(), ConfigError> {
-    let content = files::contents(file.path())?;
+    let content = match file {
+        KeyFile::Secret(path) => files::secret_contents(path)?,
+        KeyFile::Jwks(path) | KeyFile::Pem(path) => files::contents(path)?,
+    };
     // Wrong algorithms have their own error.
     if policy.algorithms.is_empty() {
         return Ok(());

@@ -29,6 +29,7 @@ pub(super) struct Timeouts {
     tls_handshake: Duration,
     request_header: Duration,
     body_idle: Duration,
+    token_call_body: Duration,
     http2_idle: Duration,
     write: Duration,
     rate_window: Duration,
@@ -47,6 +48,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         tls_handshake: timeout("tls_handshake", 10),
         request_header: timeout("request_header", 30),
         body_idle: timeout("body_idle", 60),
+        token_call_body: timeout("token_call_body", 5),
         http2_idle: timeout("http2_idle", 60),
         write: timeout("write", 30),
         rate_window: timeout("rate_window", 30),
@@ -108,7 +110,8 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         others: settings::Limits {
             token_size: table.size("token_size", 8 * KIB, 512..=MIB),
             token_cache_size: table.size("token_cache_size", 64 * MIB, MIB..=64 * GIB),
-            bad_signatures: bad_signatures(table),
+            bad_signatures: bad_signatures(table, "bad_signatures", 100, 10_000),
+            introspected_bad_signatures: bad_signatures(table, "introspected_bad_signatures", 10_000, 1_000_000),
         },
     };
     check_fits_header(table, "uri_size", limits.uri_size, limits.request_header_size);
@@ -131,8 +134,8 @@ fn count(table: &mut Table<'_>, key: &'static str, default: usize) -> u32 {
 }
 
 /// The key is the burst. The full burst is available again after ten seconds.
-fn bad_signatures(table: &mut Table<'_>) -> Rate {
-    let burst = u32::try_from(table.integer("bad_signatures", 100, 1..=10_000)).unwrap_or(u32::MAX);
+fn bad_signatures(table: &mut Table<'_>, key: &'static str, default: usize, max: usize) -> Rate {
+    let burst = u32::try_from(table.integer(key, default, 1..=max)).unwrap_or(u32::MAX);
     Rate { burst, interval: Duration::from_secs(10) / burst }
 }
 
@@ -166,6 +169,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         http2_idle: timeouts.http2_idle,
         write: timeouts.write,
         body_idle: timeouts.body_idle,
+        token_call_body: timeouts.token_call_body,
         max_connection_age: if timeouts.max_connection_age.is_zero() { FOREVER } else { timeouts.max_connection_age },
         requests_per_connection: match limits.requests_per_connection {
             0 => u64::MAX,

@@ -1,13 +1,19 @@
 //! `[oauth]`: the standard endpoints. Each is off until it has a path.
 
+use std::path::Path;
+
 use http::Uri;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
-use crate::config::sections::{route, rules};
-use crate::gateway::endpoints::{Endpoints, ProtectedResource};
+use crate::config::sections::placed::Placed;
+use crate::config::sections::{files, route, rules};
+use crate::gateway::endpoints::{Endpoints, ProtectedResource, ResourceServer};
 use crate::gateway::route::Route;
 use crate::protocols::http::path;
+
+/// Minimum length of the secret of a resource server in characters.
+const MIN_SECRET: usize = 32;
 
 const KEYS: [&str; 3] = ["token_endpoint", "revocation_endpoint", "introspection_endpoint"];
 
@@ -34,11 +40,67 @@ pub(super) fn read(table: &mut Table<'_>, routes: &[Route], issuers: &[String]) 
         );
         table.reject("scopes_supported", error.missing());
     }
+    let resource_servers = resource_servers(table);
     let [token_endpoint, revocation_endpoint, introspection_endpoint] = paths;
+    if introspection_endpoint.is_none() && !resource_servers.is_empty() {
+        let error = ConfigError::new(
+            "`resource_server` has no effect without `introspection_endpoint`",
+            "expected `introspection_endpoint` in this table",
+        );
+        table.reject("resource_server", error);
+    }
     let servers = authorization_servers(issuers);
     let resource = resource
         .and_then(|(origin, path)| ProtectedResource::new(&origin, &path, &servers, &scopes.unwrap_or_default()));
-    Endpoints { token_endpoint, revocation_endpoint, introspection_endpoint, resource }
+    Endpoints { token_endpoint, revocation_endpoint, introspection_endpoint, resource, resource_servers }
+}
+
+/// `[[oauth.resource_server]]`
+fn resource_servers(table: &mut Table<'_>) -> Vec<ResourceServer> {
+    let servers: Vec<_> = table.tables("resource_server", resource_server).into_iter().flatten().collect();
+    for (index, Placed { value, place }) in servers.iter().enumerate() {
+        let same = |first: &&Placed<ResourceServer>| first.value.client_id == value.client_id;
+        if let Some(first) = servers[..index].iter().find(same) {
+            let error = ConfigError::new("two resource servers have the same client_id", "expected a different name");
+            table.report().add(error.related(&first.place, "first used here").at(place));
+        }
+    }
+    servers.into_iter().map(|server| server.value).collect()
+}
+
+/// `None` if one of its keys is missing or wrong.
+fn resource_server(table: &mut Table<'_>) -> Option<Placed<ResourceServer>> {
+    let client_id = table.required("client_id", "\"orders\"").and_then(|value| value.parse(client_id));
+    let secret = table.required("secret_file", "\"orders.secret\"").and_then(|value| value.path());
+    let secret = secret.map(|path| client_secret(&path));
+    if let Some(Err(error)) = &secret {
+        table.reject("secret_file", error.clone());
+    }
+    let (client_id, secret) = (client_id?, secret?.ok()?);
+    Some(Placed { value: ResourceServer::new(&client_id, secret.trim_ascii()), place: table.place("client_id") })
+}
+
+/// RFC 6749 appendix A.1, without the colon that ends it in the scheme Basic (RFC 7617).
+fn client_id(text: &str) -> Result<String, ConfigError> {
+    match !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b':') {
+        true => Ok(text.to_owned()),
+        false => Err(ConfigError::new(
+            "this is not a client id",
+            "expected printable ASCII characters without a colon, for example \"orders\"",
+        )),
+    }
+}
+
+/// A short secret can be guessed, and the gateway limits no client with the right one.
+fn client_secret(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let secret = files::secret_contents(path)?;
+    let (shown, trimmed) = (path.display(), secret.trim_ascii());
+    if trimmed.len() < MIN_SECRET || !trimmed.iter().all(u8::is_ascii_graphic) {
+        let problem = format!("the secret in {shown} is not {MIN_SECRET} or more printable ASCII characters");
+        return Err(ConfigError::new(problem, "expected a random secret")
+            .help(format!("create one: (umask 077; head -c 32 /dev/urandom | base64 > {shown})")));
+    }
+    Ok(secret)
 }
 
 /// The empty string turns an endpoint off.

@@ -19,7 +19,7 @@ use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::forward::Forwarded;
 use crate::gateway::route::Capture;
-use crate::limits::throttle::Throttle;
+use crate::limits::throttle::{Attempt, Throttle};
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::EventContext;
@@ -32,6 +32,8 @@ use merge::{JsonObject, MergeError};
 pub struct Captured {
     capture: Capture,
     caller: Option<Arc<VerifiedToken>>,
+    /// Only for a login.
+    attempt: Option<Attempt>,
 }
 
 /// What a captured response is held to.
@@ -49,13 +51,15 @@ pub struct Limits {
 pub fn begin<B>(
     permit: &Permit,
     request: &mut Request<B>,
-    throttle: &Throttle,
+    throttle: &Arc<Throttle>,
     context: &RequestContext<'_>,
 ) -> Result<Option<Captured>, Reject> {
     let Some(capture) = permit.route().capture else { return Ok(None) };
+    let mut attempt = None;
     if capture == Capture::Login {
-        throttle.check_failures(context.client(), context.now)?;
-        throttle.count_call(context.client(), context.now)?;
+        throttle.check_failures(context.client())?;
+        throttle.count_call(context.client())?;
+        attempt = Some(throttle.begin_attempt(context.client())?);
     }
     let headers = request.headers_mut();
     // A tunnel has no response to read.
@@ -64,10 +68,17 @@ pub fn begin<B>(
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.remove(header::RANGE);
     }
-    Ok(Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()) }))
+    Ok(Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()), attempt }))
 }
 
 impl Captured {
+    /// The backend gave no response, so no guess was checked that the client knows of.
+    pub fn abandon(self) {
+        if let Some(attempt) = self.attempt {
+            attempt.end(false);
+        }
+    }
+
     pub async fn finish(
         self,
         forwarded: Forwarded,
@@ -75,14 +86,12 @@ impl Captured {
         limits: Limits,
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
+        if let Some(attempt) = self.attempt {
+            // A wrong password, or a guessed one.
+            attempt.end(forwarded.response.status().is_client_error());
+        }
         match (self.capture, self.caller) {
-            (Capture::Login, _) => {
-                // A wrong password, or a guessed one.
-                if forwarded.response.status().is_client_error() {
-                    broker.throttle.count_failure(context.client(), context.now);
-                }
-                login(forwarded, broker, limits, context).await
-            }
+            (Capture::Login, _) => login(forwarded, broker, limits, context).await,
             (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, context.event()).await,
             // A preflight has no caller.
             (Capture::Logout, None) => Ok(forwarded),

@@ -2,26 +2,43 @@
 
 use http::{HeaderMap, header};
 
+use super::basic;
 use super::form::Form;
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{self, BearerToken};
+use crate::auth::context::AuthContext;
 use crate::broker::Broker;
 use crate::gateway::context::RequestContext;
+use crate::gateway::endpoints::ResourceServer;
+use crate::limits::limiter::Key;
 use crate::types::reject::{Reason, Reject};
 
 /// What every endpoint needs.
 pub struct Call<'c, 'r> {
     pub broker: &'c Broker,
     pub authenticator: &'c Authenticator,
+    /// `[[oauth.resource_server]]`
+    pub resource_servers: &'c [ResourceServer],
     pub headers: &'c HeaderMap,
     pub context: &'c mut RequestContext<'r>,
 }
 
 impl Call<'_, '_> {
-    /// Authenticates a token from a form, by the same checks as a Bearer.
+    /// Authenticates a token from a form, by the same checks as a Bearer. The client proves by it who it is.
     pub(super) async fn authenticate(&self, token: &str) -> Result<Caller, Reject> {
+        self.authenticate_for(self.context.auth(), token).await
+    }
+
+    /// As [`Call::authenticate`], for a token that `caller` asks about. A bad signature does not count against the
+    /// caller's address.
+    pub(super) async fn authenticate_for_caller(&self, caller: Key, token: &str) -> Result<Caller, Reject> {
+        let payer = self.context.worker.bad_signatures.of_introspection(caller);
+        self.authenticate_for(AuthContext { payer, ..self.context.auth() }, token).await
+    }
+
+    async fn authenticate_for(&self, context: AuthContext<'_>, token: &str) -> Result<Caller, Reject> {
         let bearer = BearerToken::from_text(token, self.authenticator.token_size)?;
-        self.authenticator.authenticate(bearer, &self.context.auth()).await
+        self.authenticator.authenticate(bearer, &context).await
     }
 
     /// Rejects client credentials. Clients are public here, and a client that sends a secret expects it to be checked.
@@ -32,7 +49,10 @@ impl Call<'_, '_> {
         }
         match self.headers.get_all(header::AUTHORIZATION).iter().all(bearer::is_bearer) {
             true => Ok(()),
-            false => Err(Reject::new(Reason::ClientAuthentication, "credentials in Authorization")),
+            false => {
+                let reject = Reject::new(Reason::ClientAuthentication, "credentials in Authorization");
+                Err(Reject { used_basic: basic::is_used(self.headers), ..reject })
+            }
         }
     }
 }

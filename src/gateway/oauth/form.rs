@@ -41,7 +41,7 @@ impl Form {
     }
 }
 
-fn decode(text: &str) -> Option<String> {
+pub(super) fn decode(text: &str) -> Option<String> {
     let is_encoding = |rest: &str| rest.get(..2).is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
     if !text.split('%').skip(1).all(is_encoding) {
         return None;

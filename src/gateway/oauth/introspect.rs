@@ -1,14 +1,18 @@
 //! Introspection (RFC 7662): returns whether a token is good here right now, and its claims.
 //!
-//! The caller needs a token with the scope `token:introspect`, because it may ask about every token. A token that is
-//! not good is `{"active":false}` and nothing else, for every reason (section 2.2).
+//! The caller may ask about every token. So it needs a token with the scope `token:introspect`, or the credentials of
+//! an `[[oauth.resource_server]]`. A token that is not good is `{"active":false}` and nothing else, for every reason
+//! (section 2.2).
 
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
+use super::basic;
 use super::call::Call;
 use super::form::Form;
 use crate::auth::bearer;
+use crate::gateway::endpoints::ResourceServer;
+use crate::limits::limiter::Key;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -17,31 +21,47 @@ use crate::types::reject::{Reason, Reject};
 /// The scope that allows a caller to introspect every token.
 pub const INTROSPECT_SCOPE: &str = "token:introspect";
 
-/// The claims that are returned: those of RFC 7662 section 2.2, and `sid`. Other claims are only for the token's
-/// audience.
-const CLAIMS: &[&str] = &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "jti", "sid"];
+/// The claims that are returned: those of RFC 7662 section 2.2, `sid`, and `cnf`, so that the caller can require the
+/// proof that the gateway does not check (RFC 8705 section 3.2). Other claims are only for the token's audience.
+const CLAIMS: &[&str] = &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "jti", "sid", "cnf"];
 
 impl Call<'_, '_> {
     pub(super) async fn introspect(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
-        let bearer = bearer::find(self.headers, self.authenticator.token_size)?;
-        let caller = self.authenticator.authenticate(bearer, &self.context.auth()).await?;
-        self.context.record.caller = Some(caller.token().clone());
-        // A scope of this name from another issuer may mean something else.
-        if !caller.token().own || !caller.token().has_scope(INTROSPECT_SCOPE) {
-            return Err(Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE));
-        }
+        let caller = self.introspection_caller().await?;
         let token = form.required("token")?;
         let found = match PresentedToken::parse(token) {
             Some(presented) => self.refresh_token(&presented).await?,
-            None => self.access_token(token).await?,
+            None => self.access_token(caller, token).await?,
         };
         let mut claims = found.unwrap_or_default();
         claims.insert("active".into(), json!(!claims.is_empty()));
         Ok(respond::json(StatusCode::OK, &claims))
     }
 
-    async fn access_token(&self, token: &str) -> Result<Option<Map<String, Value>>, Reject> {
-        match self.authenticate(token).await {
+    /// Authenticates the caller. Returns what the bad signatures of the tokens that it asks about are counted for.
+    async fn introspection_caller(&mut self) -> Result<Key, Reject> {
+        if basic::is_used(self.headers) {
+            return self.resource_server();
+        }
+        let bearer = bearer::find(self.headers, self.authenticator.token_size)?;
+        let caller = self.authenticator.authenticate(bearer, &self.context.auth()).await?;
+        let token = caller.token();
+        self.context.record.caller = Some(token.clone());
+        // Only tokens of this gateway have a family. A scope of this name from another issuer may mean something else.
+        let session = token.family.filter(|_| token.has_scope(INTROSPECT_SCOPE));
+        session.map(Key::from).ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))
+    }
+
+    /// A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
+    fn resource_server(&self) -> Result<Key, Reject> {
+        basic::authenticate(self.headers, self.resource_servers).map(ResourceServer::key).or_else(|wrong| {
+            self.broker.throttle.check_failures(self.context.client())?;
+            Err(wrong)
+        })
+    }
+
+    async fn access_token(&self, caller: Key, token: &str) -> Result<Option<Map<String, Value>>, Reject> {
+        match self.authenticate_for_caller(caller, token).await {
             Ok(caller) => {
                 let all = &caller.token().claims;
                 let returned = CLAIMS.iter().filter_map(|name| Some(((*name).to_owned(), all.get(*name)?.clone())));
@@ -69,7 +89,7 @@ impl Call<'_, '_> {
         claims.insert("iss".into(), json!(self.broker.settings.issuer));
         claims.insert("sub".into(), json!(family.subject));
         claims.insert("exp".into(), json!(expires));
-        claims.insert("iat".into(), json!(family.rotated_at.as_secs()));
+        claims.insert("iat".into(), json!(family.last_used_at.as_secs()));
         claims.insert("sid".into(), json!(family.id));
         claims.insert("token_type".into(), json!("refresh_token"));
         for (name, value) in [("scope", family.scope), ("client_id", family.client_id)] {

@@ -1,5 +1,5 @@
-//! `GET /.well-known/oauth-authorization-server` (RFC 8414): the metadata of this issuer. It names only what is
-//! switched on.
+//! `GET /.well-known/oauth-authorization-server` (RFC 8414), also at `/.well-known/openid-configuration`: the metadata
+//! of this issuer. It names only what is switched on.
 
 use http::Uri;
 use serde_json::{Map, Value, json};
@@ -25,16 +25,19 @@ fn endpoints(base: &str, offered: &Endpoints) -> Map<String, Value> {
         let (name, authentication) = match endpoint {
             Endpoint::Token => ("token_endpoint", "token_endpoint_auth_methods_supported"),
             Endpoint::Revoke => ("revocation_endpoint", "revocation_endpoint_auth_methods_supported"),
-            // Its callers authenticate with a token, which has no name among the methods.
-            Endpoint::Introspect => ("introspection_endpoint", ""),
+            Endpoint::Introspect => ("introspection_endpoint", "introspection_endpoint_auth_methods_supported"),
             // Clients find this document by the resource.
             Endpoint::ProtectedResource => continue,
         };
         endpoints.insert(name.into(), json!(format!("{base}{path}")));
-        if !authentication.is_empty() {
+        let methods: &[&str] = match endpoint {
+            // The name of a type of token stands for a token as the credential (RFC 8414 section 2).
+            Endpoint::Introspect if offered.resource_servers.is_empty() => &["Bearer"],
+            Endpoint::Introspect => &["Bearer", "client_secret_basic"],
             // Clients are public. Without this, clients must assume `client_secret_basic`.
-            endpoints.insert(authentication.into(), json!(["none"]));
-        }
+            _ => &["none"],
+        };
+        endpoints.insert(authentication.into(), json!(methods));
         if endpoint == Endpoint::Token {
             endpoints.insert("grant_types_supported".into(), json!(["refresh_token"]));
         }

@@ -1,12 +1,15 @@
 //! Revocation (RFC 7009): a client that has a token may end its session, and every token of it.
 //!
 //! Unlike `DELETE /token/{tokenId}`, this call carries the token itself. A token that is unknown, or not good, is no
-//! error (section 2.2): there is nothing left to revoke.
+//! error (section 2.2): there is nothing left to revoke. A session that was issued for a client ends only for that
+//! client (section 2.1).
 
 use http::{Response, StatusCode};
+use serde_json::{Value, json};
 
 use super::call::Call;
 use super::form::Form;
+use crate::broker::check_holder;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -20,14 +23,15 @@ impl Call<'_, '_> {
         match PresentedToken::parse(token) {
             Some(presented) => {
                 self.context.record.token_id = Some(presented.token_id);
-                self.broker.revoke_presented(&presented, self.context.event()).await?;
+                let client_id = form.get("client_id");
+                self.broker.revoke_presented(&presented, client_id, self.context.event()).await?;
             }
-            None => self.revoke_access_token(token).await?,
+            None => self.revoke_access_token(token, form.get("client_id")).await?,
         }
-        Ok(respond::json(StatusCode::OK, &serde_json::json!({})))
+        Ok(respond::json(StatusCode::OK, &json!({})))
     }
 
-    async fn revoke_access_token(&mut self, token: &str) -> Result<(), Reject> {
+    async fn revoke_access_token(&mut self, token: &str, client_id: Option<&str>) -> Result<(), Reject> {
         let caller = match self.authenticate(token).await {
             Ok(caller) => caller,
             Err(reject) if reject.reason.is_invalid_token() => return Ok(()),
@@ -38,6 +42,9 @@ impl Call<'_, '_> {
             // Only its issuer can revoke it.
             return Err(Reason::UnsupportedTokenType.into());
         }
+        // Only the gateway sets this claim in its tokens.
+        let issued_to = caller.token().claims.get("client_id").and_then(Value::as_str).unwrap_or_default();
+        check_holder(issued_to, client_id)?;
         self.broker.revoke_login_of(caller.token(), self.context.event()).await
     }
 }

@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,9 +23,10 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::{TcpStream, ToSocketAddrs, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
+use crate::protocols::reach::Reach;
 use crate::protocols::tls;
 use crate::protocols::url::SecureUrl;
 
@@ -39,14 +41,16 @@ pub struct Limits {
     pub time: Duration,
     /// Maximum size of the response body in bytes.
     pub body_size: usize,
+    /// Only addresses that reach at least as far are connected to.
+    pub reach: Reach,
     /// Returns true if the body is read. The body of any other response is dropped, and the response has an empty one.
     pub reads_body: fn(&Parts) -> bool,
 }
 
 /// How the server proves who it is.
-pub struct Tls {
-    pub config: Arc<ClientConfig>,
-    pub server_name: ServerName<'static>,
+struct Tls {
+    config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
 }
 
 /// Why there is no response.
@@ -54,6 +58,8 @@ pub struct Tls {
 pub enum ClientError {
     Request(http::Error),
     Connect(io::Error),
+    /// The host has only addresses that are not allowed, for example this one.
+    Unreachable(IpAddr),
     /// The CA file or the name of the server cannot be used for TLS.
     TlsSettings(Box<dyn Error + Send + Sync>),
     Handshake(io::Error),
@@ -68,6 +74,9 @@ impl fmt::Display for ClientError {
         match self {
             ClientError::Request(_) => f.write_str("cannot make the request"),
             ClientError::Connect(_) => f.write_str("cannot connect"),
+            ClientError::Unreachable(address) => {
+                write!(f, "the address {address} is on this machine or in a private network")
+            }
             ClientError::TlsSettings(_) => f.write_str("cannot use TLS"),
             ClientError::Handshake(_) => f.write_str("the TLS handshake failed"),
             ClientError::Http(_) => f.write_str("no valid HTTP response"),
@@ -85,13 +94,14 @@ impl Error for ClientError {
             ClientError::Connect(error) | ClientError::Handshake(error) => Some(error),
             ClientError::Http(error) => Some(error),
             ClientError::TlsSettings(error) | ClientError::Body(error) => Some(&**error),
-            ClientError::BodyTooLarge(_) | ClientError::Timeout(_) => None,
+            ClientError::Unreachable(_) | ClientError::BodyTooLarge(_) | ClientError::Timeout(_) => None,
         }
     }
 }
 
 /// Sends a request to `url` on a new connection. For `https://`, the certificate of the server must come from a CA in
-/// `ca_file`, or from one of the system's if that is `None`.
+/// `ca_file`, or from one of the system's if that is `None`. The response has the `SocketAddr` of the server as an
+/// extension.
 pub async fn send_to(
     url: &SecureUrl,
     ca_file: Option<&Path>,
@@ -99,25 +109,37 @@ pub async fn send_to(
     limits: &Limits,
 ) -> Result<Response<Bytes>, ClientError> {
     let exchange = async {
-        let stream = connect((url.host.as_str(), url.port)).await?;
+        let stream = connect(&*addresses(url, limits.reach).await?).await?;
+        let peer = stream.peer_addr().map_err(ClientError::Connect)?;
         let tls = if url.tls { Some(Tls::new(&url.host, ca_file)?) } else { None };
-        send(stream, tls, request, limits).await
+        let mut response = send(stream, tls, request, limits).await?;
+        response.extensions_mut().insert(peer);
+        Ok(response)
     };
     within(limits.time, exchange).await
 }
 
-pub async fn connect(address: impl ToSocketAddrs) -> Result<TcpStream, ClientError> {
+/// The addresses of the host that are allowed. Checked after the name is resolved: a name can lead anywhere.
+async fn addresses(url: &SecureUrl, reach: Reach) -> Result<Vec<SocketAddr>, ClientError> {
+    let found = lookup_host((url.host.as_str(), url.port)).await.map_err(ClientError::Connect)?;
+    let (allowed, rejected): (Vec<_>, Vec<_>) = found.partition(|address| Reach::of(address.ip()) >= reach);
+    match (allowed.is_empty(), rejected.first()) {
+        (true, Some(rejected)) => Err(ClientError::Unreachable(rejected.ip())),
+        _ => Ok(allowed),
+    }
+}
+
+async fn connect(address: impl ToSocketAddrs) -> Result<TcpStream, ClientError> {
     TcpStream::connect(address).await.map_err(ClientError::Connect)
 }
 
-/// Sends a request on a connection that is open already. `None` for `tls` sends it in cleartext.
+/// Sends a request on a Unix socket that is connected already.
 pub async fn send_on(
-    stream: TcpStream,
-    tls: Option<Tls>,
+    stream: UnixStream,
     request: Request<Full<Bytes>>,
     limits: &Limits,
 ) -> Result<Response<Bytes>, ClientError> {
-    within(limits.time, send(stream, tls, request, limits)).await
+    within(limits.time, exchange(stream, request, limits)).await
 }
 
 impl Tls {

@@ -14,11 +14,13 @@ use http_body_util::Full;
 
 use super::settings::Webhook;
 use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
+use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::audit_event::Recorded;
 
 /// The time is from the first packet to the response header. The response body is not read.
-const LIMITS: Limits = Limits { time: Duration::from_secs(10), body_size: 0, reads_body: |_| false };
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(10), body_size: 0, reach: Reach::Loopback, reads_body: |_| false };
 
 /// Why events were not delivered.
 #[derive(Debug)]

@@ -20,8 +20,18 @@ pub struct Issuer {
     pub max_lifetime: Duration,
     /// If true, a token needs a non-empty `sub`. If false, a token without `sub` gets an empty subject.
     pub require_subject: bool,
+    pub confirmation: Confirmation,
     /// True for the gateway itself: its tokens belong to a family.
     pub own: bool,
+}
+
+/// `issuer.cnf`: what happens to a token that is bound to a key of its client (claim `cnf`, RFC 7800). The gateway
+/// checks no proof that the client has the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    Reject,
+    /// The token is accepted without a proof.
+    Ignore,
 }
 
 /// The accepted values of the `aud` claim.

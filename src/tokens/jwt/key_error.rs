@@ -32,6 +32,8 @@ pub enum KeyError {
         max: usize,
     },
     RsaEvenModulus,
+    /// ROCA, CVE-2017-15361.
+    RsaFromWeakChip,
     RsaExponentTooSmall,
     RsaExponentTooLarge {
         bits: usize,
@@ -77,6 +79,10 @@ impl fmt::Display for KeyError {
             KeyError::RsaEvenModulus => {
                 f.write_str("the RSA modulus is even, so that any attacker can factor it; create a new key")
             }
+            KeyError::RsaFromWeakChip => f.write_str(
+                "a chip with a defect made this RSA key (ROCA, CVE-2017-15361), so that attackers can factor it; \
+                 create a new key in software",
+            ),
             KeyError::RsaExponentTooSmall => {
                 f.write_str("the RSA exponent is below 3, so that any attacker can forge signatures; use 65537")
             }

@@ -8,6 +8,7 @@ use jsonwebtoken::DecodingKey;
 use super::algorithm::Algorithm;
 use super::key::Key;
 use super::key_error::KeyError;
+use super::roca;
 use crate::types::secret::Secret;
 
 const RSA_MIN_BITS: usize = 2048;
@@ -105,6 +106,9 @@ fn check_modulus(modulus: &[u8]) -> Result<(), KeyError> {
     }
     if !is_odd(modulus) {
         return Err(KeyError::RsaEvenModulus);
+    }
+    if roca::is_from_weak_chip(modulus) {
+        return Err(KeyError::RsaFromWeakChip);
     }
     Ok(())
 }

@@ -23,13 +23,14 @@ pub mod key_set;
 mod pem;
 pub mod pointer;
 pub mod replacement;
+mod roca;
 pub mod sign;
 mod verified_token;
 pub mod verify;
 
 pub use algorithm::{ALGORITHMS, Algorithm, algorithm_name, algorithm_named, is_hmac};
 pub(crate) use base64url::decode_segment;
-pub use issuer::{Audience, Issuer};
+pub use issuer::{Audience, Confirmation, Issuer};
 pub use key::Key;
 pub use key_error::{KeyError, KeySetError};
 pub use verified_token::{Validity, VerifiedToken};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::issuer::{Audience, Issuer};
+use super::issuer::{Audience, Confirmation, Issuer};
 use super::json::{optional_str, quoted};
 use super::jws::Jws;
 use super::key_set::KeySet;
@@ -47,6 +47,7 @@ pub fn verify(
     jws.kid()?;
     trace.step(Step::Header, || jws.describe_header(algorithm));
     check_audience(&claims, &policy.audience)?;
+    check_confirmation(&claims, policy.confirmation)?;
     let verified = read_claims(claims, policy, now)?;
     trace.step(Step::Claims, || format!("sub {:?}, scope {:?}", verified.subject, verified.scope.join(" ")));
     verified.check_time(now, validity)?;
@@ -87,7 +88,7 @@ fn find_issuer<'i>(claims: &Map<String, Value>, issuers: &'i [TrustedIssuer]) ->
 /// missing `typ` counts as `JWT`, because RFC 7519 makes it optional.
 fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject> {
     let typ = optional_str(header, "typ").map_err(|error| Reject::new(Reason::WrongType, error.to_string()))?;
-    let typ = typ.unwrap_or("JWT");
+    let (typ, is_missing) = (typ.unwrap_or("JWT"), typ.is_none());
     let short = match typ.split_at_checked("application/".len()) {
         Some((media, rest)) if media.eq_ignore_ascii_case("application/") => rest,
         _ => typ,
@@ -95,7 +96,9 @@ fn check_type(header: &Map<String, Value>, policy: &Issuer) -> Result<(), Reject
     if policy.types.iter().any(|accepted| accepted.eq_ignore_ascii_case(short)) {
         return Ok(());
     }
-    Err(Reject::new(Reason::WrongType, format!("typ is {}, accepted: {}", quoted(Some(typ)), policy.types.join(", "))))
+    let shown =
+        if is_missing { "no typ, which counts as JWT".to_owned() } else { format!("typ is {}", quoted(Some(typ))) };
+    Err(Reject::new(Reason::WrongType, format!("{shown}; accepted: {}", policy.types.join(", "))))
 }
 
 fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<(), Reject> {
@@ -109,6 +112,15 @@ fn check_audience(claims: &Map<String, Value>, audience: &Audience) -> Result<()
     match is_accepted {
         true => Ok(()),
         false => Err(Reject::new(Reason::WrongAudience, "aud is missing or has none of the accepted values")),
+    }
+}
+
+/// A token with `cnf` is worth nothing without the key of its client (RFC 7800, RFC 8705, RFC 9449). If it were
+/// accepted as a plain Bearer, a stolen one would be as good as the client.
+fn check_confirmation(claims: &Map<String, Value>, confirmation: Confirmation) -> Result<(), Reject> {
+    match confirmation == Confirmation::Reject && claims.contains_key("cnf") {
+        true => Err(Reject::new(Reason::BoundToKey, "the token has the claim cnf, and `issuer.cnf` is \"reject\"")),
+        false => Ok(()),
     }
 }
 

@@ -194,22 +194,6 @@ async fn a_cached_token_is_checked_for_revocation_again() {
     assert_eq!(get(&pair.access).await, 401);
 }
 
-/// Makes tokens that are valid except for their signature.
-async fn forger(gateway: &Gateway) -> impl Fn(u64) -> String {
-    let mint = Mint::new(Algorithm::ES256);
-    let now = gateway.now_secs();
-    let sid = gateway.issue("mallory", "").await.token_id;
-    let kid = gateway.client().get("/.well-known/jwks.json").await.json()["keys"][0]["kid"].clone();
-    move |number| {
-        let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid });
-        let claims = json!({
-            "iss": "https://gateway.example", "aud": "https://api.example", "sub": "mallory",
-            "exp": now + 60, "iat": now, "rgn": number, "sid": sid,
-        });
-        mint.sign(&header, &claims)
-    }
-}
-
 /// A flood of forged tokens from one address must not use the CPU time of other clients. Cached tokens are not limited.
 #[tokio::test]
 async fn bad_signatures_are_limited_per_address() {
@@ -220,7 +204,7 @@ async fn bad_signatures_are_limited_per_address() {
     let get = async |token: &str| gateway.client().bearer(token).get("/").await;
     assert_eq!(get(&known.access).await.status, 200);
 
-    let forge = forger(&gateway).await;
+    let forge = gateway.forger().await;
     let first = forge(0);
     for token in [first.clone(), forge(1), forge(2), forge(3), forge(4)] {
         get(&token).await.assert_rejected(401, "invalid_token");
@@ -243,7 +227,7 @@ async fn all_workers_count_bad_signatures_together() {
     let upstream = Upstream::start();
     let text = Gateway::config_text(&upstream.address.to_string(), "[limits]\nbad_signatures = 10\n");
     let gateway = Gateway::from_text(text.replace("workers = 2", &format!("workers = {WORKERS}")));
-    let forge = forger(&gateway).await;
+    let forge = gateway.forger().await;
     let mut checked = 0;
     for number in 0..100 {
         let response = gateway.client().bearer(&forge(number)).get("/").await;

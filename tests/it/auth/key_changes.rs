@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::verify::{TrustedIssuer, is_still_valid, verify};
-use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
 use bearward::types::trace::Trace;
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ fn policy() -> Issuer {
         clock_skew: Duration::from_secs(30),
         max_lifetime: Duration::from_secs(86_400),
         require_subject: true,
+        confirmation: Confirmation::Reject,
         own: false,
     }
 }

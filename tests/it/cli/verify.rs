@@ -67,6 +67,28 @@ fn wycheproof_vectors_have_the_right_or_a_listed_outcome() {
     }
 }
 
+#[test]
+fn weak_and_unsuitable_wycheproof_keys_verify_nothing() {
+    let all: Vec<Algorithm> = ALGORITHMS.iter().map(|(_, algorithm)| *algorithm).collect();
+    let set = TestSet::load(TestName::JsonWebKey).expect("the vectors");
+    let mut accepted = Vec::new();
+    for group in &set.test_groups {
+        let jwks = group.public_key.as_ref().or(group.private_key.as_ref()).expect("a key set").to_string();
+        let keys = KeySet::from_jwks(&jwks, &all);
+        for test in &group.tests {
+            let Some(jws) = test.jws.as_ref().and_then(Value::as_str) else { continue };
+            let is_accepted = keys.as_ref().is_ok_and(|keys| verify_signature(jws, keys, Trace::OFF).is_ok());
+            assert!(!is_accepted || !test.result.must_fail(), "{}: {}", test.tc_id, test.comment);
+            accepted.extend(is_accepted.then_some(test.tc_id));
+        }
+        if group.group_comment == "jws_rsa_roca_key" {
+            let error = keys.expect_err("the key is not admitted").to_string();
+            assert!(error.contains("CVE-2017-15361"), "{error}");
+        }
+    }
+    assert_eq!(accepted, [2, 5, 13, 14, 15], "all valid ones");
+}
+
 /// A folder with the keys of a mint, and a configuration that accepts its tokens.
 fn folder(mint: &Mint) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");

@@ -75,6 +75,9 @@ fn refresh_settings_of_keys_are_in_range() {
         (fetched!("on_stale = \"drop\""), "issuer[0].on_stale", (6, 12), "expected \"keep\", \"reject\""),
         (fetched!("startup = \"open\""), "issuer[0].startup", (6, 11), "expected \"wait\", \"continue\""),
         (fetched!("allow_http = 1"), "issuer[0].allow_http", (6, 14), "expected true or false"),
+        (fetched!("cnf = \"refuse\""), "issuer[0].cnf", (6, 7), "reject"),
+        (fetched!("jwks_hosts = [\"a\"]"), "issuer[0].jwks_hosts", (6, 14), "no effect without discovery"),
+        (issuer!("discover = true\njwks_hosts = [\"a:1\"]"), "issuer[0].jwks_hosts[0]", (6, 15), "not a host"),
         (fetched!("require_subject = \"no\""), "issuer[0].require_subject", (6, 19), "expected true or false"),
         (fetched!("max_lifetime = \"0s\""), "issuer[0].max_lifetime", (6, 16), "expected 1s to 366d"),
         (
@@ -134,7 +137,8 @@ fn valid_values_are_read() {
         Location::Jwks(url) => vec![url.to_string()],
         Location::Discovery(places) => places.iter().map(ToString::to_string).collect(),
     };
-    let Remote { location, refresh, refetch_cooldown, max_age, on_stale, startup, allow_http, ca_file } = remote(0);
+    let Remote { location, refresh, refetch_cooldown, max_age, on_stale, startup, allow_http, jwks_hosts, ca_file } =
+        remote(0);
     assert_eq!(
         urls(location),
         ["https://a/.well-known/openid-configuration", "https://a/.well-known/oauth-authorization-server"]
@@ -142,6 +146,7 @@ fn valid_values_are_read() {
     assert_eq!(*refresh, Duration::from_mins(1)..=Duration::from_mins(15));
     assert_eq!((*refetch_cooldown, *max_age), (Duration::from_secs(30), Duration::from_hours(24)));
     assert_eq!((*on_stale, *startup, *allow_http, ca_file), (OnStale::Keep, Startup::Wait, false, &None));
+    assert!(jwks_hosts.is_empty());
     let policy = &config.issuers[0].policy;
     assert_eq!((policy.require_subject, &policy.audience), (true, &Audience::OneOf(vec!["b".into()])));
 

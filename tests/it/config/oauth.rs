@@ -1,6 +1,11 @@
 //! `[oauth]`: the endpoints.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use bearward::config::{self, Probe};
 use bearward::gateway::endpoints::Endpoint;
+use bearward::types::secret;
 use serde_json::{Value, json};
 
 use super::{check, parse, with_upstream};
@@ -93,6 +98,49 @@ fn configured_endpoints_are_listed() {
             (Endpoint::ProtectedResource, "/.well-known/oauth-protected-resource/v1"),
         ]
     );
+}
+
+#[test]
+fn a_resource_server_has_an_id_and_a_long_secret() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        secret::write_private(&folder.path().join(name), text.as_bytes()).expect("written");
+    };
+    std::fs::write(folder.path().join("lax"), "0123456789abcdef0123456789abcdef").expect("written");
+    std::fs::set_permissions(folder.path().join("lax"), Permissions::from_mode(0o644)).expect("changed");
+    write("good", "0123456789abcdef0123456789abcdef\n");
+    write("short", "0123456789abcdef0123456789abcde\n");
+    write("spaces", "0123456789abcdef 0123456789abcdef");
+    let server = |keys: &str| format!("[[oauth.resource_server]]\n{keys}\n");
+    let endpoint = "[oauth]\nintrospection_endpoint = \"/i\"\n";
+    let good = server("client_id = \"a\"\nsecret_file = \"good\"");
+    for (text, key, says) in [
+        (server("secret_file = \"good\""), "oauth.resource_server[0].client_id", "is missing"),
+        (server("client_id = \"a\""), "oauth.resource_server[0].secret_file", "is missing"),
+        (
+            server("client_id = \"a:b\"\nsecret_file = \"good\""),
+            "oauth.resource_server[0].client_id",
+            "not a client id",
+        ),
+        (server("client_id = \"\"\nsecret_file = \"good\""), "oauth.resource_server[0].client_id", "not a client id"),
+        (server("client_id = \"a\"\nsecret_file = \"no\""), "oauth.resource_server[0].secret_file", "does not exist"),
+        (server("client_id = \"a\"\nsecret_file = \"short\""), "oauth.resource_server[0].secret_file", "32 or more"),
+        (server("client_id = \"a\"\nsecret_file = \"spaces\""), "oauth.resource_server[0].secret_file", "32 or more"),
+        (server("client_id = \"a\"\nsecret_file = \"lax\""), "oauth.resource_server[0].secret_file", "lax"),
+        (format!("{good}{good}"), "oauth.resource_server[1].client_id", "the same client_id"),
+    ] {
+        let text = with_upstream(&format!("{endpoint}{text}"));
+        let errors = config::parse(&text, folder.path(), Probe::None).expect_err(&text);
+        let error = &errors.all()[0];
+        assert_eq!(error.place.key, key, "{text}");
+        assert!(error.message.contains(says), "{}", error.message);
+    }
+    let errors = config::parse(&with_upstream(&good), folder.path(), Probe::None).expect_err("no endpoint");
+    assert_eq!(errors.all()[0].place.key, "oauth.resource_server");
+    let config = config::parse(&with_upstream(&format!("{endpoint}{good}")), folder.path(), Probe::None);
+    let server = &config.unwrap_or_else(|errors| panic!("{errors}")).oauth.resource_servers[0];
+    assert!(server.has_credentials("a", "0123456789abcdef0123456789abcdef"));
+    assert!(!server.has_credentials("a", "0123456789abcdef0123456789abcdef\n"));
 }
 
 /// The well-known path comes before the path of the resource (RFC 9728 section 3.1).

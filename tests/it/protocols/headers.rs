@@ -1,11 +1,11 @@
 //! A client cannot set the headers of the gateway, and hop-by-hop headers are not forwarded.
 
 use http::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::connection::{self, HttpConnection};
 use crate::support::upstream::ReceivedRequest;
-use crate::support::{Client, Gateway, ScriptedBackend, Upstream, Wire};
+use crate::support::{Client, Gateway, ScriptedBackend, TokenPair, Upstream, Wire};
 
 /// The names of the gateway's headers, and all spellings that CGI maps to them.
 fn spellings() -> Vec<String> {
@@ -92,6 +92,38 @@ async fn a_public_route_removes_identity_headers() {
         forwarded_headers.iter().all(|(name, value)| !name.contains("auth") && value != "forged"),
         "{forwarded_headers:?}"
     );
+}
+
+/// The names of oauth2-proxy. They begin as those that the gateway removes in any case.
+#[tokio::test]
+async fn identity_headers_may_have_the_names_of_oauth2_proxy() {
+    let upstream = Upstream::start();
+    let claim =
+        |pointer: &str, header: &str| format!("[[identity.claim]]\npointer = \"{pointer}\"\nheader = \"{header}\"\n");
+    let identity = [
+        "[identity]\nsubject = \"X-Forwarded-User\"\n".to_owned(),
+        claim("/groups", "X-Forwarded-Groups"),
+        claim("/email", "X-Forwarded-Email"),
+        claim("/preferred_username", "X-Forwarded-Preferred-Username"),
+        "[[route]]\npath = \"/\"\n[[route]]\npath = \"/public\"\npublic = true\n".to_owned(),
+    ];
+    let gateway = Gateway::with_config(&upstream, &identity.concat());
+    let claims = json!({ "groups": ["a", "b"], "email": "alice@example.org" });
+    let issued = gateway.request_tokens(&json!({ "sub": "alice", "claims": claims })).await;
+    let pair = TokenPair::from_json(&issued.json());
+    let names = ["user", "groups", "email", "preferred-username"].map(|name| format!("x-forwarded-{name}"));
+    for client in gateway.clients() {
+        let spoofed = names.iter().flat_map(|name| spellings_of(name));
+        let client = spoofed.fold(client.bearer(&pair.access), |client, name| client.header(&name, "root"));
+        for (path, expected) in
+            [("/", [Some("alice"), Some("a,b"), Some("alice@example.org"), None]), ("/public", [None; 4])]
+        {
+            assert_eq!(client.get(path).await.status, 200);
+            let seen = upstream.seen().pop().expect("the request arrived");
+            assert_eq!(names.each_ref().map(|name| seen.header(name)), expected, "{path}");
+            assert!(seen.headers.values().all(|value| value != "root"), "{seen:?}");
+        }
+    }
 }
 
 /// CGI programs read a `Proxy` header as `HTTP_PROXY`, and would send their own requests there (CVE-2016-5385).

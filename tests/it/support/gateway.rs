@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bearward::app::{self, Running};
 use bearward::config::{self, Probe};
+use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,6 +18,7 @@ use tempfile::TempDir;
 use super::client::{Client, TestResponse};
 use super::clock::ManualClock;
 use super::secrets::{self, Secrets};
+use super::tokens::Mint;
 
 pub const ISSUER: &str = "https://gateway.example";
 pub const AUDIENCE: &str = "https://api.example";
@@ -131,7 +133,7 @@ impl Gateway {
     }
 
     pub fn admin_client(&self) -> Client {
-        Client::http1(self.admin_address()).bearer(self.file("admin.token").trim())
+        Client::http1(self.admin_address()).host("localhost").bearer(self.file("admin.token").trim())
     }
 
     /// One client for each protocol: HTTP/1.1 and HTTP/2, each in cleartext and over TLS.
@@ -175,6 +177,22 @@ impl Gateway {
     /// `DELETE /token/{tokenId}`
     pub async fn revoke(&self, bearer: &str, token_id: &str) -> TestResponse {
         self.client().bearer(bearer).delete(&format!("/token/{token_id}")).await
+    }
+
+    /// Makes tokens that are valid except for their signature.
+    pub async fn forger(&self) -> impl Fn(u64) -> String + use<> {
+        let mint = Mint::new(Algorithm::ES256);
+        let now = self.now_secs();
+        let sid = self.issue("mallory", "").await.token_id;
+        let kid = self.client().get("/.well-known/jwks.json").await.json()["keys"][0]["kid"].clone();
+        move |number| {
+            let header = json!({ "alg": "ES256", "typ": "at+jwt", "kid": kid });
+            let claims = json!({
+                "iss": ISSUER, "aud": AUDIENCE, "sub": "mallory", "exp": now + 60, "iat": now, "rgn": number,
+                "sid": sid,
+            });
+            mint.sign(&header, &claims)
+        }
     }
 
     /// The status of the response to `GET /` with this access token.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
-use bearward::tokens::jwt::{Algorithm, Audience, Issuer, Validity, VerifiedToken};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer, Validity, VerifiedToken};
 use bearward::types::clock::UnixTime;
 use bearward::types::reject::Reason;
 use bearward::types::trace::Trace;
@@ -53,6 +53,7 @@ fn trusting(mint: &Mint) -> Vec<TrustedIssuer> {
         clock_skew: Duration::from_secs(30),
         max_lifetime: Duration::from_secs(86_400),
         require_subject: true,
+        confirmation: Confirmation::Reject,
         own: false,
     };
     let keys = KeySet::from_jwks(&mint.jwks(), &policy.algorithms).expect("a key set");

@@ -42,7 +42,7 @@ async fn response_to(text: impl AsRef<[u8]>) -> Result<FetchOutcome, String> {
 }
 
 async fn fetch(url: &SecureUrl, etag: Option<&HeaderValue>) -> Result<FetchOutcome, String> {
-    get(url, None, etag, LIMIT).await.map_err(|error| with_causes(&error))
+    get(url, None, etag, LIMIT, Reach::Loopback).await.map_err(|error| with_causes(&error))
 }
 
 fn page(outcome: Result<FetchOutcome, String>) -> FetchedPage {
@@ -193,4 +193,16 @@ fn max_age_is_read_from_cache_control_and_age() {
         }
         assert_eq!(max_age(&headers), expected.map(Duration::from_secs), "{values:?} {age:?}");
     }
+}
+
+/// A name can resolve to any address, so the address counts.
+#[tokio::test]
+async fn a_server_nearer_than_allowed_is_not_connected_to() {
+    let url = server(vec![ok("", "{}").into_bytes()], Duration::ZERO, true).await;
+    for reach in [Reach::Private, Reach::Public] {
+        let error = get(&url, None, None, LIMIT, reach).await.map_err(|error| with_causes(&error));
+        let error = error.err().expect("not connected");
+        assert!(error.ends_with("the address 127.0.0.1 is on this machine or in a private network"), "{error}");
+    }
+    assert_eq!(page(fetch(&url, None).await).reach, Reach::Loopback);
 }

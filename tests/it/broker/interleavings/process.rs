@@ -3,9 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bearward::auth::authenticate::{Authenticator, Caller};
+use bearward::auth::bad_signatures::BadSignatures;
 use bearward::auth::bearer;
 use bearward::auth::context::AuthContext;
 use bearward::auth::identity::Identity;
@@ -16,7 +18,7 @@ use bearward::auth::token_cache::TokenCache;
 use bearward::broker::keys::OwnKeys;
 use bearward::broker::refresh::RefreshRequest;
 use bearward::broker::{Broker, Settings, TokenPair};
-use bearward::limits::limiter::{Limiter, Rate};
+use bearward::limits::limiter::Rate;
 use bearward::limits::throttle::{self, Throttle};
 use bearward::store::{RevokedBy, Store};
 use bearward::telemetry::metrics::{Metrics, WorkerMetrics};
@@ -24,9 +26,9 @@ use bearward::tokens::audit_event::EventContext;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::sign::{SigningKey, verifying_keys};
 use bearward::tokens::jwt::verify::TrustedIssuer;
-use bearward::tokens::jwt::{Algorithm, Audience, Issuer};
+use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use bearward::tokens::login::Login;
-use bearward::types::clock::UnixTime;
+use bearward::types::clock::{Clock, SteadyClock, SystemClock, UnixTime, Uptime};
 use bearward::types::ids::TokenId;
 use bearward::types::reject::Reject;
 use bearward::types::trace::Trace;
@@ -43,15 +45,30 @@ const TOKEN_SIZE: usize = 8 << 10;
 pub(super) struct Process {
     pub(super) gate: Arc<Gate>,
     broker: Broker,
+    clock: Arc<OrderedClock>,
     authenticator: Authenticator,
-    failures: Limiter,
+    failures: BadSignatures,
     signature_queue: SignatureQueue,
     metrics: Arc<WorkerMetrics>,
+}
+
+/// The time of the newest refresh. It never goes back.
+struct OrderedClock(AtomicU64);
+
+impl Clock for OrderedClock {
+    fn now(&self) -> UnixTime {
+        UnixTime::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn uptime(&self) -> Uptime {
+        Uptime::default()
+    }
 }
 
 impl Process {
     /// Opens the store and loads the revocation set, as a start of the gateway does.
     pub(super) async fn start(path: &Path, key: &str, now: UnixTime) -> Process {
+        let clock = Arc::new(OrderedClock(now.as_millis().into()));
         let revocations = Arc::new(Revocations::new());
         let enforcing = revocations.clone();
         let gate = Arc::new(Gate::open(
@@ -71,6 +88,7 @@ impl Process {
                 sessions_per_subject: 100,
                 store_timeout: Duration::from_hours(1),
                 expires_at_milliseconds: false,
+                lifetime_jitter: 5,
                 extra_fields: true,
             },
             store: gate.clone(),
@@ -78,7 +96,11 @@ impl Process {
             keyring: keyring.clone(),
             own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
             seen_generations: Arc::default(),
-            throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
+            throttle: Arc::new(Throttle::new(
+                &throttle::Settings { refreshes: None, calls: None, failures: None },
+                Arc::new(SystemClock),
+            )),
+            clock: Arc::new(SteadyClock::new(clock.clone())),
         };
         let identity = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
         let authenticator = Authenticator {
@@ -90,10 +112,12 @@ impl Process {
             identity,
             token_size: TOKEN_SIZE,
         };
-        let failures = Limiter::new(Rate { burst: 1, interval: Duration::from_secs(1) });
+        let rate = Rate { burst: 1, interval: Duration::from_secs(1) };
+        let failures = BadSignatures::new(rate, rate, 1);
         Process {
             gate,
             broker,
+            clock,
             authenticator,
             failures,
             signature_queue: SignatureQueue::new(),
@@ -104,8 +128,8 @@ impl Process {
     fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
-            client: [192, 0, 2, 7].into(),
-            bad_signatures: &self.failures,
+            clock: &SystemClock,
+            payer: self.failures.of_address([192, 0, 2, 7].into()),
             signature_queue: &self.signature_queue,
             metrics: &self.metrics,
             trace: Trace::OFF,
@@ -140,6 +164,7 @@ impl Process {
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
         let bearer = run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
+        self.clock.0.fetch_max(now.as_millis(), Ordering::Relaxed);
         self.broker.refresh(request, &bearer, now.into()).await
     }
 
@@ -185,6 +210,7 @@ fn keys(pem: &str) -> Keys {
         clock_skew: Duration::from_secs(5),
         max_lifetime: LIFETIMES.access,
         require_subject: true,
+        confirmation: Confirmation::Reject,
         own: true,
     };
     let keys = Arc::new(verifying_keys([&signing]).expect("a key"));

@@ -162,3 +162,30 @@ async fn all_invalid_refresh_tokens_get_the_same_response() {
     assert_eq!(reasons.iter().filter(|reason| **reason == "grant_forged").count(), 1);
     gateway.drain_and_check_log();
 }
+
+/// As at the token endpoint: a session that was issued for a client needs the same client.
+#[tokio::test]
+async fn a_session_of_a_client_needs_its_client_id() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let issued = gateway.request_tokens(&json!({ "sub": "alice", "clientId": "app" })).await;
+    let pair = TokenPair::from_json(&issued.json());
+    let refresh = async |client_id: serde_json::Value| {
+        let mut body = json!({ "refreshToken": pair.refresh, "clientId": client_id });
+        if client_id.is_null() {
+            body = json!({ "refreshToken": pair.refresh });
+        }
+        post(&gateway, &pair, Some("application/json"), body.to_string()).await
+    };
+    for other in [json!(null), json!(""), json!("App"), json!("other")] {
+        refresh(other).await.assert_rejected(400, "invalid_grant");
+    }
+    refresh(json!(["app"])).await.assert_rejected(400, "invalid_request");
+    assert_eq!(gateway.status_of(&pair.access).await, 200, "a wrong client does not end the session");
+    let response = refresh(json!("app")).await;
+    assert_eq!(response.status, 200, "{response:?}");
+
+    let unbound = gateway.issue("alice", "").await;
+    let body = json!({ "refreshToken": unbound.refresh, "clientId": "any" }).to_string();
+    assert_eq!(post(&gateway, &unbound, Some("application/json"), body).await.status, 200);
+}

@@ -1,11 +1,17 @@
 //! `POST /oauth/introspect` (RFC 7662).
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::secret;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use super::{OAUTH, assert_error, gateway, post};
+use super::{BASIC, OAUTH, assert_error, gateway, post};
+use crate::support::clock::ManualClock;
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint, claims_of, forged_refresh};
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
@@ -67,7 +73,9 @@ async fn introspection_requires_the_scope() {
     let external = mint.with_claims(gateway.now_secs(), json!({ "scope": SCOPE }));
     assert_error(&send(gateway.client().bearer(&external)).await, 403, "insufficient_scope");
     assert_error(&send(gateway.client()).await, 401, "unauthorized");
-    assert_error(&send(gateway.client().header("authorization", "Basic YTpi")).await, 401, "unauthorized");
+    let basic = send(gateway.client().header("authorization", "Basic YTpi")).await;
+    assert_error(&basic, 401, "invalid_client");
+    assert_eq!(basic.header("www-authenticate"), Some(BASIC), "no resource server is configured");
     assert_error(&send(gateway.client().bearer(&caller.refresh)).await, 401, "invalid_token");
     assert_error(&send(gateway.client().bearer(&caller.access).bearer(&caller.access)).await, 400, "invalid_request");
     assert_eq!(gateway.revoke(&caller.access, &caller.token_id).await.status, 200);
@@ -107,4 +115,135 @@ async fn an_invalid_token_is_reported_as_inactive_only() {
     gateway.advance(Duration::from_secs(7 * 86_400));
     let caller = gateway.issue("service", SCOPE).await;
     assert_eq!(introspected(&gateway, &caller, &second.refresh).await, json!({ "active": false }));
+}
+
+/// Every client of a resource server can make it introspect forged tokens, all from one address.
+#[tokio::test]
+async fn forged_tokens_do_not_block_the_introspection_of_others() {
+    let upstream = Upstream::start();
+    let config = format!("{OAUTH}[limits]\nbad_signatures = 3\nintrospected_bad_signatures = 20\n");
+    let gateway = Gateway::with_config(&upstream, &config);
+    let (caller, other) = (gateway.issue("service", SCOPE).await, gateway.issue("service", SCOPE).await);
+    let (known, fresh) = (gateway.issue("alice", "").await, gateway.issue("bob", "").await);
+    assert_eq!(introspected(&gateway, &caller, &known.access).await["active"], true);
+    assert_eq!(introspected(&gateway, &other, &known.access).await["active"], true);
+    let forge = gateway.forger().await;
+    let first = forge(0);
+    assert_eq!(introspected(&gateway, &caller, &first).await, json!({ "active": false }));
+    for number in 1..20 {
+        assert_eq!(introspected(&gateway, &caller, &forge(number)).await, json!({ "active": false }), "{number}");
+    }
+    assert_eq!(introspected(&gateway, &caller, &first).await, json!({ "active": false }), "known to be bad");
+
+    // The budget of this caller is used up. Only tokens with an unknown signature have to wait.
+    let limited = introspect(&gateway, &caller, &forge(20)).await;
+    assert_error(&limited, 429, "rate_limited");
+    assert_eq!(limited.header("retry-after"), Some("1"));
+    for token in [&known.access, &known.refresh, &fresh.refresh] {
+        assert_eq!(introspected(&gateway, &caller, token).await["active"], true);
+    }
+    assert_eq!(introspected(&gateway, &other, &fresh.access).await["active"], true, "another caller");
+    assert_eq!(gateway.status_of(&gateway.issue("carol", "").await.access).await, 200, "the address pays for nothing");
+    gateway.advance(Duration::from_millis(500));
+    assert_eq!(introspected(&gateway, &caller, &forge(21)).await, json!({ "active": false }));
+
+    // The caller's own credential counts against its address.
+    for number in 30..33 {
+        let forged = TokenPair { access: forge(number), ..caller.clone() };
+        assert_error(&introspect(&gateway, &forged, &known.access).await, 401, "invalid_token");
+    }
+    let forged = TokenPair { access: forge(40), ..caller.clone() };
+    assert_error(&introspect(&gateway, &forged, &known.access).await, 429, "rate_limited");
+    gateway.drain_and_check_log();
+}
+
+const SECRET: &str = "0123456789+abcdefghijklmnopqrstuv/=";
+
+/// A gateway with a resource server and these keys of `[throttle]`.
+fn with_resource_server(upstream: &Upstream, throttle: &str) -> Gateway {
+    let folder = Arc::new(TempDir::new().expect("a folder"));
+    secret::write_private(&folder.path().join("orders.secret"), SECRET.as_bytes()).expect("written");
+    let server = "[[oauth.resource_server]]\nclient_id = \"orders\"\nsecret_file = \"orders.secret\"\n";
+    let text = Gateway::config_text(&upstream.address.to_string(), &format!("{OAUTH}{server}"));
+    let text = text.replace("failures = 0", throttle);
+    Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
+}
+
+async fn introspect_as(gateway: &Gateway, credentials: &str, token: &str) -> TestResponse {
+    let basic = format!("Basic {}", STANDARD.encode(credentials));
+    post(gateway.client().header("authorization", &basic), "/oauth/introspect", &[("token", token)]).await
+}
+
+#[tokio::test]
+async fn a_resource_server_introspects_with_its_secret() {
+    let upstream = Upstream::start();
+    let gateway = with_resource_server(&upstream, "failures = 3");
+    let pair = gateway.issue("alice", "a").await;
+    let encoded = SECRET.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+    let right = format!("orders:{SECRET}");
+    for credentials in [&right, &format!("orders:{encoded}")] {
+        for token in [&pair.access, &pair.refresh] {
+            let response = introspect_as(&gateway, credentials, token).await;
+            assert_eq!((response.status.as_u16(), &response.json()["active"]), (200, &json!(true)), "{response:?}");
+        }
+    }
+    assert_eq!(introspect_as(&gateway, &right, "x").await.json(), json!({ "active": false }));
+
+    let both = gateway.client().header("authorization", &format!("Basic {}", STANDARD.encode(&right)));
+    let both = post(both.bearer(&pair.access), "/oauth/introspect", &[("token", &pair.access)]).await;
+    assert_error(&both, 400, "invalid_request");
+    for credentials in [&format!("orders:{}", &SECRET[1..]), &format!("Orders:{SECRET}")] {
+        let response = introspect_as(&gateway, credentials, &pair.access).await;
+        assert_error(&response, 401, "invalid_client");
+        assert_eq!(response.header("www-authenticate"), Some(BASIC));
+    }
+    // The credentials allow nothing else.
+    let basic = format!("Basic {}", STANDARD.encode(&right));
+    let client = gateway.client().header("authorization", &basic);
+    client.get("/").await.assert_rejected(401, "unauthorized");
+    assert_error(&introspect_as(&gateway, "orders:", &pair.access).await, 429, "rate_limited");
+    assert_eq!(introspect_as(&gateway, &right, &pair.access).await.status, 200, "the right secret is never limited");
+    assert!(!gateway.file("access.log").contains(SECRET));
+    gateway.drain_and_check_log();
+}
+
+#[tokio::test]
+async fn the_metadata_names_how_callers_of_introspection_authenticate() {
+    let upstream = Upstream::start();
+    for (gateway, methods) in [
+        (gateway(&upstream), json!(["Bearer"])),
+        (with_resource_server(&upstream, ""), json!(["Bearer", "client_secret_basic"])),
+    ] {
+        let metadata = gateway.client().get("/.well-known/oauth-authorization-server").await.json();
+        assert_eq!(metadata["introspection_endpoint_auth_methods_supported"], methods);
+    }
+}
+
+#[tokio::test]
+async fn forged_tokens_of_a_resource_server_have_their_own_budget() {
+    let upstream = Upstream::start();
+    let gateway = with_resource_server(&upstream, "failures = 1\n[limits]\nbad_signatures = 1");
+    let forge = gateway.forger().await;
+    let right = format!("orders:{SECRET}");
+    for number in 0..10 {
+        assert_eq!(introspect_as(&gateway, &right, &forge(number)).await.json(), json!({ "active": false }));
+    }
+    let fresh = gateway.issue("alice", "").await;
+    assert_eq!(introspect_as(&gateway, &right, &fresh.access).await.json()["active"], true);
+}
+
+/// The caller could take it for a Bearer: the gateway does not know whether the client has the key.
+#[tokio::test]
+async fn introspection_of_a_bound_token_follows_its_issuer() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let cnf = json!({ "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" });
+    for (key, expected) in [("", json!(false)), ("cnf = \"ignore\"\n", json!(true))] {
+        let gateway = Gateway::with_issuer(&upstream, &mint, &format!("{key}{OAUTH}"));
+        let caller = gateway.issue("service", SCOPE).await;
+        let bound = mint.with_claims(gateway.now_secs(), json!({ "cnf": cnf }));
+        let claims = introspected(&gateway, &caller, &bound).await;
+        assert_eq!(claims["active"], expected);
+        assert_eq!(claims.get("cnf"), Some(&cnf).filter(|_| expected == true));
+    }
 }

@@ -18,6 +18,9 @@ revocation_endpoint = "/oauth/revoke"
 introspection_endpoint = "/oauth/introspect"
 "#;
 
+/// `WWW-Authenticate` for a client that used the scheme Basic.
+const BASIC: &str = "Basic realm=\"bearward\", charset=\"UTF-8\"";
+
 const FORM: &str = "application/x-www-form-urlencoded";
 
 fn gateway(upstream: &Upstream) -> Gateway {

@@ -3,7 +3,7 @@
 use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 
-use super::{OAUTH, assert_error, gateway, post};
+use super::{BASIC, OAUTH, assert_error, gateway, post};
 use crate::support::tokens::{Mint, forged_refresh};
 use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
 
@@ -91,6 +91,30 @@ async fn a_revocation_without_token_or_with_credentials_is_rejected() {
     let form = [("token", pair.refresh.as_str()), ("client_secret", "x")];
     assert_error(&post(gateway.client(), "/oauth/revoke", &form).await, 401, "invalid_client");
     let basic = gateway.client().header("authorization", "Basic YTpi");
-    assert_error(&post(basic, "/oauth/revoke", &form[..1]).await, 401, "invalid_client");
+    let response = post(basic, "/oauth/revoke", &form[..1]).await;
+    assert_error(&response, 401, "invalid_client");
+    assert_eq!(response.header("www-authenticate"), Some(BASIC), "RFC 6749 section 5.2");
     assert_eq!(gateway.status_of(&pair.access).await, 200);
+}
+
+/// RFC 7009 section 2.1: a client may revoke only its own tokens.
+#[tokio::test]
+async fn a_client_cannot_end_the_session_of_another() {
+    let upstream = Upstream::start();
+    let gateway = gateway(&upstream);
+    let issued = gateway.request_tokens(&json!({ "sub": "alice", "clientId": "app" })).await;
+    let pair = TokenPair::from_json(&issued.json());
+    for token in [&pair.refresh, &pair.access] {
+        for form in [vec![("token", token.as_str()), ("client_id", "other")], vec![("token", token.as_str())]] {
+            assert_error(&post(gateway.client(), "/oauth/revoke", &form).await, 400, "invalid_grant");
+            assert_eq!(gateway.status_of(&pair.access).await, 200, "the session lives");
+        }
+    }
+    let form = [("token", pair.access.as_str()), ("client_id", "app")];
+    assert_accepted(&post(gateway.client(), "/oauth/revoke", &form).await);
+    assert_eq!(gateway.status_of(&pair.access).await, 401);
+    // A session that has ended already is still that of its client.
+    let refresh = [("token", pair.refresh.as_str()), ("client_id", "app")];
+    assert_accepted(&post(gateway.client(), "/oauth/revoke", &refresh).await);
+    gateway.drain_and_check_log();
 }

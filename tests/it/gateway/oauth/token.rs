@@ -6,7 +6,7 @@ use bearward::types::ids::TokenId;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::{assert_error, gateway, post};
+use super::{BASIC, assert_error, gateway, post};
 use crate::support::tokens::claims_of;
 use crate::support::{Client, Gateway, TestResponse, TokenPair, Upstream};
 
@@ -119,7 +119,9 @@ async fn only_the_refresh_token_grant_is_supported() {
         );
     }
     let basic = gateway.client().header("authorization", "Basic YTpi");
-    assert_error(&exchange(basic, &pair.refresh).await, 401, "invalid_client");
+    let response = exchange(basic, &pair.refresh).await;
+    assert_error(&response, 401, "invalid_client");
+    assert_eq!(response.header("www-authenticate"), Some(BASIC), "RFC 6749 section 5.2");
     // A client may send its access token with each request.
     granted(&exchange(gateway.client().bearer(&pair.access), &pair.refresh).await);
 }

@@ -100,3 +100,60 @@ async fn subject_and_audience_are_optional_only_if_configured() {
     let seen = upstream.seen().pop().expect("it arrived");
     assert_eq!((seen.header("x-auth-subject"), seen.header("x-auth-issuer")), (None, Some(OTHER)));
 }
+
+/// RFC 7800: only the client with the key may use such a token. The gateway cannot see who has it.
+#[tokio::test]
+async fn a_token_bound_to_a_key_is_no_bearer_unless_configured() {
+    let upstream = Upstream::start();
+    let (strict, lenient) = (mint(), mint());
+    let folder = folder();
+    std::fs::write(folder.path().join("strict.json"), strict.jwks()).expect("written");
+    std::fs::write(folder.path().join("lenient.json"), lenient.jwks()).expect("written");
+    let text = [
+        issuer(EXTERNAL_ISSUER, "jwks_file = \"strict.json\""),
+        issuer(OTHER, "jwks_file = \"lenient.json\"\ncnf = \"ignore\""),
+    ];
+    let gateway = start_in(folder, &upstream, &text.concat());
+    let now = gateway.now_secs();
+    for cnf in [json!({ "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" }), json!({ "x5t#S256": "x" }), json!({})]
+    {
+        let bound = strict.with_claims(now, json!({ "cnf": cnf }));
+        gateway.client().bearer(&bound).get("/").await.assert_rejected(401, "invalid_token");
+        let ignored = lenient.with_claims(now, json!({ "iss": OTHER, "cnf": cnf }));
+        assert_eq!(status(&gateway, &ignored).await, 200, "{cnf}");
+    }
+    assert_eq!(status(&gateway, &strict.valid_token(now)).await, 200);
+    let lines = gateway.log_lines(7).await;
+    assert_eq!(lines.iter().filter(|line| line["reason"] == "bound_to_key").count(), 3);
+}
+
+#[tokio::test]
+async fn the_log_says_that_a_token_has_no_typ() {
+    let upstream = Upstream::start();
+    let key = mint();
+    let folder = folder();
+    std::fs::write(folder.path().join("keys.json"), key.jwks()).expect("written");
+    let gateway = start_in(folder, &upstream, &issuer(EXTERNAL_ISSUER, "jwks_file = \"keys.json\""));
+    for typ in [Value::Null, json!("JWT")] {
+        assert_eq!(status(&gateway, &key.with_header(gateway.now_secs(), json!({ "typ": typ }))).await, 401);
+    }
+    let details: Vec<_> = gateway.log_lines(2).await.iter().map(|line| line["detail"].clone()).collect();
+    assert_eq!(details, ["no typ, which counts as JWT; accepted: at+jwt", "typ is \"JWT\"; accepted: at+jwt"]);
+}
+
+/// Otherwise a backend could take the `jti` of another issuer for a token id of this gateway.
+#[tokio::test]
+async fn a_token_of_another_issuer_has_no_token_id() {
+    let upstream = Upstream::start();
+    let key = mint();
+    let folder = folder();
+    std::fs::write(folder.path().join("keys.json"), key.jwks()).expect("written");
+    let gateway = start_in(folder, &upstream, &issuer(EXTERNAL_ISSUER, "jwks_file = \"keys.json\""));
+    let own = gateway.issue("alice", "").await;
+    let foreign = key.with_claims(gateway.now_secs(), json!({ "jti": own.token_id, "sid": own.token_id }));
+    for (token, expected) in [(&foreign, None), (&own.access, Some(own.token_id.as_str()))] {
+        let response = gateway.client().bearer(token).header("X-Auth-Token-Id", "forged").get("/").await;
+        assert_eq!(response.status, 200);
+        assert_eq!(upstream.seen().pop().expect("it arrived").header("x-auth-token-id"), expected);
+    }
+}

@@ -8,13 +8,14 @@ use crate::support::gateway::ISSUER;
 
 const KEYS: &str = "/.well-known/jwks.json";
 const METADATA: &str = "/.well-known/oauth-authorization-server";
+const OPENID: &str = "/.well-known/openid-configuration";
 
 #[tokio::test]
 async fn keys_and_metadata_are_public_and_read_only() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
     for client in gateway.clients() {
-        for path in [KEYS, METADATA] {
+        for path in [KEYS, METADATA, OPENID] {
             let response = client.get(path).await;
             assert_eq!((response.status.as_u16(), response.header("content-type")), (200, Some("application/json")));
             assert_eq!(response.header("cache-control"), Some("public, max-age=600"), "{response:?}");
@@ -57,9 +58,24 @@ async fn the_metadata_lists_only_configured_endpoints() {
             "revocation_endpoint": format!("{ISSUER}/r"),
             "revocation_endpoint_auth_methods_supported": ["none"],
             "introspection_endpoint": format!("{ISSUER}/i"),
+            "introspection_endpoint_auth_methods_supported": ["Bearer"],
             "response_types_supported": [],
         })
     );
+}
+
+/// Clients that know only OpenID Connect Discovery find the same document.
+#[tokio::test]
+async fn the_metadata_is_also_at_the_path_of_openid() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let metadata = gateway.client().get(METADATA).await.json();
+    assert_eq!(gateway.client().get(OPENID).await.json(), metadata);
+
+    let route = format!("[[route]]\npath = \"{OPENID}\"\npublic = true\n[[route]]\npath = \"/\"\n");
+    let provider = Gateway::with_config(&upstream, &route);
+    assert_eq!(provider.client().get(OPENID).await.status, 200);
+    assert_eq!(upstream.only_request().uri, OPENID, "the backend is an OpenID provider");
 }
 
 /// The metadata of an issuer with a path has that path as a suffix (RFC 8414 section 3.1). Other paths go to the

@@ -1,0 +1,63 @@
+//! How many bad signatures are checked, and for which client they are counted.
+//!
+//! A check of a signature costs more than the rest of a request, so bad ones are limited. A client that sends its own
+//! token is counted by its address. A resource server introspects the tokens of its clients: those are counted for the
+//! resource server in another limiter, so that a client with forged tokens cannot use up the limit of the address that
+//! all its requests come from.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::limits::limiter::{Key, Limiter, Rate};
+use crate::types::clock::Uptime;
+use crate::types::reject::{Reason, Reject};
+
+/// All workers share it: it is used only for tokens that are not cached, and a client must not get a limit for each
+/// worker.
+pub struct BadSignatures {
+    addresses: Limiter,
+    introspection: Limiter,
+}
+
+/// The client that a bad signature is counted for.
+#[derive(Clone, Copy)]
+pub struct Payer<'r> {
+    limiter: &'r Limiter,
+    key: Key,
+    /// For the log.
+    excess: &'static str,
+}
+
+impl BadSignatures {
+    /// `addresses`: `limits.bad_signatures`. `introspection`: `limits.introspected_bad_signatures`. Each of the
+    /// `workers` can check one signature at the same time.
+    pub fn new(addresses: Rate, introspection: Rate, workers: usize) -> Self {
+        let [addresses, introspection] =
+            [addresses, introspection].map(|rate| Limiter::new(rate).with_overdraft(workers));
+        BadSignatures { addresses, introspection }
+    }
+
+    /// For a token that authenticates the client itself.
+    pub fn of_address(&self, client: IpAddr) -> Payer<'_> {
+        Payer { limiter: &self.addresses, key: client.into(), excess: "too many bad signatures from this address" }
+    }
+
+    /// For a token that an authenticated caller introspects.
+    pub fn of_introspection(&self, caller: Key) -> Payer<'_> {
+        Payer { limiter: &self.introspection, key: caller, excess: "this caller introspects too many bad signatures" }
+    }
+}
+
+impl Payer<'_> {
+    /// Rejects a token before its signature is checked if too many were bad.
+    pub fn check(&self, now: Uptime) -> Result<(), Reject> {
+        let limited =
+            |wait: Duration| Reject { retry_after: Some(wait), ..Reject::new(Reason::RateLimited, self.excess) };
+        self.limiter.retry_after(self.key, now).map_or(Ok(()), |wait| Err(limited(wait)))
+    }
+
+    /// Counts a bad signature.
+    pub fn count(&self, now: Uptime) {
+        self.limiter.take(self.key, now);
+    }
+}
