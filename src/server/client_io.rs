@@ -298,6 +298,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         if this.exchange.keeps_open() {
             return Poll::Ready(Ok(()));
         }
+        if this.exchange.is_tunnel() {
+            // The client may have closed only its own direction, or the backend may still read: the tunnel decides.
+            let polled = Pin::new(&mut this.stream).poll_shutdown(context);
+            return this.check_timeout(context, polled);
+        }
         let lingering = match &mut this.lingering {
             Some(lingering) => lingering,
             None => {

@@ -153,7 +153,14 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     }),
     ("streams_closed", "Closed streams", |worker| &worker.streams_closed),
     ("streams_drained", "Streams that the gateway ended during a graceful shutdown", |worker| &worker.streams_drained),
-    ("access_log_dropped", "Access log lines lost because the log could not keep up", |worker| {
-        &worker.access_log_dropped
-    }),
+    (
+        "access_log_dropped",
+        "Access log lines lost because the log could not keep up or could not be written",
+        |worker| &worker.access_log_dropped,
+    ),
+    (
+        "access_log_rejections_left_out",
+        "Rejected requests without an access log line, beyond access_log.rejections_per_second",
+        |worker| &worker.access_log_left_out,
+    ),
 ];
