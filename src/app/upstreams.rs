@@ -93,7 +93,7 @@ impl UpstreamWatch {
         metrics.gauges("upstream_server_requests", help, each(|server| server.in_flight as f64));
         let help = "How often a server was ejected because requests failed";
         metrics.counters("upstream_server_ejections", help, each(|server| server.ejections as f64));
-        let help = "Requests that failed at a server and were retried";
+        let help = "Requests that failed at a server and were sent again, to it or to another one";
         metrics.counters("upstream_server_retries", help, each(|server| server.retries as f64));
         let help = "Failed health checks of a server";
         metrics.counters("upstream_server_failed_checks", help, each(|server| server.failed_checks as f64));

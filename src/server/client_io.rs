@@ -200,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         } else {
             self.read_unread(buffer);
         }
-        let read = &buffer.filled()[before..];
+        let read = &mut buffer.filled_mut()[before..];
         let Some(guard) = &mut self.flood_guard else {
             self.turn = self.turn.saturating_sub(read.len());
             return Poll::Ready(Ok(()));

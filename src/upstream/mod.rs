@@ -14,6 +14,7 @@ mod io;
 mod lease;
 mod maintenance;
 mod outlier;
+mod own_origin;
 mod pool;
 mod report;
 mod resolve;

@@ -147,7 +147,9 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("token_cache_hits", "Requests with a token from the cache", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests with a token that was not in the cache", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),
-    ("upstream_retries", "Requests retried on another upstream connection", |worker| &worker.upstream_retries),
+    ("upstream_retries", "Requests that failed at a server and were sent again, to it or to another one", |worker| {
+        &worker.upstream_retries
+    }),
     ("streams_opened", "WebSockets, and responses and uploads that took more than a moment", |worker| {
         &worker.streams_opened
     }),
