@@ -15,6 +15,7 @@ pub mod endpoints;
 pub mod forward;
 pub mod login_capture;
 pub mod oauth;
+mod path_table;
 mod redirects;
 mod response;
 pub mod route;

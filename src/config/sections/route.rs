@@ -7,7 +7,7 @@ use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{host, rate, rules, token};
+use crate::config::sections::{host, path_forms, rate, route_warnings, rules, token};
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::upstream;
@@ -31,6 +31,8 @@ pub(super) fn routes(
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_duplicates(root, &routes);
+        path_forms::report_case(root, &routes);
+        route_warnings::report(root, &routes, upstreams);
         report_reserved(root, &routes, issuers);
         return routes.into_iter().map(|route| route.value).collect();
     }
@@ -51,6 +53,8 @@ fn route(
     inherited: &Cors,
 ) -> Option<Placed<Route>> {
     let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
+    let ignore_case = table.boolean("ignore_case", false);
+    let forms = path_forms::forms(table);
     let host = table.take("host").and_then(|value| value.parse(host_of_route));
     let methods = table.take("methods").and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
     let name = table.take("name").and_then(|value| value.parse(name));
@@ -81,6 +85,8 @@ fn route(
         host,
         methods: methods.unwrap_or_default(),
         path,
+        ignore_case,
+        forms,
         upstream: upstream.unwrap_or(0),
         access,
         preflight,
@@ -289,5 +295,7 @@ fn report_reserved(root: &Table<'_>, routes: &[Placed<Route>], issuers: &[String
 
 fn overlap(a: &Route, b: &Route) -> bool {
     let any = a.methods.is_empty() || b.methods.is_empty();
-    a.path == b.path && a.host == b.host && (any || a.methods.iter().any(|method| b.methods.contains(method)))
+    path_forms::are_equal(a, b)
+        && a.host == b.host
+        && (any || a.methods.iter().any(|method| b.methods.contains(method)))
 }
