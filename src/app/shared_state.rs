@@ -17,6 +17,7 @@ use crate::auth::token_cache::TokenCache;
 use crate::broker::{self, Broker};
 use crate::config::Config;
 use crate::gateway::Gateway;
+use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::token_calls::TokenCalls;
@@ -97,6 +98,7 @@ impl SharedState {
                 broker: self.broker.clone(),
                 keyring: self.auth.keyring.clone(),
                 endpoints: config.oauth.clone(),
+                cookie_refresh: CookieRefresh::default(),
                 body_idle: config.connections.body_idle,
                 min_upload_rate: config.connections.min_upload_rate,
             },
@@ -108,7 +110,8 @@ impl SharedState {
     }
 
     fn forwarder(&self, config: &Config) -> Result<Forwarder, StartError> {
-        let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
+        let has = |capture| config.routes.iter().any(|route| route.capture == Some(capture));
+        let captures_logins = has(Capture::Login) || has(Capture::CookieLogin);
         let login = captures_logins.then(|| config.login.headers.clone());
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
@@ -117,6 +120,7 @@ impl SharedState {
             upstreams: self.upstreams.prepare(config)?,
             hygiene: Arc::new(hygiene),
             login,
+            has_login_cookies: has(Capture::CookieLogin),
             body_idle: config.connections.body_idle,
             min_upload_rate: config.connections.min_upload_rate,
             body_size: config.connections.body_size.unwrap_or(u64::MAX),

@@ -88,6 +88,15 @@ impl Decider {
         }
     }
 
+    /// The decision about a request whose token was refreshed on the way.
+    pub fn decide_refreshed(&self, caller: Caller, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
+        let (Some(route), Some(host)) = (context.route.clone(), context.record.host.clone()) else {
+            return Err(Reject::new(Reason::Internal, "a request without route or host was refreshed"));
+        };
+        context.record.caller = Some(caller.token().clone());
+        Ok(Decision::Forward { permit: authorize(route, Ok(caller))?, host })
+    }
+
     /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other
     /// rules (RFC 9110 section 7.4).
     fn check_server_name(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {
