@@ -11,29 +11,27 @@ use http::{HeaderMap, HeaderValue, Request, header};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::auth::authenticate::{Authenticator, Caller};
-use crate::auth::bearer::{TokenLocation, login_cookies};
+use crate::auth::bearer::{BearerToken, TokenLocation, login_cookies};
 use crate::auth::token_cache::CachedToken;
-use crate::broker::Broker;
 use crate::broker::refresh::RefreshRequest;
+use crate::broker::{Broker, TokenPair};
 use crate::gateway::context::RequestContext;
 use crate::gateway::forward::Forwarded;
 use crate::types::clock::UnixTime;
-use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
-/// Finished refreshes are forgotten when there are more sessions than this. Only a genuine access token adds one.
-const MAX_IDLE_SLOTS: usize = 1024;
+/// Refreshes that have ended are forgotten when there are more than this.
+const MAX_ENDED: usize = 1024;
 
-/// The refreshes that are running, and their results for `tokens.refresh_grace`.
+/// The refreshes that are running, and their results for `tokens.refresh_grace`, by a hash of both cookies.
 #[derive(Default)]
-pub struct CookieRefresh(Mutex<HashMap<TokenId, Arc<Slot>>>);
+pub struct CookieRefresh(Mutex<HashMap<[u8; 32], Arc<Slot>>>);
 
+/// `None` while the first request refreshes, and if that failed.
 type Slot = AsyncMutex<Option<Refreshed>>;
 
 struct Refreshed {
-    /// Hash of the refresh token that was presented.
-    presented: [u8; 32],
     until: UnixTime,
     access: Arc<CachedToken>,
     cookies: NewCookies,
@@ -66,35 +64,44 @@ impl CookieRefresh {
         if found.location != TokenLocation::Cookie {
             return Err(expired);
         }
-        let idle = broker.settings.lifetimes.idle;
-        let bearer = authenticator.authenticate_expired(found.token(), idle, &context.auth()).await?;
-        let Some(family) = bearer.family else { return Err(expired) };
-
-        let slot = self.slot(family, context.now);
+        let hash = secret::digest(&[&secret::digest(&[found.token().as_bytes()]), presented.as_bytes()]);
+        let slot = self.slot(hash, context.now);
         let mut slot = slot.lock().await;
-        let hash = secret::digest(&[presented.as_bytes()]);
-        if let Some(done) = slot.as_ref().filter(|done| done.presented == hash && context.now < done.until) {
+        if let Some(done) = slot.as_ref().filter(|done| context.now < done.until) {
             let caller = authenticator.authenticate_known(done.access.clone(), &context.auth())?;
             return Ok((caller, done.cookies.clone()));
         }
-        let refresh = RefreshRequest::of_cookie(presented);
-        let pair =
-            broker.refresh(refresh, &bearer, context.event()).await.map_err(|reject| session_ended(reject, expired))?;
+        let (throttle, client, now) = (&broker.throttle, context.client(), context.now);
+        throttle.count_call(client, now)?;
+        let outcome = rotate(found.token(), presented, (broker, authenticator), context).await;
+        throttle.count_outcome(&outcome, client, now);
+        let pair = outcome.map_err(|reject| session_ended(reject, expired))?;
         let cookies = NewCookies::of(&pair.access_token, &pair.refresh_token)?;
         let caller = authenticator.authenticate_issued(&pair.access_token, &context.auth()).await?;
-        let until = context.now + broker.settings.lifetimes.grace;
-        let access = caller.cached().clone();
-        *slot = Some(Refreshed { presented: hash, until, access, cookies: cookies.clone() });
+        let (until, access) = (now + broker.settings.lifetimes.grace, caller.cached().clone());
+        *slot = Some(Refreshed { until, access, cookies: cookies.clone() });
         Ok((caller, cookies))
     }
 
-    fn slot(&self, family: TokenId, now: UnixTime) -> Arc<Slot> {
+    fn slot(&self, hash: [u8; 32], now: UnixTime) -> Arc<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slots.len() >= MAX_IDLE_SLOTS {
+        if slots.len() >= MAX_ENDED {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || is_current(slot, now));
         }
-        slots.entry(family).or_default().clone()
+        slots.entry(hash).or_default().clone()
     }
+}
+
+/// The same checks as `POST /user/refresh`.
+async fn rotate(
+    expired: BearerToken<'_>,
+    presented: &str,
+    (broker, authenticator): (&Broker, &Authenticator),
+    context: &RequestContext<'_>,
+) -> Result<TokenPair, Reject> {
+    let idle = broker.settings.lifetimes.idle;
+    let bearer = authenticator.authenticate_expired(expired, idle, &context.auth()).await?;
+    broker.refresh(RefreshRequest::of_cookie(presented), &bearer, context.event()).await
 }
 
 fn is_current(slot: &Slot, now: UnixTime) -> bool {

@@ -88,7 +88,7 @@ impl Decider {
         }
     }
 
-    /// The decision about a request whose token was refreshed on the way.
+    /// The decision about a request with a token that was refreshed on the way.
     pub fn decide_refreshed(&self, caller: Caller, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
         let (Some(route), Some(host)) = (context.route.clone(), context.record.host.clone()) else {
             return Err(Reject::new(Reason::Internal, "a request without route or host was refreshed"));
