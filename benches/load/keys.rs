@@ -13,6 +13,7 @@ use bearward::tokens::jwt::sign::{SigningKey, generate_pem};
 use bearward::tokens::jwt::{Algorithm, algorithm_name};
 use bearward::types::clock::{Clock, SystemClock};
 use bearward::types::ids::to_base62;
+use bearward::types::secret::write_private;
 use jsonwebtoken::EncodingKey;
 use rustls::RootCertStore;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ impl Keys {
         for algorithm in [Algorithm::ES256, Algorithm::RS256, Algorithm::EdDSA] {
             signers.push(Signer::make(algorithm, folder.path())?);
         }
-        fs::write(folder.path().join("hs256.secret"), SHARED_SECRET)?;
+        write_private(&folder.path().join("hs256.secret"), SHARED_SECRET.as_bytes())?;
         let key = EncodingKey::from_secret(SHARED_SECRET.as_bytes());
         signers.push(Signer { algorithm: Algorithm::HS256, key, kid: Value::Null });
         // Starts at 2^64, because the numbers of sessions start at 1.
@@ -86,7 +87,7 @@ impl Signer {
         let pem = generate_pem(algorithm)?;
         let jwk = SigningKey::from_pem(pem.expose(), algorithm)?.public_jwk();
         let name = algorithm_name(algorithm).to_lowercase();
-        fs::write(folder.join(format!("{name}.pem")), pem.expose())?;
+        write_private(&folder.join(format!("{name}.pem")), pem.expose())?;
         fs::write(folder.join(format!("{name}.json")), json!({ "keys": [jwk] }).to_string())?;
         let key = match algorithm {
             Algorithm::EdDSA => EncodingKey::from_ed_pem(pem.expose()),
@@ -153,7 +154,7 @@ fn write_certificate(folder: &Path) -> Outcome<RootCertStore> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     fs::write(folder.join("certificate.pem"), &certificate)?;
-    fs::write(folder.join("key.pem"), &key)?;
+    write_private(&folder.join("key.pem"), key.as_bytes())?;
     // HAProxy reads both from one file.
     fs::write(folder.join("both.pem"), certificate + &key)?;
     let mut roots = RootCertStore::empty();

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bearward::gateway::authorize::Permit;
 use bearward::gateway::context::RequestContext;
+use bearward::gateway::cors::Cors;
 use bearward::gateway::decide::{Decider, Decision};
 use bearward::gateway::route::{Access, Route, TokenForwarding};
 use bearward::gateway::route_table::RouteTable;
@@ -42,6 +43,7 @@ impl Steps {
             decider: Arc::new(Decider {
                 routes: RouteTable::new(&routes(10)),
                 authenticator,
+                cors: Cors::default(),
                 headers: 100,
                 uri_size: 8 << 10,
             }),
@@ -96,7 +98,7 @@ impl Steps {
             now: NOW,
             origin: &self.origin,
             sni: None,
-            route: None,
+            route: &mut None,
             worker: &self.worker.0,
             record,
             rate_limit_headers: &mut None,

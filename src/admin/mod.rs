@@ -1,11 +1,16 @@
 //! The admin listener: health, readiness, metrics, and the admin API for tokens, keys, upstreams and reloads.
 //!
-//! It has its own thread, so that it responds while the workers are busy.
+//! It listens on a Unix socket for the command line, and on a TCP address for probes, scrapers and backends. It has its
+//! own thread, so that it responds while the workers are busy.
 
 mod body;
+mod connections;
+mod guess;
+mod host;
 mod keys;
 mod listener;
 mod probes;
+mod readiness;
 mod reload;
 mod reload_reply;
 mod revocations;
@@ -15,7 +20,10 @@ mod state;
 mod tokens;
 mod upstreams;
 
-pub use listener::serve;
+pub use connections::AdminConnections;
+pub use guess::WrongTokens;
+pub use listener::{serve, serve_local};
+pub use readiness::StoreReadiness;
 pub use reload_reply::{ReloadError, ReloadReply, Reloaded};
 pub use settings::{MAX_TOKEN_SIZE, SecretSource, Settings};
 pub use state::Admin;

@@ -32,8 +32,11 @@ async fn not_ready(admin: &Admin) -> Option<String> {
     if let Some(reason) = admin.broker.keyring.not_ready(admin.clock.now()) {
         return Some(reason);
     }
-    let checked = admin.broker.with_timeout(admin.broker.store.check()).await;
-    checked.err().map(|error| format!("store: {error}"))
+    let check = async {
+        let checked = admin.broker.with_timeout(admin.broker.store.check()).await;
+        checked.err().map(|error| format!("store: {error}"))
+    };
+    admin.store_readiness.result(check).await
 }
 
 pub(super) fn metrics(admin: &Admin) -> Response<Body> {

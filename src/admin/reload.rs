@@ -13,11 +13,12 @@ use super::reload_reply::{ReloadError, Reloaded};
 use super::state::Admin;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::tokens::audit_event::EventContext;
 use crate::types::reject::{Reason, Reject};
 
 pub(super) const PATH: &str = "/admin/v1/reload";
 
-pub(super) async fn handle(admin: &Admin, method: &Method) -> Result<Response<Body>, Reject> {
+pub(super) async fn handle(admin: &Admin, method: &Method, context: &EventContext) -> Result<Response<Body>, Reject> {
     if *method != Method::POST {
         return Err(Reject::from(Reason::MethodNotAllowed).allow("POST"));
     }
@@ -27,7 +28,7 @@ pub(super) async fn handle(admin: &Admin, method: &Method) -> Result<Response<Bo
     reloads.send(reply).map_err(|_| draining())?;
     Ok(match result.await.map_err(|_| draining())? {
         Ok(reloaded) => success(&reloaded),
-        Err(error) => failure(&error),
+        Err(error) => failure(&error, context),
     })
 }
 
@@ -40,13 +41,14 @@ fn success(reloaded: &Reloaded) -> Response<Body> {
     respond::json(StatusCode::OK, &body)
 }
 
-fn failure(error: &ReloadError) -> Response<Body> {
+fn failure(error: &ReloadError, context: &EventContext) -> Response<Body> {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     let body = json!({
         "success": false,
         "error": "invalid_configuration",
         "error_description": "not reloaded; the current settings stay active",
         "status": status.as_u16(),
+        "requestId": context.request,
         "errors": error.errors,
         "report": error.report,
     });

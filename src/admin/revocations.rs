@@ -2,7 +2,7 @@
 //!
 //! | body | what is revoked |
 //! |---|---|
-//! | `{"sub", "issuer"?, "before"?}` | all tokens of a subject |
+//! | `{"subject", "issuer"?, "before"?}` | all tokens of a subject; `sub` is the same member |
 //! | `{"jti", "issuer"?}` | one access token |
 //! | `{"all": true, "issuer", "before"?}` | all tokens of an issuer |
 //! | `{"all": true, "before"?}` | all tokens |
@@ -32,6 +32,7 @@ const MAX_NAME_SIZE: usize = 4096;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RevocationRequest {
+    #[serde(alias = "subject")]
     sub: Option<String>,
     jti: Option<String>,
     #[serde(default)]
@@ -53,7 +54,7 @@ pub(super) async fn handle(
     revoke(admin, target, context).await
 }
 
-/// `DELETE /admin/v1/subjects/{sub}/tokens`
+/// `DELETE /admin/v1/subjects/{subject}/tokens`
 pub(super) async fn revoke_subject(
     admin: &Admin,
     subject: String,

@@ -1,31 +1,58 @@
-//! From a request to the call that handles it. `/admin/v1` needs the admin token.
+//! From a request to the call that handles it. Over TCP, `/admin/v1` needs the admin token.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 
 use super::settings::MAX_TOKEN_SIZE;
 use super::state::Admin;
-use super::{keys, probes, reload, revocations, tokens, upstreams};
+use super::{host, keys, probes, reload, revocations, tokens, upstreams};
 use crate::auth::bearer;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::protocols::tls::ServerTls;
 use crate::tokens::audit_event::EventContext;
+use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
-pub(super) async fn handle(admin: &Admin, request: Request<Incoming>, client: IpAddr) -> Response<Body> {
+/// The client of a connection.
+#[derive(Clone)]
+pub(super) enum Peer {
+    /// A process of the gateway's own user or of root, on the Unix socket.
+    Local,
+    Remote {
+        address: IpAddr,
+        tls: Option<Arc<ServerTls>>,
+    },
+}
+
+pub(super) async fn handle(admin: &Admin, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
     let wants_problem = respond::wants_problem(request.headers());
     let request_id = admin.request_ids.next();
-    let context = EventContext::new(admin.clock.now(), client, request_id);
-    route(admin, request, context).await.unwrap_or_else(|reject| {
+    let client = match peer {
+        Peer::Local => None,
+        Peer::Remote { address, .. } => Some(*address),
+    };
+    let context = EventContext { at: admin.clock.now(), client, request: Some(request_id), caller: None };
+    route(admin, request, peer, context).await.unwrap_or_else(|reject| {
+        admin.counters.rejected(reject.reason);
         tracing::debug!(reason = reject.reason.code(), detail = %reject.detail, "admin request rejected");
         // The detail is for a client with the admin token: a rejection before the token check has none.
         respond::reject_with_detail(&reject, request_id, wants_problem)
     })
 }
 
-async fn route(admin: &Admin, request: Request<Incoming>, context: EventContext) -> Result<Response<Body>, Reject> {
+async fn route(
+    admin: &Admin,
+    request: Request<Incoming>,
+    peer: &Peer,
+    context: EventContext,
+) -> Result<Response<Body>, Reject> {
+    if let Peer::Remote { tls, .. } = peer {
+        host::check(&request, &admin.hosts, tls.as_deref())?;
+    }
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/healthz") => return Ok(probes::health()),
         (&Method::GET, "/readyz") => return Ok(probes::readiness(admin).await),
@@ -33,10 +60,12 @@ async fn route(admin: &Admin, request: Request<Incoming>, context: EventContext)
         (_, "/healthz" | "/readyz" | "/metrics") => return Err(Reject::from(Reason::MethodNotAllowed).allow("GET")),
         _ => {}
     }
-    check_token(admin, request.headers())?;
+    if let Peer::Remote { address, .. } = peer {
+        check_token(admin, request.headers(), *address, context.at)?;
+    }
     match request.uri().path() {
         upstreams::PATH => upstreams::handle(admin, request.method()),
-        reload::PATH => reload::handle(admin, request.method()).await,
+        reload::PATH => reload::handle(admin, request.method(), &context).await,
         revocations::PATH => revocations::handle(admin, request, context).await,
         path if keys::is_key_path(path) => keys::handle(admin, request, context).await,
         _ => tokens::handle(admin, request, context).await,
@@ -44,9 +73,13 @@ async fn route(admin: &Admin, request: Request<Incoming>, context: EventContext)
 }
 
 /// The request must have exactly one token. The response does not say what is wrong with another one.
-fn check_token(admin: &Admin, headers: &HeaderMap) -> Result<(), Reject> {
+fn check_token(admin: &Admin, headers: &HeaderMap, client: IpAddr, now: UnixTime) -> Result<(), Reject> {
+    admin.wrong_tokens.check(client, now)?;
     match bearer::find(headers, MAX_TOKEN_SIZE) {
-        Ok(token) if admin.token.matches(token.as_bytes()) => Ok(()),
-        _ => Err(Reason::AdminTokenWrong.into()),
+        Ok(token) if admin.token.matches(token.as_bytes()) => return Ok(()),
+        // A request without a token guesses nothing.
+        Err(reject) if reject.reason == Reason::NoToken => {}
+        _ => admin.wrong_tokens.count(client, now),
     }
+    Err(Reason::AdminTokenWrong.into())
 }

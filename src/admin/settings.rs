@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::limits::limiter::Rate;
 use crate::protocols::tls;
 
 /// Maximum size of an admin token in bytes.
@@ -16,9 +17,19 @@ pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// The Unix socket for the command line. Its clients need no token.
+    pub socket: PathBuf,
     pub address: SocketAddr,
     pub tls: tls::Settings,
     pub token: SecretSource,
+    /// Names in `Host` that are accepted at `address`, in lower case.
+    pub hosts: Vec<String>,
+    /// Maximum connections to `address`, and as many to `socket`.
+    pub connections: usize,
+    /// Maximum connections from one client to `address`. 0: no limit.
+    pub connections_per_address: usize,
+    /// Maximum wrong tokens from one client. `None`: no limit.
+    pub wrong_tokens: Option<Rate>,
 }
 
 /// The source of a secret. The configuration names it and never holds the secret itself.

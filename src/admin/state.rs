@@ -6,9 +6,11 @@ use std::sync::mpsc::Sender;
 
 use arc_swap::ArcSwap;
 
+use super::guess::WrongTokens;
+use super::readiness::StoreReadiness;
 use super::reload_reply::ReloadReply;
 use crate::broker::Broker;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, WorkerMetrics};
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
 use crate::types::secret::Secret;
@@ -21,6 +23,11 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
     pub clock: Arc<dyn Clock>,
     pub token: Secret,
+    pub wrong_tokens: WrongTokens,
+    pub hosts: Vec<String>,
+    pub store_readiness: StoreReadiness,
+    /// The counters of the thread that serves the admin listener.
+    pub counters: Arc<WorkerMetrics>,
     /// True from the end of the start until the gateway drains.
     pub serving: Arc<AtomicBool>,
     /// Reload requests. `None` for a gateway that was not started from a file.

@@ -3,8 +3,8 @@
 //! | request | response |
 //! |---|---|
 //! | `POST /admin/v1/tokens` with an [`IssueRequest`] | 201, the pair and `tokenId` |
-//! | `GET /admin/v1/subjects/{sub}/tokens` | 200, `{"tokens": […]}`, the newest first |
-//! | `DELETE /admin/v1/subjects/{sub}/tokens` | 200 `{"success": true}`, also if there were none |
+//! | `GET /admin/v1/subjects/{subject}/tokens` | 200, `{"tokens": […]}`, the newest first |
+//! | `DELETE /admin/v1/subjects/{subject}/tokens` | 200 `{"success": true}`, also if there were none |
 //! | `DELETE /admin/v1/tokens/{tokenId}` | 200 `{"success": true}`; 404 |
 
 use std::net::IpAddr;
@@ -33,6 +33,7 @@ use crate::types::reject::{Reason, Reject};
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IssueRequest {
+    #[serde(alias = "subject")]
     sub: String,
     #[serde(default)]
     scope: String,

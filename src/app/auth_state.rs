@@ -10,6 +10,7 @@ use crate::auth::revocations::Revocations;
 use crate::auth::seen_generations::SeenGenerations;
 use crate::auth::token_cache::TokenCache;
 use crate::config::Config;
+use crate::gateway::cors::Cors;
 use crate::gateway::decide::Decider;
 use crate::gateway::route::{Route, TokenForwarding};
 use crate::gateway::route_table::RouteTable;
@@ -53,6 +54,7 @@ impl AuthState {
         Decider {
             routes: routes.with_issuer(&config.tokens.issuer),
             authenticator,
+            cors: Cors::new(config.cors.clone(), config.routes.iter().map(|route| &route.cors)),
             headers: config.connections.request_header_count,
             uri_size: config.connections.uri_size,
         }

@@ -1,5 +1,6 @@
 //! The control thread: the admin listener, and regular work beside requests.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use super::error::StartError;
 use super::shared_state::SharedState;
 use super::sockets::AdminSocket;
 use super::thread;
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, AdminConnections};
 use crate::protocols::socket;
 use crate::store::sweep::sweep;
 use crate::types::clock::every;
@@ -63,6 +64,7 @@ impl Drop for ControlThread {
 pub(super) struct Control {
     pub(super) state: Arc<SharedState>,
     pub(super) admin: Arc<Admin>,
+    pub(super) connections: Arc<AdminConnections>,
     pub(super) socket: AdminSocket,
 }
 
@@ -74,14 +76,15 @@ impl Control {
         mut stopped: watch::Receiver<bool>,
         replaced: watch::Sender<bool>,
     ) {
-        let Control { state, admin, socket } = self;
-        let listener = match socket::into_tokio(socket.socket) {
-            Ok(listener) => Some(tokio::spawn(admin::serve(listener, socket.tls, admin))),
-            Err(error) => {
-                tracing::error!(%error, "cannot use the admin listener");
-                None
-            }
-        };
+        let Control { state, admin, connections, socket } = self;
+        let AdminSocket { local, socket, tls } = socket;
+        let listener = unless_failed(socket::into_tokio(socket));
+        let listener =
+            listener.map(|listener| tokio::spawn(admin::serve(listener, tls, connections.clone(), admin.clone())));
+        let local_listener = unless_failed(local.accepting());
+        let local_listener =
+            local_listener.map(|listener| tokio::spawn(admin::serve_local(listener, connections, admin)));
+        let mut local = Some(local);
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
@@ -93,20 +96,28 @@ impl Control {
                 _ = confirm.tick(), if !*replaced.borrow() => write_confirmations(&state).await,
                 _ = expire.tick() => state.auth.revocations.remove_expired(),
                 () = &mut hand_over, if !*replaced.borrow() => {
-                    // Another gateway now has the store and the sockets. Open admin connections are still served.
+                    // Another gateway now has the store and the sockets. Open admin connections are still served, and
+                    // those that wait at the Unix socket. The next gateway can now use its path.
                     listener.iter().for_each(|listener| listener.abort());
+                    local = None;
                     sweeping.abort();
                     keys.abort();
                     let _ = replaced.send(true);
                 }
             }
         }
+        drop(local);
+        local_listener.iter().for_each(|listener| listener.abort());
         sweeping.abort();
         keys.abort();
         if !*replaced.borrow() {
             write_confirmations(&state).await;
         }
     }
+}
+
+fn unless_failed<T>(listener: io::Result<T>) -> Option<T> {
+    listener.inspect_err(|error| tracing::error!(%error, "cannot use the admin listener")).ok()
 }
 
 pub(super) async fn write_confirmations(state: &SharedState) {

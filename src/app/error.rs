@@ -42,6 +42,10 @@ pub enum StartError {
         address: SocketAddr,
         source: io::Error,
     },
+    AdminSocket {
+        socket: PathBuf,
+        source: io::Error,
+    },
     InheritedSocket(io::Error),
     /// systemd listens on an address that the configuration does not have.
     UnknownSocket {
@@ -82,6 +86,7 @@ impl fmt::Display for StartError {
             StartError::Upstream { name, .. } => write!(f, "cannot use upstream {name}"),
             StartError::Certificate(_) => f.write_str("cannot use the certificate of a listener"),
             StartError::Listen { address, .. } => write!(f, "cannot listen on {address}"),
+            StartError::AdminSocket { socket, .. } => write!(f, "cannot listen on admin.socket {}", socket.display()),
             StartError::InheritedSocket(_) => f.write_str("cannot use a listening socket of another process"),
             StartError::UnknownSocket { address, listeners, admin } => {
                 let listeners: Vec<_> = listeners.iter().map(SocketAddr::to_string).collect();
@@ -119,6 +124,7 @@ impl Error for StartError {
             | StartError::Certificate(source)
             | StartError::Audit(source) => Some(&**source),
             StartError::Listen { source, .. }
+            | StartError::AdminSocket { source, .. }
             | StartError::InheritedSocket(source)
             | StartError::AccessLog { source, .. }
             | StartError::TakeOver { source, .. }

@@ -86,12 +86,12 @@ impl Explainer {
             };
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
         };
-        let (mut record, mut rate_limit_headers) = (Record::default(), None);
+        let (mut record, mut route, mut rate_limit_headers) = (Record::default(), None, None);
         let mut context = RequestContext {
             now: self.clock.now(),
             origin: &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls),
             sni: None,
-            route: None,
+            route: &mut route,
             worker: &self.worker,
             record: &mut record,
             rate_limit_headers: &mut rate_limit_headers,
@@ -101,6 +101,7 @@ impl Explainer {
         let outcome = match decision {
             Err(reject) => Outcome::Rejected(reject),
             Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
+            Ok(Decision::Preflight(_)) => Outcome::Local("responds to the CORS preflight"),
             Ok(Decision::Refresh) => Outcome::Local("refreshes the token pair"),
             Ok(Decision::Revoke { .. }) => Outcome::Local("revokes a session"),
             Ok(Decision::Endpoint(endpoint)) => Outcome::Local(endpoint.purpose()),

@@ -1,9 +1,9 @@
 //! What a reload changes in a running gateway. [`reload_thread`](super::reload_thread) decides when.
 //!
-//! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, trusted proxies, the other
-//! issuers with their keys, and certificates. Requests in flight end under the settings that they started with. The
-//! state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries depend on
-//! the old configuration.
+//! A reload replaces routes, rates, upstreams, identity and login headers, OAuth endpoints, CORS, trusted proxies, the
+//! other issuers with their keys, and certificates. Requests in flight end under the settings that they started with.
+//! The state of servers and the counts of unchanged rates stay. The token cache starts empty, because its entries
+//! depend on the old configuration.
 //!
 //! A reload reads everything before it replaces anything, so an invalid file changes nothing. All other settings
 //! (addresses, store, the gateway's own tokens, limits and timeouts of connections) require a restart, which it
@@ -48,6 +48,7 @@ impl LiveConfig {
             identity: config.identity,
             login: config.login,
             oauth: config.oauth,
+            cors: config.cors,
             forwarding: config.forwarding,
             issuers: config.issuers,
             listeners: if listeners_change { current.listeners.clone() } else { config.listeners },
@@ -105,6 +106,7 @@ fn changed(current: &Config, next: &Config) -> Vec<&'static str> {
         ("identity", current.identity != next.identity),
         ("login", current.login != next.login),
         ("oauth", current.oauth != next.oauth),
+        ("cors", current.cors != next.cors),
         ("forwarding", current.forwarding != next.forwarding),
     ])
 }

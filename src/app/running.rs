@@ -1,6 +1,7 @@
 //! A running gateway, and how it drains.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -31,6 +32,8 @@ pub struct Running {
     /// 0.
     pub addresses: Vec<SocketAddr>,
     pub admin_address: SocketAddr,
+    /// The Unix socket of the admin API.
+    pub admin_socket: PathBuf,
     pub broker: Arc<Broker>,
     pub metrics: Arc<Metrics>,
     pub(super) serving: Arc<AtomicBool>,

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 
 use super::error::StartError;
 use crate::config::Config;
+use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket;
 use crate::protocols::tls::{self, ServerTls};
 use crate::server::Listener;
@@ -36,6 +37,7 @@ pub(super) struct Sockets {
 }
 
 pub(super) struct AdminSocket {
+    pub(super) local: LocalListener,
     pub(super) socket: TcpListener,
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
 }
@@ -114,7 +116,12 @@ impl Binder {
         let (sockets, address) = self.take_or_bind(config.admin.address, 1)?;
         let socket = sockets.into_iter().flatten().next_back();
         let no_socket = || StartError::Listen { address, source: io::ErrorKind::NotFound.into() };
-        Ok((AdminSocket { socket: socket.ok_or_else(no_socket)?, tls }, address))
+        let socket = socket.ok_or_else(no_socket)?;
+        // The store is open, so no other gateway uses the path beside it.
+        let path = &config.admin.socket;
+        let local = LocalListener::bind(path);
+        let local = local.map_err(|source| StartError::AdminSocket { socket: path.clone(), source })?;
+        Ok((AdminSocket { local, socket, tls }, address))
     }
 
     /// Returns one or more sockets on `address` for each worker, and the address with the port that the system chose.

@@ -22,7 +22,7 @@ use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminConnections, StoreReadiness, WrongTokens};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
@@ -74,6 +74,8 @@ pub fn start_with(
     let workers = workers.start(sockets.listeners)?;
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let hand_over = takeover::hand_over(&config.store, copies.clone());
+    let (admin_settings, counters) = (config.admin.clone(), metrics.worker(config.workers));
+    let connections = Arc::new(AdminConnections::new(&admin_settings, counters.clone()));
     let live = Arc::new(LiveConfig {
         state: state.clone(),
         shared,
@@ -91,17 +93,23 @@ pub fn start_with(
         metrics: metrics.clone(),
         clock,
         token: admin_token,
+        wrong_tokens: WrongTokens::new(admin_settings.wrong_tokens),
+        hosts: admin_settings.hosts,
+        store_readiness: StoreReadiness::default(),
+        counters,
         serving: serving.clone(),
         reloads: file.is_some().then(|| queue.sender.clone()),
         request_ids: RequestIds::new(),
     });
-    let control = Control { state: state.clone(), admin, socket: sockets.admin };
+    let admin_socket = sockets.admin.local.path().to_owned();
+    let control = Control { state: state.clone(), admin, connections, socket: sockets.admin };
     let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;
     let reload_thread = file.map(|file| ReloadThread::start(live.clone(), file, queue)).transpose()?;
     Ok(Running {
         addresses: sockets.addresses,
         admin_address: sockets.admin_address,
+        admin_socket,
         broker: state.broker.clone(),
         metrics,
         serving,
@@ -136,7 +144,8 @@ fn prepare(
     let store_patience = if matches!(inherited, Inherited::Gateway(_)) { takeover::STORE_WAIT } else { Duration::ZERO };
     let state = runtime.block_on(SharedState::build(config, clock.clone(), store_patience))?;
     let gateway = state.gateway(config, &RateLimits::default())?;
-    let mut metrics = Metrics::new(config.workers);
+    // One more for the control thread, which serves the admin listener.
+    let mut metrics = Metrics::new(config.workers + 1);
     state.register_metrics(&mut metrics);
     let reload_metrics = Arc::new(ReloadMetrics::new(&*clock));
     reload_metrics.register(&mut metrics);

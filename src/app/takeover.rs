@@ -8,18 +8,16 @@
 //!    revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
 //! 4. The new gateway opens the store and accepts. New connections have waited in the queues of the sockets.
 
-use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::UnixListener;
 use tokio::task::spawn_blocking;
 
 use crate::config::StoreSettings;
+use crate::protocols::local_socket::LocalListener;
 use crate::protocols::socket_handover;
 
 /// How long requests in flight can still use the store. Short, because new connections wait meanwhile.
@@ -47,42 +45,13 @@ pub(super) fn socket_path(store: &StoreSettings) -> PathBuf {
     path.into()
 }
 
-/// The Unix socket on which the next gateway connects. Dropping this removes it. Drop it while the store is open: then
-/// the path belongs to another gateway.
-pub(super) struct TakeoverOffer {
-    listener: std::os::unix::net::UnixListener,
-    path: PathBuf,
-}
-
-impl TakeoverOffer {
-    /// Call it with the store open: then no other gateway uses this path.
-    pub(super) fn bind(path: PathBuf) -> io::Result<Self> {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            // A gateway that was killed leaves its socket behind.
-            _ => {}
-        }
-        let offer = TakeoverOffer { listener: std::os::unix::net::UnixListener::bind(&path)?, path };
-        // `socket_handover` also checks the user of the other process.
-        fs::set_permissions(&offer.path, fs::Permissions::from_mode(0o600))?;
-        offer.listener.set_nonblocking(true)?;
-        Ok(offer)
-    }
-}
-
-impl Drop for TakeoverOffer {
-    fn drop(&mut self) {
-        // The next gateway replaces a socket that is left behind.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// Waits for the next gateway, and returns when that has the sockets.
 ///
 /// Without the Unix socket the gateway serves as well: the operator stops it before the next one starts.
 pub(super) fn hand_over(store: &StoreSettings, copies: ListenerCopies) -> impl Future<Output = ()> + use<> {
     let path = socket_path(store);
-    let offer = TakeoverOffer::bind(path.clone());
+    // The store is open, so no other gateway uses this path. The path is removed before the store is closed.
+    let offer = LocalListener::bind(&path);
     async move {
         match offer {
             Ok(offer) => hand_over_on(offer, copies).await,
@@ -94,8 +63,8 @@ pub(super) fn hand_over(store: &StoreSettings, copies: ListenerCopies) -> impl F
     }
 }
 
-async fn hand_over_on(offer: TakeoverOffer, copies: ListenerCopies) {
-    let listener = match offer.listener.try_clone().and_then(UnixListener::from_std) {
+async fn hand_over_on(offer: LocalListener, copies: ListenerCopies) {
+    let listener = match offer.accepting() {
         Ok(listener) => listener,
         Err(error) => {
             tracing::error!(%error, "cannot offer a take-over to the next gateway");

@@ -1,25 +1,21 @@
-//! Requests to the admin API of a running gateway.
+//! Requests to the admin API of a running gateway, through its Unix socket.
+//!
+//! The kernel names the user of each side to the other, so no token is sent.
 
 use std::error::Error;
 use std::fmt;
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
-use rustls::pki_types::ServerName;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::UnixStream;
 
-use super::error::Cause;
-use crate::admin::{SecretSource, Settings};
-use crate::protocols::http::client::{self, ClientError, Limits, Tls};
+use crate::protocols::http::client::{self, ClientError, Limits};
+use crate::protocols::local_socket;
 use crate::protocols::reach::Reach;
-use crate::protocols::tls::{self, CertificateFiles};
 
 /// The time is longer than the gateway takes for any response: it only ends the wait for a stuck disk. The size is that
 /// of a list of 100,000 sessions.
@@ -35,18 +31,13 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) enum CallError {
     Runtime(io::Error),
     Request(http::Error),
-    TokenFile {
-        file: PathBuf,
+    /// No process listens at the path, or one of another user.
+    Connect {
+        socket: PathBuf,
         source: io::Error,
     },
-    TokenVariable(String),
-    /// A gateway that has just started may accept a later attempt.
-    Refused {
-        address: SocketAddr,
-        source: ClientError,
-    },
     NoResponse {
-        address: SocketAddr,
+        socket: PathBuf,
         source: ClientError,
     },
     NotJson(StatusCode),
@@ -62,23 +53,21 @@ impl fmt::Display for CallError {
         match self {
             CallError::Runtime(_) => f.write_str("cannot start the async runtime"),
             CallError::Request(_) => f.write_str("cannot make the request"),
-            CallError::TokenFile { file, .. } => {
-                let file = file.display();
-                write!(f, "cannot read admin.token_file {file} (the gateway creates it when it starts)")
-            }
-            CallError::TokenVariable(name) => {
-                write!(f, "the environment variable {name} (admin.token_env) is not set; set it to the admin token")
-            }
-            CallError::Refused { address, .. } => write!(
+            CallError::Connect { socket, .. } if self.is_transient() => write!(
                 f,
-                "no gateway listens at admin.address {address}, and none started within {STARTUP_LIMIT:?} (is it \
-                 running with this configuration?)"
+                "no gateway listens at admin.socket {}, and none started within {STARTUP_LIMIT:?} (is it running with \
+                 this configuration?)",
+                socket.display()
             ),
-            CallError::NoResponse { address, .. } => {
-                write!(f, "no response from admin.address {address} (is the gateway running with this configuration?)")
+            CallError::Connect { socket, .. } => {
+                let socket = socket.display();
+                write!(f, "cannot call the gateway at admin.socket {socket}; run the command as its user, or as root")
+            }
+            CallError::NoResponse { socket, .. } => {
+                write!(f, "no response from the gateway at admin.socket {}", socket.display())
             }
             CallError::NotJson(status) => {
-                write!(f, "the response ({status}) is not JSON; is admin.address that of the admin listener?")
+                write!(f, "the response ({status}) is not JSON; is admin.socket that of a gateway?")
             }
             CallError::Rejected { status, description, code } => {
                 write!(f, "the gateway responded {status}: {description} ({code})")
@@ -90,10 +79,10 @@ impl fmt::Display for CallError {
 impl Error for CallError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            CallError::Runtime(error) | CallError::TokenFile { source: error, .. } => Some(error),
+            CallError::Runtime(error) | CallError::Connect { source: error, .. } => Some(error),
             CallError::Request(error) => Some(error),
-            CallError::Refused { source, .. } | CallError::NoResponse { source, .. } => Some(source),
-            CallError::TokenVariable(_) | CallError::NotJson(_) | CallError::Rejected { .. } => None,
+            CallError::NoResponse { source, .. } => Some(source),
+            CallError::NotJson(_) | CallError::Rejected { .. } => None,
         }
     }
 }
@@ -105,100 +94,54 @@ impl CallError {
         CallError::Rejected { status, description: member("error_description"), code: member("error") }
     }
 
-    /// Returns true if the gateway may be starting: it does not listen yet, or has not created its token.
+    /// Returns true if the gateway may be starting: it does not listen yet.
     fn is_transient(&self) -> bool {
-        match self {
-            CallError::Refused { .. } => true,
-            CallError::TokenFile { source, .. } => source.kind() == ErrorKind::NotFound,
-            _ => false,
-        }
+        let kinds = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
+        matches!(self, CallError::Connect { source, .. } if kinds.contains(&source.kind()))
     }
 }
 
 /// Sends a request, and returns the JSON of a 2xx response.
-pub(super) fn call(admin: &Settings, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
-    let (status, body) = send(admin, method, path, body)?;
+pub(super) fn call(socket: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
+    let (status, body) = send(socket, method, path, body)?;
     if status.is_success() { Ok(body) } else { Err(CallError::rejected(status, &body)) }
 }
 
 /// As [`call`], with any status.
 pub(super) fn send(
-    admin: &Settings,
+    socket: &Path,
     method: Method,
     path: &str,
     body: Option<&Value>,
 ) -> Result<(StatusCode, Value), CallError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CallError::Runtime)?;
     let response = runtime.block_on(async {
-        let (stream, token) = connect_with_retries(admin).await?;
+        let stream = connect_with_retries(socket).await?;
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, admin.address.to_string())
-            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
             .map_err(CallError::Request)?;
-        let response = send_on(admin, stream, request).await;
-        response.map_err(|source| CallError::NoResponse { address: admin.address, source })
+        let response = client::send_on(stream, request, &LIMITS).await;
+        response.map_err(|source| CallError::NoResponse { socket: socket.to_owned(), source })
     })?;
     let status = response.status();
-    let body = serde_json::from_slice(response.body());
-    Ok((status, body.map_err(|_| CallError::NotJson(status))?))
+    let body = serde_json::from_slice(response.body()).map_err(|_| CallError::NotJson(status))?;
+    Ok((status, body))
 }
 
-/// Returns a connection, and the token to send on it.
-async fn connect_with_retries(admin: &Settings) -> Result<(TcpStream, String), CallError> {
+/// Waits for a gateway that is starting.
+async fn connect_with_retries(socket: &Path) -> Result<UnixStream, CallError> {
     let start = Instant::now();
     loop {
-        let attempt = async { Ok((connect(admin.address).await?, read_token(&admin.token)?)) };
-        match attempt.await {
-            Err(error) if CallError::is_transient(&error) && start.elapsed() < STARTUP_LIMIT => {
+        let connected = local_socket::connect(socket).await;
+        match connected.map_err(|source| CallError::Connect { socket: socket.to_owned(), source }) {
+            Err(error) if error.is_transient() && start.elapsed() < STARTUP_LIMIT => {
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
             done => return done,
         }
     }
-}
-
-async fn connect(address: SocketAddr) -> Result<TcpStream, CallError> {
-    client::connect(address).await.map_err(|source| match &source {
-        ClientError::Connect(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            CallError::Refused { address, source }
-        }
-        _ => CallError::NoResponse { address, source },
-    })
-}
-
-async fn send_on(
-    admin: &Settings,
-    stream: TcpStream,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Bytes>, ClientError> {
-    let tls = certificate(&admin.tls).map(|certificate| {
-        let config =
-            tls::client_config_pinned_to(&certificate).map_err(|error| ClientError::TlsSettings(Cause::from(error)))?;
-        Ok(Tls { config, server_name: ServerName::from(admin.address.ip()) })
-    });
-    client::send_on(stream, tls.transpose()?, request, &LIMITS).await
-}
-
-/// The certificate file of the admin listener. The request names an IP address, so the listener presents its first
-/// certificate.
-fn certificate(settings: &tls::Settings) -> Option<PathBuf> {
-    match settings {
-        tls::Settings::Off => None,
-        tls::Settings::SelfSigned { folder } => Some(CertificateFiles::self_signed(folder).certificate),
-        tls::Settings::Certificates(files) => files.first().map(|files| files.certificate.clone()),
-    }
-}
-
-fn read_token(source: &SecretSource) -> Result<String, CallError> {
-    let token = match source {
-        SecretSource::File(file) => {
-            fs::read_to_string(file).map_err(|source| CallError::TokenFile { file: file.clone(), source })?
-        }
-        SecretSource::Environment(name) => std::env::var(name).map_err(|_| CallError::TokenVariable(name.clone()))?,
-    };
-    Ok(token.trim().to_owned())
 }

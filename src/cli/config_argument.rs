@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use super::error::CommandError;
-use crate::admin;
 use crate::config::{self, Config, ConfigErrors, Probe};
 
 #[derive(clap::Args)]
@@ -19,9 +18,9 @@ impl ConfigArgument {
         config::load(&self.file, probe).map_err(report)
     }
 
-    /// Reads `[admin]` only: errors in other tables do not stop a command for a running gateway.
-    pub(super) fn load_admin(&self) -> Result<admin::Settings, CommandError> {
-        config::load_admin(&self.file).map_err(report)
+    /// The socket of the running gateway. Errors in the rest of the file do not stop a command.
+    pub(super) fn admin_socket(&self) -> Result<PathBuf, CommandError> {
+        config::load_admin_socket(&self.file).map_err(report)
     }
 }
 

@@ -56,13 +56,15 @@ pub(super) enum KeysCommand {
 pub(super) fn run(command: KeysCommand) -> Result<(), CommandError> {
     let (keys, json) = match command {
         KeysCommand::Rotate { config, root: true, json, .. } => return add_root_secret(&config, json),
-        KeysCommand::List { config, json } => (call(&config.load_admin()?, Method::GET, "/admin/v1/keys", None)?, json),
+        KeysCommand::List { config, json } => {
+            (call(&config.admin_socket()?, Method::GET, "/admin/v1/keys", None)?, json)
+        }
         KeysCommand::Rotate { config, now, json, .. } => {
             let body = json!({ "now": now });
-            (call(&config.load_admin()?, Method::POST, "/admin/v1/keys/rotate", Some(&body))?, json)
+            (call(&config.admin_socket()?, Method::POST, "/admin/v1/keys/rotate", Some(&body))?, json)
         }
         KeysCommand::Revoke { config, kid, may_refresh, json } => {
-            let admin = config.load_admin()?;
+            let admin = config.admin_socket()?;
             let path = format!("/admin/v1/keys/{}/revoke", path_segment(&kid)?);
             (call(&admin, Method::POST, &path, Some(&json!({ "mayRefresh": may_refresh })))?, json)
         }

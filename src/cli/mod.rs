@@ -26,6 +26,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::types::process;
+
 /// A reverse-proxy auth gateway that enforces and brokers tokens.
 #[derive(Parser)]
 #[command(name = "bearward", version, about, disable_help_subcommand = true)]
@@ -60,6 +62,10 @@ enum Command {
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     start_logging(&arguments.command);
+    // Before any secret is read.
+    if let Err(error) = process::forbid_dumps() {
+        tracing::warn!(%error, "cannot forbid core files and debuggers of this user");
+    }
     let done = match arguments.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Check(arguments) => check::run(arguments),

@@ -18,7 +18,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(Arguments { config, json }: Arguments) -> Result<(), CommandError> {
-    let admin = config.load_admin()?;
+    let admin = config.admin_socket()?;
     let (status, body) = admin_client::send(&admin, Method::POST, "/admin/v1/reload", None)?;
     match status {
         StatusCode::UNPROCESSABLE_ENTITY if json => {

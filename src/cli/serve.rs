@@ -38,6 +38,7 @@ pub(super) fn run(Arguments { config: argument, take_over }: Arguments) -> Resul
     for address in &running.addresses {
         tracing::info!(%address, "listening");
     }
+    tracing::info!(socket = %running.admin_socket.display(), "admin socket listening");
     tracing::info!(address = %running.admin_address, "admin listening");
     app::notify_systemd(&[NotifyState::Ready]);
     let signal = loop {

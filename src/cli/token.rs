@@ -1,5 +1,7 @@
 //! `bearward token issue|list|revoke`: the tokens of a running gateway.
 
+use std::path::Path;
+
 use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +10,6 @@ use super::admin_client::{CallError, call};
 use super::config_argument::ConfigArgument;
 use super::error::CommandError;
 use super::terminal::{array_member, text_member};
-use crate::admin;
 
 #[derive(Subcommand)]
 pub(super) enum TokenCommand {
@@ -81,16 +82,16 @@ pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
     match command {
         TokenCommand::Issue { config, subject, scope, label, client_id, json } => {
             let body = json!({ "sub": subject, "scope": scope, "label": label, "clientId": client_id });
-            let pair = call(&config.load_admin()?, Method::POST, "/admin/v1/tokens", Some(&body))?;
+            let pair = call(&config.admin_socket()?, Method::POST, "/admin/v1/tokens", Some(&body))?;
             if json { println!("{pair}") } else { print_pair(&pair) }
         }
         TokenCommand::List { config, subject, json } => {
             let path = format!("/admin/v1/subjects/{}/tokens", percent_encode(&subject));
-            let tokens = call(&config.load_admin()?, Method::GET, &path, None)?;
+            let tokens = call(&config.admin_socket()?, Method::GET, &path, None)?;
             if json { println!("{tokens}") } else { print_table(&tokens) }
         }
         TokenCommand::Revoke { config, target, issuer, before, json } => {
-            let result = revoke(&config.load_admin()?, target, issuer, before)?;
+            let result = revoke(&config.admin_socket()?, target, issuer, before)?;
             if json { println!("{result}") } else { println!("revoked") }
         }
     }
@@ -98,7 +99,7 @@ pub(super) fn run(command: TokenCommand) -> Result<(), CommandError> {
 }
 
 fn revoke(
-    admin: &admin::Settings,
+    admin: &Path,
     target: RevokeTarget,
     issuer: Option<String>,
     before: Option<String>,

@@ -9,11 +9,9 @@ mod settings;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
-
-use crate::admin;
 
 pub use document::error::{ConfigError, ConfigErrors, Place};
 pub use settings::{Config, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch};
@@ -32,11 +30,11 @@ pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, ConfigErro
     read("gateway.toml", text, base, probe)
 }
 
-/// Reads only `[admin]`, for commands that call a running gateway. Errors elsewhere in the file do not stop an operator
-/// who has to revoke a key.
-pub fn load_admin(path: &Path) -> Result<admin::Settings, ConfigErrors> {
+/// Reads only the path of the admin socket, for commands that call a running gateway. Errors elsewhere in the file do
+/// not stop an operator who has to revoke a key.
+pub fn load_admin_socket(path: &Path) -> Result<PathBuf, ConfigErrors> {
     let (file, source) = file_and_source(path)?;
-    read_part(&file, &source, folder_of(path), |mut root| root.table("admin", sections::admin))
+    read_part(&file, &source, folder_of(path), |mut root| sections::admin_socket(&mut root))
 }
 
 /// All keys that exist, such as `tokens.issuer` and `route[].path`, and all tables.

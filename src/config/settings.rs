@@ -1,10 +1,12 @@
 //! The settings of the gateway, composed of the settings of its modules. No module below this one knows [`Config`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::identity;
 use crate::auth::keyring::KeySource;
+use crate::gateway::cors;
 use crate::gateway::endpoints::Endpoints;
 use crate::gateway::route;
 use crate::limits::limiter::Rate;
@@ -34,6 +36,7 @@ pub struct Config {
     pub identity: identity::Identity,
     pub login: login::Settings,
     pub oauth: Endpoints,
+    pub cors: Option<Arc<cors::Policy>>,
     pub forwarding: forwarded::Forwarding,
     pub access_log: access_log::Settings,
     pub audit: audit_log::Settings,

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method};
 
 use crate::auth::authenticate::Caller;
 use crate::auth::token_cache::CachedToken;
+use crate::gateway::cors::is_preflight;
 use crate::gateway::route::{Access, Route};
 use crate::types::reject::Reject;
 
@@ -46,13 +47,6 @@ pub fn without_token(route: Arc<Route>, method: &Method, headers: &HeaderMap) ->
         Access::Token(_) => route.preflight && is_preflight(method, headers),
     };
     if open { Ok(Permit { route, caller: None, observed: None }) } else { Err(route) }
-}
-
-/// Returns true for a CORS preflight. Browsers always send it without credentials (Fetch standard).
-fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
-    *method == Method::OPTIONS
-        && headers.contains_key(header::ORIGIN)
-        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// Returns the permit of a caller with a token that meets the route's rules. A route with `enforce = false` also

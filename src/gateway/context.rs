@@ -23,7 +23,7 @@ pub struct RequestContext<'r> {
     /// The server name of the TLS handshake. `None` if the request need not match it.
     pub sni: Option<&'r Sni>,
     /// The route that was found. `None` before routing, and for calls that the gateway answers itself.
-    pub route: Option<Arc<Route>>,
+    pub route: &'r mut Option<Arc<Route>>,
     pub worker: &'r Worker,
     /// The line of the access log. Each step writes down what it finds, also for a request that a later step rejects.
     pub record: &'r mut Record,

@@ -7,16 +7,18 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
 
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::TokenLocation;
 use crate::gateway::authorize::{Permit, authorize, without_token};
 use crate::gateway::context::RequestContext;
+use crate::gateway::cors::{self, Cors};
 use crate::gateway::csrf;
 use crate::gateway::endpoints::Endpoint;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::route_table::{Action, RouteTable};
+use crate::protocols::http::body::Body;
 use crate::protocols::http::headers;
 use crate::protocols::http::path::CanonicalPath;
 use crate::protocols::http::target;
@@ -29,6 +31,7 @@ use crate::types::trace::Step;
 pub struct Decider {
     pub routes: RouteTable,
     pub authenticator: Authenticator,
+    pub cors: Cors,
     /// `limits.request_header_count`
     pub headers: usize,
     /// `limits.uri_size`
@@ -41,6 +44,8 @@ pub enum Decision {
         permit: Permit,
         host: HeaderValue,
     },
+    /// A CORS preflight, which never reaches a backend.
+    Preflight(Box<Response<Body>>),
     /// `POST /user/refresh`
     Refresh,
     /// `DELETE /token/{tokenId}`
@@ -72,10 +77,13 @@ impl Decider {
         context.trace.step(Step::Host, || host_name.to_owned());
         let path = CanonicalPath::parse(request.uri().path())?;
         context.trace.step(Step::Path, || request.uri().path().to_owned());
+        if let Some(preflight) = self.preflight(request, host_name, &path, context) {
+            return preflight;
+        }
         match self.routes.find(host_name, request.method(), &path)? {
             Action::Forward(route) => {
                 context.record.route = Some(route.name.clone());
-                context.route = Some(route.clone());
+                *context.route = Some(route.clone());
                 context.trace.step(Step::Route, || route.name.to_string());
                 let permit = self.permit(route, request, &host, context).await?;
                 Ok(Decision::Forward { permit, host })
@@ -108,6 +116,37 @@ impl Decider {
             return Ok(());
         }
         Err(Reject::new(Reason::Misdirected, format!("the TLS handshake named {}", sni.name)))
+    }
+
+    /// Decides about a CORS preflight by the request that it asks for. `None`: the request is no preflight, or no
+    /// policy covers what it asks for.
+    fn preflight<B>(
+        &self,
+        request: &Request<B>,
+        host: &str,
+        path: &CanonicalPath<'_>,
+        context: &mut RequestContext<'_>,
+    ) -> Option<Result<Decision, Reject>> {
+        if !cors::is_preflight(request.method(), request.headers()) {
+            return None;
+        }
+        let asked = cors::requested_method(request.headers())?;
+        let policy = match self.routes.find(host, &asked, path) {
+            Ok(Action::Forward(route)) => {
+                let policy = route.cors.clone().filter(|_| !route.preflight)?;
+                context.record.route = Some(route.name.clone());
+                context.trace.step(Step::Route, || route.name.to_string());
+                *context.route = Some(route);
+                policy
+            }
+            Ok(Action::Keys | Action::Metadata | Action::Endpoint(Endpoint::ProtectedResource)) => {
+                return Some(Ok(Decision::Preflight(cors::public_preflight())));
+            }
+            Ok(_) => self.cors.own.clone()?,
+            // Otherwise a route for OPTIONS would forward it.
+            Err(reject) => return self.cors.own.is_some().then_some(Err(reject)),
+        };
+        Some(policy.preflight(request.headers(), &asked).map(Decision::Preflight))
     }
 
     async fn permit<B>(

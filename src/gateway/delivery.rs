@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{Request, header};
 
 use crate::gateway::client::{InFlight, Peer};
+use crate::gateway::route::Route;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ReservedPermit;
@@ -25,6 +26,8 @@ use crate::upstream::Lease;
 pub struct Delivery {
     pub record: Record,
     pub started: Instant,
+    /// The route that was found.
+    pub route: Option<Arc<Route>>,
     /// For the head of the response.
     pub rate_limit_headers: Option<Box<RateLimitHeaders>>,
     /// The upstream connection, until the body of the response ends.
@@ -56,6 +59,7 @@ impl Delivery {
         Delivery {
             record,
             started: Instant::now(),
+            route: None,
             rate_limit_headers: None,
             lease: None,
             token_bound: None,
@@ -84,8 +88,8 @@ impl Delivery {
     }
 
     /// The parts that the request's context borrows.
-    pub fn parts(&mut self) -> (&mut Record, &mut Option<Box<RateLimitHeaders>>, &Worker) {
-        (&mut self.record, &mut self.rate_limit_headers, &self.worker)
+    pub fn parts(&mut self) -> (&mut Record, &mut Option<Arc<Route>>, &mut Option<Box<RateLimitHeaders>>, &Worker) {
+        (&mut self.record, &mut self.route, &mut self.rate_limit_headers, &self.worker)
     }
 }
 

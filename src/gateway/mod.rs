@@ -8,6 +8,7 @@ pub mod authorize;
 pub mod client;
 pub mod context;
 pub mod cookie_refresh;
+pub mod cors;
 pub mod csrf;
 pub mod decide;
 pub mod delivery;
@@ -87,6 +88,7 @@ impl Gateway {
             has_body: !request.body().is_end_stream(),
             timeout: self.request_timeout.filter(|_| !grpc::is_grpc(request.headers())),
         };
+        let page = self.decider.cors.origin(request.headers());
         let mut delivery = Box::new(Delivery::open(request, peer, worker, self.clock.now()));
         let result = self.respond_in_time(request, peer, &mut delivery, rules.timeout).await;
         let rejected = result.as_ref().err().map(|reject| reject.reason);
@@ -98,7 +100,8 @@ impl Gateway {
                 rules.reject(reject, self.token_calls.challenge(), peer, &mut delivery)
             }
         };
-        let forwarded = response::finalize_head(forwarded, peer, &mut delivery);
+        let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
+        response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
         let response = response::attach_delivery(forwarded, delivery, worker, rules.timeout);
         Handled { response, rejected, body_rejected }
     }
@@ -132,13 +135,13 @@ impl Gateway {
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
         delivery.reserve(origin.address, || self.decider.routes.is_token_call(request.uri().path()))?;
-        let (record, rate_limit_headers, worker) = delivery.parts();
+        let (record, route, rate_limit_headers, worker) = delivery.parts();
         let mut context = RequestContext {
             now: record.time,
             origin,
             // A trusted proxy sends the requests for many hosts over one connection.
             sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
-            route: None,
+            route,
             worker,
             record,
             rate_limit_headers,
@@ -215,6 +218,7 @@ impl Gateway {
             Decision::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
             }
+            Decision::Preflight(response) => Ok(*response),
             Decision::Keys => Ok(self.token_calls.published_keys()),
             Decision::Metadata => Ok(self.token_calls.published_metadata()),
         };

@@ -6,8 +6,10 @@ use std::time::Duration;
 use http::{HeaderValue, Method, Response, Version, header};
 
 use crate::gateway::client::Peer;
+use crate::gateway::cors::Cors;
 use crate::gateway::delivery::Delivery;
 use crate::gateway::forward::Forwarded;
+use crate::gateway::route::Route;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
 use crate::protocols::grpc;
@@ -82,6 +84,22 @@ pub(super) fn finalize_head(mut forwarded: Forwarded, peer: &Peer, delivery: &mu
     let rejected = record.rejected.as_ref().map(|reject| reject.reason.status());
     record.status = rejected.unwrap_or(forwarded.response.status()).as_u16();
     forwarded
+}
+
+/// Sets the CORS fields. `page`: the origin of the page that sent the request.
+pub(super) fn set_cors(forwarded: &mut Forwarded, cors: &Cors, page: Option<&HeaderValue>, route: Option<&Route>) {
+    let policy = route.map_or(cors.own.as_deref(), |route| route.cors.as_deref());
+    let is_from_backend = forwarded.token_bound.is_some();
+    let Some(policy) = policy else { return };
+    // Browsers do not apply CORS to WebSockets.
+    if forwarded.tunnel.is_some() || is_from_backend && route.is_some_and(|route| route.preflight) {
+        return;
+    }
+    let headers = forwarded.response.headers_mut();
+    // A preflight and a public document have their own fields already.
+    if is_from_backend || !headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        policy.apply(page, headers);
+    }
 }
 
 /// Hands the delivery to whatever carries the body: the response, or the task of a tunnel.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::auth::bearer::TokenLocations;
+use crate::gateway::cors;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 
@@ -22,8 +23,11 @@ pub struct Route {
     /// Index of the upstream in the configuration.
     pub upstream: usize,
     pub access: Access,
-    /// If true, CORS preflights (OPTIONS with Origin and Access-Control-Request-Method) need no token.
+    /// If true, the backend does CORS: preflights (OPTIONS with Origin and Access-Control-Request-Method) need no
+    /// token, and the gateway leaves the fields of the backend unchanged.
     pub preflight: bool,
+    /// `[route.cors]`, or `[cors]`
+    pub cors: Option<Arc<cors::Policy>>,
     pub places: TokenLocations,
     /// `route.origins`: other origins that may use the token in a cookie.
     pub origins: Vec<String>,
@@ -74,6 +78,7 @@ impl Route {
             upstream: 0,
             access: Access::Token(Rules::default()),
             preflight: false,
+            cors: None,
             places: TokenLocations::default(),
             origins: Vec::new(),
             token_forwarding: TokenForwarding::Pass,

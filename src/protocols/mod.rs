@@ -3,6 +3,7 @@
 pub mod boundaries;
 pub mod grpc;
 pub mod http;
+pub mod local_socket;
 pub mod proxy_protocol;
 pub mod reach;
 pub mod socket;

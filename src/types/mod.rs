@@ -3,6 +3,8 @@
 pub mod clock;
 pub mod close_reason;
 pub mod ids;
+pub mod private_file;
+pub mod process;
 pub mod reject;
 pub mod secret;
 pub mod trace;

@@ -91,6 +91,8 @@ reasons! {
     InsufficientScope = "insufficient_scope", FORBIDDEN, "insufficient_scope", "the token lacks a required scope";
     /// The token came from a cookie, and another site may have caused the request.
     Csrf = "csrf", FORBIDDEN, "forbidden", "the Origin header is missing or not allowed";
+    /// A CORS preflight.
+    CorsOrigin = "cors_origin", FORBIDDEN, "forbidden", "pages of this origin may not send requests here";
     ClaimRejected = "claim_rejected", FORBIDDEN, "forbidden", "the claims of the token do not allow this request";
 
     // Refresh and logout. All invalid refresh tokens have one public code, which reveals nothing to a thief.
@@ -114,6 +116,10 @@ reasons! {
 
     // The admin listener.
     AdminTokenWrong = "admin_token_wrong", UNAUTHORIZED, "unauthorized", "the admin token is missing or wrong";
+    /// `admin.wrong_tokens`
+    AdminLimited = "admin_limited", TOO_MANY_REQUESTS, "rate_limited", "too many wrong admin tokens came from this address";
+    /// `admin.hosts`
+    AdminHost = "admin_host", MISDIRECTED_REQUEST, "invalid_request", "the Host header is not a name of the admin listener; call it by its IP address, or add the name to admin.hosts";
     KeyNotFound = "key_not_found", NOT_FOUND, "not_found", "no such signing key";
     KeysFixed = "keys_fixed", BAD_REQUEST, "invalid_request", "tokens.signing_key_file sets the signing key; replace the file and restart the gateway";
     KeysTooMany = "keys_too_many", TOO_MANY_REQUESTS, "rate_limited", "there are too many signing keys";

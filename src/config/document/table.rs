@@ -106,9 +106,13 @@ impl<'a> Table<'a> {
 
     /// Reads the table `key`, also if the file omits it.
     pub(crate) fn table<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Table<'a>) -> T) -> T {
+        self.part(key).read(read)
+    }
+
+    /// The table `key`, also if the file omits it. Unlike [`Table::table`], it may have keys that no code reads.
+    pub(crate) fn part(&mut self, key: &'static str) -> Table<'a> {
         let written = self.take(key).and_then(|value| value.table());
-        let table = written.unwrap_or_else(|| Table::absent(self.place(key), self.report));
-        table.read(read)
+        written.unwrap_or_else(|| Table::absent(self.place(key), self.report))
     }
 
     /// Reads each table of the array `key`.

@@ -59,7 +59,7 @@ fn webhook(table: &mut Table<'_>) -> Option<Webhook> {
     }
     let authorization_file = table.path("webhook_authorization_file");
     if let Some(path) = &authorization_file {
-        table.accept("webhook_authorization_file", files::contents(path));
+        table.accept("webhook_authorization_file", files::secret_contents(path));
     }
     let url = table.take("webhook")?.parse(|text| SecureUrl::parse(text, allow_http).map_err(explain))?;
     Some(Webhook { url, ca_file, authorization_file })

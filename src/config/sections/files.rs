@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::admin::SecretSource;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
+use crate::types::private_file::{self, LaxFile, Origin};
 
 /// The contents of a file that must exist.
 pub(super) fn contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
@@ -48,6 +49,28 @@ pub(super) fn can_create(path: &Path) -> Result<(), ConfigError> {
         .help(format!("create the folder: mkdir -p {shown}")))
 }
 
+/// Checks that no other user can read or replace this file.
+pub(super) fn private(path: &Path, origin: Origin) -> Result<(), ConfigError> {
+    private_file::check(path, origin).map_err(lax)
+}
+
+/// Checks that no other user can replace this file, which the gateway creates.
+pub(super) fn in_private_folder(path: &Path) -> Result<(), ConfigError> {
+    private_file::check_folder(path).map_err(lax)
+}
+
+fn lax(file: LaxFile) -> ConfigError {
+    ConfigError::new(file.to_string(), "expected a secret that only the user of the gateway can use")
+        .help(format!("run: {}", file.mend))
+}
+
+/// The contents of a file of the operator with a secret.
+pub(super) fn secret_contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let contents = contents(path)?;
+    private(path, Origin::Operator)?;
+    Ok(contents)
+}
+
 /// A secret from one of two keys: a file, which may not exist yet, or an environment variable.
 pub(super) fn secret(
     table: &mut Table<'_>,
@@ -73,14 +96,15 @@ pub(super) fn secret(
 
 fn secret_file(path: &Path) -> Result<(), ConfigError> {
     if !path.exists() {
-        return can_create(path);
+        return can_create(path).and_then(|()| in_private_folder(path));
     }
     let contents = contents(path)?;
     if contents.trim_ascii().is_empty() {
         return Err(ConfigError::new(format!("{} is empty", path.display()), "expected a file with a secret")
             .help("remove the file; the gateway then creates a new secret"));
     }
-    Ok(())
+    private(path, Origin::Gateway)?;
+    in_private_folder(path)
 }
 
 fn variable_name(text: &str) -> Result<String, ConfigError> {

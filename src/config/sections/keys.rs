@@ -201,7 +201,10 @@ fn in_order(table: &Table<'_>, (lower, less): (&str, Duration), (upper, more): (
 
 /// Checks that the file contains keys for the algorithms of the issuer.
 pub(super) fn keys_match(file: &KeyFile, policy: &Issuer) -> Result<(), ConfigError> {
-    let content = files::contents(file.path())?;
+    let content = match file {
+        KeyFile::Secret(path) => files::secret_contents(path)?,
+        KeyFile::Jwks(path) | KeyFile::Pem(path) => files::contents(path)?,
+    };
     // Wrong algorithms have their own error.
     if policy.algorithms.is_empty() {
         return Ok(());

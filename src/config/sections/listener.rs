@@ -1,14 +1,17 @@
 //! `[[listener]]` and `[admin]`: addresses and TLS.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::admin;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::document::value::{Value, choose};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{files, pem};
+use crate::config::sections::{files, host, pem, throttle};
 use crate::protocols::http::forwarded::Forwarding;
+use crate::protocols::local_socket::MAX_PATH_SIZE;
 use crate::protocols::tls::{self, CertificateFiles};
 use crate::server::ListenerSettings;
 
@@ -50,7 +53,9 @@ fn proxy_protocol(table: &mut Table<'_>, forwarding: &Forwarding) -> bool {
     proxy_protocol
 }
 
-pub(super) fn admin(table: &mut Table<'_>) -> Placed<admin::Settings> {
+/// `database`: `store.sqlite`.
+pub(super) fn admin(table: &mut Table<'_>, database: &Path) -> Placed<admin::Settings> {
+    let socket = admin_socket(table, database);
     let address = table.take("address").and_then(|value| value.parse(socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
     let tls = tls(table);
     if !table.has("tls") && !address.ip().is_loopback() {
@@ -61,8 +66,46 @@ pub(super) fn admin(table: &mut Table<'_>) -> Placed<admin::Settings> {
         table.reject("address", error.help("add `tls`, or set `tls = \"off\"` if you trust the network"));
     }
     let token = files::secret(table, "token_file", "token_env", "admin.token");
-    let value = admin::Settings { address, tls: tls.unwrap_or(tls::Settings::Off), token };
+    let hosts = table.take("hosts").and_then(|hosts| hosts.list_of("[\"gateway.internal\"]", host::parse));
+    let value = admin::Settings {
+        socket,
+        address,
+        tls: tls.unwrap_or(tls::Settings::Off),
+        token,
+        hosts: hosts.unwrap_or_default(),
+        connections: table.integer("connections", 256, 1..=100_000),
+        connections_per_address: table.integer("connections_per_address", 64, 0..=100_000),
+        wrong_tokens: throttle::rate(table, "wrong_tokens", 10, Duration::from_mins(1)),
+    };
     Placed { value, place: table.place("address") }
+}
+
+/// The Unix socket of the admin API. By default it is beside the database, because one gateway has the database.
+pub(super) fn admin_socket(table: &mut Table<'_>, database: &Path) -> PathBuf {
+    let socket = table.path("socket").unwrap_or_else(|| {
+        let mut path = database.as_os_str().to_owned();
+        path.push(".admin");
+        path.into()
+    });
+    let mut checked = has_valid_size(&socket);
+    // The folder of the default is checked with `store.sqlite`.
+    if table.has("socket") {
+        checked = checked.and_then(|()| files::can_create(&socket)).and_then(|()| files::in_private_folder(&socket));
+    }
+    table.accept("socket", checked);
+    socket
+}
+
+fn has_valid_size(socket: &Path) -> Result<(), ConfigError> {
+    let size = socket.as_os_str().len();
+    if size > MAX_PATH_SIZE {
+        let error = ConfigError::new(
+            format!("the path {} has {size} bytes", socket.display()),
+            format!("expected at most {MAX_PATH_SIZE} bytes, which is the maximum for a Unix socket"),
+        );
+        return Err(error.help("set `socket` under [admin] to a shorter path"));
+    }
+    Ok(())
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, ConfigError> {

@@ -6,6 +6,7 @@
 mod access_log;
 mod addresses;
 mod audit;
+mod cors;
 mod files;
 mod forwarding;
 mod health;
@@ -28,15 +29,16 @@ mod token;
 mod tokens;
 mod upstream;
 
+use std::path::PathBuf;
 use std::thread;
 
-use crate::admin;
 use crate::config::document::table::Table;
 use crate::config::settings::{Config, Probe, Watch};
 
-/// Only `[admin]`.
-pub(super) fn admin(table: &mut Table<'_>) -> admin::Settings {
-    listener::admin(table).value
+/// Only `admin.socket`, and `store.sqlite` for its default.
+pub(super) fn admin_socket(root: &mut Table<'_>) -> PathBuf {
+    let database = store::database(&mut root.part("store"));
+    listener::admin_socket(&mut root.part("admin"), &database)
 }
 
 /// The whole file. If there are errors, the result is incomplete and only used to find more errors.
@@ -48,16 +50,17 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let timeouts = root.table("timeouts", limits::timeouts);
     let forwarding = root.table("forwarding", forwarding::read);
     let listeners = listener::listeners(root, &forwarding);
-    let admin = root.table("admin", listener::admin);
+    let store = root.table("store", |table| store::read(table, timeouts.store));
+    let admin = root.table("admin", |table| listener::admin(table, &store.sqlite));
     addresses::check(root, &listeners, &admin, probe);
 
-    let store = root.table("store", |table| store::read(table, timeouts.store));
     let tokens = root.table("tokens", |table| tokens::read(table, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);
+    let cors = root.table("cors", |table| cors::read(table, &cors::Cors::default()));
     let mut rates = rate::rates(root);
-    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience);
+    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors);
     rate::number_all(&mut rates, &mut routes);
     let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
@@ -80,6 +83,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         identity,
         login,
         oauth,
+        cors: cors.policy(),
         forwarding,
         access_log,
         audit,

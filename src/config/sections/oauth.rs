@@ -93,12 +93,12 @@ fn client_id(text: &str) -> Result<String, ConfigError> {
 
 /// A short secret can be guessed, and the gateway limits no client with the right one.
 fn client_secret(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    let secret = files::contents(path)?;
+    let secret = files::secret_contents(path)?;
     let (shown, trimmed) = (path.display(), secret.trim_ascii());
     if trimmed.len() < MIN_SECRET || !trimmed.iter().all(u8::is_ascii_graphic) {
         let problem = format!("the secret in {shown} is not {MIN_SECRET} or more printable ASCII characters");
         return Err(ConfigError::new(problem, "expected a random secret")
-            .help(format!("create one: head -c 32 /dev/urandom | base64 > {shown}")));
+            .help(format!("create one: (umask 077; head -c 32 /dev/urandom | base64 > {shown})")));
     }
     Ok(secret)
 }

@@ -11,9 +11,10 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, InconsistentKeys, SignatureScheme};
 
 use crate::config::document::error::ConfigError;
-use crate::config::sections::files::contents;
+use crate::config::sections::files::{self, contents};
 use crate::protocols::tls::CertificateFiles;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
+use crate::types::private_file::Origin;
 
 type Section = (SectionKind, Vec<u8>);
 
@@ -87,6 +88,7 @@ fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
             false => error,
         });
     };
+    files::private(path, Origin::Operator)?;
     match keys.next() {
         None => Ok(key),
         Some(_) => Err(ConfigError::new(format!("{shown} contains several private keys"), "expected exactly one")),

@@ -5,6 +5,7 @@ use http::Method;
 use crate::config::document::error::ConfigError;
 use crate::config::document::suggest;
 use crate::config::document::table::Table;
+use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{host, rate, rules, token};
 use crate::gateway::route::{Access, Capture, Route};
@@ -24,8 +25,9 @@ pub(super) fn routes(
     upstreams: &Upstreams,
     issuers: &[String],
     own_audience: &[String],
+    cors: &Cors,
 ) -> Vec<Route> {
-    let routes = root.tables("route", |table| route(table, upstreams, issuers, own_audience));
+    let routes = root.tables("route", |table| route(table, upstreams, issuers, own_audience, cors));
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_duplicates(root, &routes);
@@ -37,7 +39,7 @@ pub(super) fn routes(
             ConfigError::new("there are several upstreams but no route", "expected [[route]] with path and upstream");
         root.reject("route", error.help("add a [[route]] for each upstream").missing());
     }
-    vec![Route::everything()]
+    vec![Route { cors: cors.policy(), ..Route::everything() }]
 }
 
 /// `None` if the path is missing or wrong. All other keys are checked anyway.
@@ -46,6 +48,7 @@ fn route(
     upstreams: &Upstreams,
     issuers: &[String],
     own_audience: &[String],
+    inherited: &Cors,
 ) -> Option<Placed<Route>> {
     let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
     let host = table.take("host").and_then(|value| value.parse(host_of_route));
@@ -56,7 +59,13 @@ fn route(
     let preflight = table.boolean("preflight", false);
     let places = token::places(table, access == Access::Public);
     let login = login(table);
-    let origins = token::origins(table, &places, login == Some(Capture::CookieLogin));
+    let cookie_login = login == Some(Capture::CookieLogin);
+    let mut origins = token::origins(table, &places, cookie_login);
+    let cors = cors::of_route(table, inherited, preflight);
+    if places.has_cookies() || cookie_login {
+        // The operator lets these pages send cookies, so their requests are not forged.
+        origins.extend(cors.with_credentials().iter().cloned());
+    }
     let token_forwarding = token::forwarding(table, own_audience);
     let enforce = table.boolean("enforce", true);
     if !enforce && access == Access::Public {
@@ -81,6 +90,7 @@ fn route(
         upstream: upstream.unwrap_or(0),
         access,
         preflight,
+        cors: cors.policy(),
         places,
         origins,
         token_forwarding,

@@ -15,7 +15,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
 }
 
 /// The key is the burst. The full burst is available again after `span`. 0: no limit.
-fn rate(table: &mut Table<'_>, key: &'static str, default: usize, span: Duration) -> Option<Rate> {
+pub(super) fn rate(table: &mut Table<'_>, key: &'static str, default: usize, span: Duration) -> Option<Rate> {
     let burst = u32::try_from(table.integer(key, default, 0..=10_000)).unwrap_or(u32::MAX);
     (burst > 0).then(|| Rate { burst, interval: span / burst })
 }

@@ -140,7 +140,7 @@ pub(super) fn origins(table: &mut Table<'_>, places: &TokenLocations, cookie_log
 }
 
 /// The origin as browsers write it: in lower case, without default port, path and trailing slash.
-fn origin(text: &str) -> Result<String, ConfigError> {
+pub(super) fn origin(text: &str) -> Result<String, ConfigError> {
     let error = || {
         ConfigError::new("this is not an origin", "expected a scheme and a host, for example \"https://app.example\"")
     };

@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
+use tokio::net::{TcpStream, ToSocketAddrs, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use crate::protocols::reach::Reach;
@@ -48,9 +48,9 @@ pub struct Limits {
 }
 
 /// How the server proves who it is.
-pub struct Tls {
-    pub config: Arc<ClientConfig>,
-    pub server_name: ServerName<'static>,
+struct Tls {
+    config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
 }
 
 /// Why there is no response.
@@ -99,8 +99,9 @@ impl Error for ClientError {
     }
 }
 
-/// Sends a request to `url` on a new connection. The response has the `SocketAddr` of the server as an extension. For `https://`, the certificate of the server must come from a CA in
-/// `ca_file`, or from one of the system's if that is `None`.
+/// Sends a request to `url` on a new connection. For `https://`, the certificate of the server must come from a CA in
+/// `ca_file`, or from one of the system's if that is `None`. The response has the `SocketAddr` of the server as an
+/// extension.
 pub async fn send_to(
     url: &SecureUrl,
     ca_file: Option<&Path>,
@@ -128,18 +129,17 @@ async fn addresses(url: &SecureUrl, reach: Reach) -> Result<Vec<SocketAddr>, Cli
     }
 }
 
-pub async fn connect(address: impl ToSocketAddrs) -> Result<TcpStream, ClientError> {
+async fn connect(address: impl ToSocketAddrs) -> Result<TcpStream, ClientError> {
     TcpStream::connect(address).await.map_err(ClientError::Connect)
 }
 
-/// Sends a request on a connection that is open already. `None` for `tls` sends it in cleartext.
+/// Sends a request on a Unix socket that is connected already.
 pub async fn send_on(
-    stream: TcpStream,
-    tls: Option<Tls>,
+    stream: UnixStream,
     request: Request<Full<Bytes>>,
     limits: &Limits,
 ) -> Result<Response<Bytes>, ClientError> {
-    within(limits.time, send(stream, tls, request, limits)).await
+    within(limits.time, exchange(stream, request, limits)).await
 }
 
 impl Tls {

@@ -17,6 +17,7 @@ use crate::types::reject::{Reason, Reject};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 #[derive(Serialize)]
@@ -128,17 +129,19 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     response
 }
 
-/// A public JSON document that may be cached for ten minutes.
+/// A public JSON document that may be cached for ten minutes. Pages of every origin may read it.
 pub fn public_document(text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::full(text));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
     response
 }
 
-/// A public JSON response that may be cached for `max_age`.
+/// A public JSON response that may be cached for `max_age`. Pages of every origin may read it.
 pub fn public_json(value: &impl Serialize, max_age: Duration) -> Response<Body> {
     let mut response = json(StatusCode::OK, value);
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
     let text = format!("public, max-age={}", max_age.as_secs());
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_str(&text).unwrap_or(NO_STORE));
     response

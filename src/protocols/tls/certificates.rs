@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
 
 use super::error::TlsError;
+use crate::types::private_file::{self, Origin};
 use crate::types::secret;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// Reads a certificate chain and its key, and checks that they belong together.
 pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(&files.certificate)?;
+    private_file::check(&files.key, Origin::Operator).map_err(TlsError::LaxKey)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::Unreadable {
         file: files.key.clone(),
         item: "private key",

@@ -1,13 +1,10 @@
-//! The client side: towards `https://` servers and towards the gateway's own admin listener.
+//! The client side: towards `https://` servers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore};
 
 use super::certificates::{CertificateFiles, load, provider, read_certificates};
 use super::error::TlsError;
@@ -50,68 +47,4 @@ fn trusted_roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
         }
     }
     if roots.is_empty() { Err(TlsError::NoTrustedRoots) } else { Ok(roots) }
-}
-
-/// Trusts exactly this certificate, whatever its names.
-pub fn client_config_pinned_to(certificate: &Path) -> Result<Arc<ClientConfig>, TlsError> {
-    let expected = read_certificates(certificate)?.swap_remove(0);
-    let verifier = Arc::new(PinnedVerifier { expected, file: certificate.to_owned(), provider: provider() });
-    let config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Library)?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
-/// Accepts one certificate, byte for byte. The signature of the handshake is verified as usual.
-#[derive(Debug)]
-struct PinnedVerifier {
-    expected: CertificateDer<'static>,
-    file: PathBuf,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for PinnedVerifier {
-    fn verify_server_cert(
-        &self,
-        received: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        match *received == self.expected {
-            true => Ok(ServerCertVerified::assertion()),
-            false => {
-                let file = self.file.display();
-                Err(rustls::Error::General(format!("the server sent another certificate than {file}")))
-            }
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use rustls::pki_types::pem;
 
+use crate::types::private_file::LaxFile;
+
 #[derive(Debug)]
 pub enum TlsError {
     /// `item`: what the file should contain.
@@ -15,6 +17,7 @@ pub enum TlsError {
         item: &'static str,
         source: pem::Error,
     },
+    LaxKey(LaxFile),
     NoCertificate {
         file: PathBuf,
     },
@@ -50,6 +53,7 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TlsError::Unreadable { file, item, .. } => write!(f, "{}: cannot read a {item} in PEM", file.display()),
+            TlsError::LaxKey(lax) => write!(f, "{lax}; run: {}", lax.mend),
             TlsError::NoCertificate { file } => {
                 write!(f, "{}: there is no certificate in this file, expected BEGIN CERTIFICATE", file.display())
             }
@@ -81,7 +85,8 @@ impl Error for TlsError {
             TlsError::InvalidLeaf { source, .. } => Some(source),
             TlsError::GenerateSelfSigned(source) => Some(source),
             TlsError::WriteSelfSigned { source, .. } => Some(source),
-            TlsError::NoCertificate { .. }
+            TlsError::LaxKey(_)
+            | TlsError::NoCertificate { .. }
             | TlsError::NoCertificateConfigured
             | TlsError::NoExpiry { .. }
             | TlsError::KeyMismatch { .. }

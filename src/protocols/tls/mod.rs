@@ -9,6 +9,6 @@ mod error;
 mod server;
 
 pub use certificates::{CertificateFiles, load};
-pub use client::{client_config, client_config_pinned_to, client_config_with};
+pub use client::{client_config, client_config_with};
 pub use error::TlsError;
 pub use server::{ServerTls, Settings, Sni, server_tls};

@@ -31,6 +31,13 @@ pub struct ServerTls {
     pub not_after: BTreeMap<PathBuf, u64>,
 }
 
+impl ServerTls {
+    /// Returns true if a certificate is for this host.
+    pub fn names(&self, host: &str) -> bool {
+        self.resolver.find(host).is_some()
+    }
+}
+
 /// The name that a client sent in its handshake, and the configuration that was used.
 pub struct Sni {
     pub name: String,
@@ -100,12 +107,15 @@ impl SniResolver {
     }
 
     fn choose(&self, host: &str) -> &Arc<CertifiedKey> {
+        self.find(host).unwrap_or(&self.first)
+    }
+
+    fn find(&self, host: &str) -> Option<&Arc<CertifiedKey>> {
         let host = host.to_ascii_lowercase();
-        let by_name = self.by_name.get(&host).or_else(|| {
+        self.by_name.get(&host).or_else(|| {
             let (_, parent) = host.split_once('.')?;
             self.by_name.get(&format!("*.{parent}"))
-        });
-        by_name.unwrap_or(&self.first)
+        })
     }
 }
 

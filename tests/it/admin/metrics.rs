@@ -53,7 +53,7 @@ fn are_labels(labels: &str) -> bool {
 }
 
 async fn scrape(gateway: &Gateway) -> HashMap<String, f64> {
-    samples(&Client::http1(gateway.admin_address()).get("/metrics").await)
+    samples(&Client::http1(gateway.admin_address()).host("localhost").get("/metrics").await)
 }
 
 /// Waits for counters. The gateway counts a request after its last byte is sent, so the client may see the end first.

@@ -171,7 +171,8 @@ async fn invalid_revocation_requests_are_rejected_without_effect() {
         (json!({ "all": true, "before": "yesterday" }), "not a time"),
         (json!({ "all": true, "before": 1_700_000_000 }), "invalid type"),
         (json!({ "all": true, "before": ahead }), "in the future"),
-        (json!({ "subject": "alice" }), "unknown field `subject`"),
+        (json!({ "user": "alice" }), "unknown field `user`"),
+        (json!({ "subject": "alice", "sub": "alice" }), "duplicate field `sub`"),
     ] {
         let answer = gateway.admin_client().post("/admin/v1/revocations", &wanted).await;
         eprintln!("{wanted}");

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use bearward::types::secret;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{complaint, folder_with, mode_of, names_in};
+use super::{complaint, folder_with, mode_of, names_in, printed};
 use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::{Client, Gateway, Secrets, TokenPair, Upstream};
 
@@ -126,7 +128,7 @@ fn an_invalid_secret_does_not_start() {
     let upstream = Upstream::start();
     let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
     for (file, content) in [("admin.token", "hunter2hunter2hunter2"), ("bearward.secret", "1 hunter2hunter2hunter2")] {
-        fs::write(folder.path().join(file), content).expect("written");
+        secret::write_private(&folder.path().join(file), content.as_bytes()).expect("written");
         let output = bearward(folder.path(), &["serve"]);
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{message}");
@@ -134,6 +136,55 @@ fn an_invalid_secret_does_not_start() {
         assert!(!folder.path().join("bearward.db").exists());
         fs::remove_file(folder.path().join(file)).expect("removed");
     }
+}
+
+/// `check` and `serve` report the same, and the command that they name mends it.
+#[test]
+fn a_secret_that_others_can_read_is_rejected() {
+    let upstream = Upstream::start();
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
+    GatewayProcess::start(folder.path()).program.kill();
+    for file in ["admin.token", "bearward.secret", "bearward.db", "bearward.db-wal"] {
+        let path = folder.path().join(file);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
+        for command in ["check", "serve"] {
+            let message = complaint(&bearward(folder.path(), &[command]), 2);
+            assert!(message.contains(&format!("every user of this machine can use {file} (mode 0644)")), "{message}");
+            let mend = message.lines().find_map(|line| line.split_once("run: ")).expect("a command").1;
+            if command == "serve" {
+                let mended = std::process::Command::new("bash").args(["-c", mend]).current_dir(folder.path()).status();
+                assert!(mended.expect("bash is there").success(), "{mend}");
+            }
+        }
+        assert_eq!(mode_of(&path), 0o600, "{file}");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("set");
+    let message = complaint(&bearward(folder.path(), &["check"]), 2);
+    assert!(message.contains("every user of this machine can replace files in"), "{message}");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    printed(&bearward(folder.path(), &["check"]));
+}
+
+/// A process of the same user could otherwise read the keys in its memory. The kernel gives the files in /proc of such
+/// a process to root (proc(5)).
+#[test]
+fn the_memory_of_the_program_belongs_to_root() {
+    let upstream = Upstream::start();
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
+    // Root already owns the files of its own processes.
+    let line = if bearward::types::process::user() == 0 {
+        fs::copy(env!("CARGO_BIN_EXE_bearward"), folder.path().join("bearward")).expect("copied");
+        "chown -R 65534:65534 . && exec setpriv --reuid 65534 --regid 65534 --clear-groups ./bearward serve"
+    } else {
+        "exec \"$0\" serve"
+    };
+    let program = Program::start_with_shell(folder.path(), line);
+    let served = GatewayProcess::wait_for(program, folder.path());
+    let process = format!("/proc/{}", served.program.id());
+    let owner = |file: &str| fs::metadata(format!("{process}/{file}")).expect("it runs").uid();
+    assert_eq!([owner("mem"), owner("maps"), owner("environ"), owner("fd")], [0; 4]);
+    let status = fs::read_to_string(format!("{process}/status")).expect("it runs");
+    assert!(!status.lines().any(|line| line.starts_with("Uid:\t0")), "the process itself is not of root:\n{status}");
 }
 
 /// The log level is `trace`, so that the program logs everything that it can log.

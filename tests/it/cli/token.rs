@@ -1,11 +1,6 @@
 //! `bearward token issue|list|revoke` with a running gateway.
 
-use std::fs;
-use std::net::TcpListener;
-use std::path::Path;
-
 use bearward::types::ids::TokenId;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -14,18 +9,10 @@ use crate::support::program::{GatewayProcess, Program, bearward};
 use crate::support::tokens::claims_of;
 use crate::support::{Gateway, TokenPair, Upstream};
 
-/// A gateway, and a `gateway.toml` with its real admin address, which the commands read.
-fn served(upstream: &Upstream, edit: impl Fn(String) -> String) -> (GatewayProcess, TempDir) {
-    let text = edit(Gateway::config_text(&upstream.address.to_string(), ""));
-    let folder = folder_with(&text);
-    let served = GatewayProcess::start(folder.path());
-    name_admin_address(folder.path(), &text, &served.admin.to_string());
-    (served, folder)
-}
-
-fn name_admin_address(folder: &Path, text: &str, address: &str) {
-    let named = text.replace("[admin]\naddress = \"127.0.0.1:0\"", &format!("[admin]\naddress = \"{address}\""));
-    fs::write(folder.join("gateway.toml"), named).expect("written");
+/// A gateway, and the folder of its `gateway.toml`.
+fn served(upstream: &Upstream) -> (GatewayProcess, TempDir) {
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
+    (GatewayProcess::start(folder.path()), folder)
 }
 
 fn json(text: &str) -> Value {
@@ -35,7 +22,7 @@ fn json(text: &str) -> Value {
 #[tokio::test]
 async fn without_json_the_output_is_lines_and_a_table() {
     let upstream = Upstream::start();
-    let (served, folder) = served(&upstream, |text| text);
+    let (served, folder) = served(&upstream);
     let run = |arguments: &[&str]| bearward(folder.path(), arguments);
     let issued =
         printed(&run(&["token", "issue", "--subject", "alice", "--scope", "a b", "--label", "phone\u{1b}[2J"]));
@@ -66,7 +53,7 @@ async fn without_json_the_output_is_lines_and_a_table() {
 #[tokio::test]
 async fn with_json_the_output_is_json() {
     let upstream = Upstream::start();
-    let (served, folder) = served(&upstream, |text| text);
+    let (served, folder) = served(&upstream);
     let run = |arguments: &[&str]| json(&printed(&bearward(folder.path(), arguments)));
     let subject = "a/b?c é";
     let issued = run(&["token", "issue", "--subject", subject, "--client-id", "shop", "--json"]);
@@ -83,7 +70,7 @@ async fn with_json_the_output_is_json() {
 #[tokio::test]
 async fn an_operator_revokes_by_subject_time_jti_or_all() {
     let upstream = Upstream::start();
-    let (served, folder) = served(&upstream, |text| text);
+    let (served, folder) = served(&upstream);
     let run = |arguments: &[&str]| bearward(folder.path(), arguments);
     let issue = |subject: &str| {
         TokenPair::from_json(&json(&printed(&run(&["token", "issue", "--subject", subject, "--json"]))))
@@ -114,7 +101,7 @@ async fn an_operator_revokes_by_subject_time_jti_or_all() {
 #[test]
 fn a_failed_command_reports_the_error_with_status_1() {
     let upstream = Upstream::start();
-    let (served, folder) = served(&upstream, |text| text);
+    let (served, folder) = served(&upstream);
     let run = |arguments: &[&str]| complaint(&bearward(folder.path(), arguments), 1);
     let message = run(&["token", "revoke", &TokenId::random().to_string()]);
     assert!(message.contains("404") && message.contains("no such token"), "{message}");
@@ -123,55 +110,19 @@ fn a_failed_command_reports_the_error_with_status_1() {
     let message = run(&["token", "issue", "--subject", ""]);
     assert!(message.contains("sub must have 1 to 255 bytes"), "{message}");
 
-    fs::write(folder.path().join("admin.token"), "0".repeat(43)).expect("written");
-    let message = run(&["token", "list", "--subject", "alice"]);
-    assert!(message.contains("401") && message.contains("admin token"), "{message}");
-    fs::remove_file(folder.path().join("admin.token")).expect("removed");
-    let message = run(&["token", "list", "--subject", "alice"]);
-    assert!(message.contains("cannot read admin.token_file") && message.contains("admin.token ("), "{message}");
-
-    fs::write(folder.path().join("admin.token"), "0".repeat(43)).expect("written");
     served.program.kill();
     let message = run(&["token", "list", "--subject", "alice"]);
     assert!(message.contains("no gateway listens") && message.contains("none started within 5s"), "{message}");
 }
 
-/// A script may start a gateway and run a command at once, before the admin token and the address exist.
+/// A script may start a gateway and run a command at once, before the admin socket exists.
 #[tokio::test]
 async fn a_command_waits_for_a_gateway_that_is_starting() {
     let upstream = Upstream::start();
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
-    let text = Gateway::config_text(&upstream.address.to_string(), "");
-    let folder = folder_with(&text);
-    name_admin_address(folder.path(), &text, &free().to_string());
+    let folder = folder_with(&Gateway::config_text(&upstream.address.to_string(), ""));
     let command = Program::start(folder.path(), &["token", "issue", "--subject", "alice", "--json"]);
     let served = GatewayProcess::start(folder.path());
     let (status, issued, message) = command.wait();
     assert_eq!((status.code(), message.as_str()), (Some(0), ""));
     assert_eq!(served.client().bearer(&TokenPair::from_json(&json(&issued)).access).get("/").await.status, 200);
-}
-
-/// The certificate names a host, but the commands connect to an IP address.
-#[tokio::test]
-async fn the_admin_certificate_can_have_any_name() {
-    let upstream = Upstream::start();
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["gateway.example".to_owned()]).expect("made");
-    let folder = folder_with("");
-    fs::write(folder.path().join("admin.pem"), cert.pem()).expect("written");
-    fs::write(folder.path().join("admin.key"), signing_key.serialize_pem()).expect("written");
-    let admin = "[admin]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"admin.pem\", key = \"admin.key\" }";
-    let text =
-        Gateway::config_text(&upstream.address.to_string(), "").replace("[admin]\naddress = \"127.0.0.1:0\"", admin);
-    fs::write(folder.path().join("gateway.toml"), &text).expect("written");
-    let served = GatewayProcess::start(folder.path());
-    name_admin_address(folder.path(), &text, &served.admin.to_string());
-    let issued = printed(&bearward(folder.path(), &["token", "issue", "--subject", "alice", "--json"]));
-    let access = TokenPair::from_json(&json(&issued)).access;
-    assert_eq!(served.client().bearer(&access).get("/").await.status, 200);
-
-    let another = generate_simple_self_signed(["gateway.example".to_owned()]).expect("made");
-    fs::write(folder.path().join("admin.pem"), another.cert.pem()).expect("written");
-    fs::write(folder.path().join("admin.key"), another.signing_key.serialize_pem()).expect("written");
-    let message = complaint(&bearward(folder.path(), &["token", "list", "--subject", "alice"]), 1);
-    assert!(message.contains("another certificate than"), "the command sends no token to an unknown server: {message}");
 }

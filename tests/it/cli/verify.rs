@@ -82,7 +82,7 @@ fn weak_and_unsuitable_wycheproof_keys_verify_nothing() {
             accepted.extend(is_accepted.then_some(test.tc_id));
         }
         if group.group_comment == "jws_rsa_roca_key" {
-            let error = keys.err().expect("the key is not admitted").to_string();
+            let error = keys.expect_err("the key is not admitted").to_string();
             assert!(error.contains("CVE-2017-15361"), "{error}");
         }
     }

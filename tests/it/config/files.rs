@@ -9,6 +9,7 @@ use bearward::admin::SecretSource;
 use bearward::config::{self, Config, ConfigErrors, Probe};
 use bearward::protocols::tls;
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::secret;
 use rcgen::{CertifiedKey, KeyPair, PKCS_ECDSA_P384_SHA384, generate_simple_self_signed};
 use tempfile::TempDir;
 
@@ -28,7 +29,7 @@ fn folder() -> TempDir {
 }
 
 fn write(folder: &TempDir, name: &str, contents: impl AsRef<[u8]>) {
-    fs::write(folder.path().join(name), contents).expect("a file");
+    secret::write_private(&folder.path().join(name), contents.as_ref()).expect("a file");
 }
 
 fn read(folder: &TempDir, name: &str) -> String {

@@ -1,6 +1,7 @@
 //! `gateway.toml`: all errors are found with their position, and the shipped file is valid.
 
 mod broken;
+mod cors;
 mod files;
 mod issuers;
 mod keys;
@@ -9,16 +10,27 @@ mod oauth;
 mod reference;
 mod report;
 mod routes;
+mod secrets;
 mod sections;
 mod upstreams;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use bearward::config::{self, Config, ConfigErrors, Probe};
+use bearward::types::secret;
+use tempfile::TempDir;
 
-/// Reads a configuration that names no files.
+/// Reads a configuration. It may name the file `Cargo.toml` and the folder `src`.
 fn parse(text: &str) -> Result<Config, ConfigErrors> {
-    config::parse(text, Path::new(env!("CARGO_MANIFEST_DIR")), Probe::None)
+    static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
+        let folder = TempDir::new().expect("a folder");
+        let content = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("read");
+        secret::write_private(&folder.path().join("Cargo.toml"), &content).expect("written");
+        std::fs::create_dir(folder.path().join("src")).expect("created");
+        folder
+    });
+    config::parse(text, FOLDER.path(), Probe::None)
 }
 
 /// `text`, with an upstream at its end if it has none.

@@ -1,7 +1,11 @@
 //! `[oauth]`: the endpoints.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use bearward::config::{self, Probe};
 use bearward::gateway::endpoints::Endpoint;
+use bearward::types::secret;
 use serde_json::{Value, json};
 
 use super::{check, parse, with_upstream};
@@ -99,7 +103,11 @@ fn configured_endpoints_are_listed() {
 #[test]
 fn a_resource_server_has_an_id_and_a_long_secret() {
     let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    let write = |name: &str, text: &str| {
+        secret::write_private(&folder.path().join(name), text.as_bytes()).expect("written");
+    };
+    std::fs::write(folder.path().join("lax"), "0123456789abcdef0123456789abcdef").expect("written");
+    std::fs::set_permissions(folder.path().join("lax"), Permissions::from_mode(0o644)).expect("changed");
     write("good", "0123456789abcdef0123456789abcdef\n");
     write("short", "0123456789abcdef0123456789abcde\n");
     write("spaces", "0123456789abcdef 0123456789abcdef");
@@ -118,6 +126,7 @@ fn a_resource_server_has_an_id_and_a_long_secret() {
         (server("client_id = \"a\"\nsecret_file = \"no\""), "oauth.resource_server[0].secret_file", "does not exist"),
         (server("client_id = \"a\"\nsecret_file = \"short\""), "oauth.resource_server[0].secret_file", "32 or more"),
         (server("client_id = \"a\"\nsecret_file = \"spaces\""), "oauth.resource_server[0].secret_file", "32 or more"),
+        (server("client_id = \"a\"\nsecret_file = \"lax\""), "oauth.resource_server[0].secret_file", "lax"),
         (format!("{good}{good}"), "oauth.resource_server[1].client_id", "the same client_id"),
     ] {
         let text = with_upstream(&format!("{endpoint}{text}"));

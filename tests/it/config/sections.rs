@@ -44,6 +44,20 @@ fn listeners_and_the_admin_address_are_checked() {
         ),
         ("[admin]\naddress = \"127.0.0.1:8443\"", "admin.address", (2, 11), "overlap"),
         ("[admin]\naddress = \"0.0.0.0:9443\"", "admin.address", (2, 11), "tls = \"off\""),
+        ("[admin]\nsocket = \"/none/admin\"", "admin.socket", (2, 10), "does not exist"),
+        (
+            concat!(
+                "[admin]\nsocket = \"/tmp/0123456789/0123456789/0123456789/0123456789/0123456789/",
+                "0123456789/0123456789/0123456789/0123456789/0123456789\""
+            ),
+            "admin.socket",
+            (2, 10),
+            "at most 107 bytes",
+        ),
+        ("[admin]\nhosts = [\"a b\"]", "admin.hosts[0]", (2, 10), "not a host name"),
+        ("[admin]\nconnections = 0", "admin.connections", (2, 15), "from 1 to 100000"),
+        ("[admin]\nconnections_per_address = 100001", "admin.connections_per_address", (2, 27), "from 0 to 100000"),
+        ("[admin]\nwrong_tokens = 10001", "admin.wrong_tokens", (2, 16), "from 0 to 10000"),
         ("[admin]\ntoken_file = \"\"", "admin.token_file", (2, 14), "the path is empty"),
         ("[admin]\ntoken_env = \"s3cret!\"", "admin.token_env", (2, 13), "name the variable"),
         ("[admin]\ntoken_env = \"BEARWARD_NOT_SET\"", "admin.token_env", (2, 13), "is not set"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bearward::config::{self, Probe};
+use bearward::types::secret;
 use bearward::upstream::{Balance, ExpectedStatus, Key};
 
 use super::{assert_only_error, check, parse};
@@ -174,7 +175,8 @@ fn a_client_certificate_needs_its_key_and_https() {
     for name in ["a", "b"] {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
         std::fs::write(folder.path().join(format!("{name}.pem")), made.cert.pem()).expect("written");
-        std::fs::write(folder.path().join(format!("{name}.key")), made.signing_key.serialize_pem()).expect("written");
+        secret::write_private(&folder.path().join(format!("{name}.key")), made.signing_key.serialize_pem().as_bytes())
+            .expect("written");
     }
     let parse = |scheme: &str, more: &str| {
         let text = format!("[[upstream]]\nservers = [\"{scheme}://a\"]\n{more}");

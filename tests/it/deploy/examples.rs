@@ -78,7 +78,16 @@ impl Example {
 #[test]
 fn every_example_has_a_test() {
     let names = super::names(&source::root().join("deploy/examples"));
-    assert_eq!(names, ["behind-a-balancer.toml", "browser-app.toml", "grpc.toml", "several-issuers.toml"]);
+    assert_eq!(
+        names,
+        [
+            "behind-a-balancer.toml",
+            "browser-app-elsewhere.toml",
+            "browser-app.toml",
+            "grpc.toml",
+            "several-issuers.toml"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -94,7 +103,7 @@ async fn the_example_behind_a_balancer_sees_the_clients_address() {
     assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
     assert_eq!(seen.header("x-auth-subject"), Some("alice"));
     balancer.get("/orders/1").await.assert_rejected(401, "unauthorized");
-    assert_eq!(Client::http1(example.served.admin).get("/readyz").await.status, 200);
+    assert_eq!(Client::http1(example.served.admin).host("localhost").get("/readyz").await.status, 200);
 }
 
 #[tokio::test]
@@ -126,6 +135,29 @@ async fn the_example_for_a_browser_app_logs_in_and_out() {
     let user = client.bearer(&next.access);
     assert_eq!(user.send(http::Method::POST, "/logout", bytes::Bytes::new()).await.status, 200);
     user.get("/api/orders").await.assert_rejected(401, "invalid_token");
+}
+
+#[tokio::test]
+async fn the_example_for_a_browser_app_elsewhere_does_cors() {
+    let backend = ScriptedBackend::start(|mut wire, _| async move {
+        while wire.try_read_until("\r\n\r\n").await.is_some() {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Bearward-Subject: alice\r\n";
+            wire.send(format!("{head}Content-Length: 2\r\n\r\n{{}}").as_bytes()).await;
+        }
+    });
+    let example = start("browser-app-elsewhere.toml", backend.address, &[]).await;
+    let page = example.client().header("origin", "https://app.example");
+    for (method, path) in [("POST", "/login"), ("POST", "/user/refresh"), ("POST", "/oauth/token"), ("PUT", "/a")] {
+        let preflight = page.clone().header("access-control-request-method", method);
+        let granted = preflight.send(http::Method::OPTIONS, path, bytes::Bytes::new()).await;
+        assert_eq!(granted.status, 204, "{path}: {granted:?}");
+    }
+    let answer = page.send(http::Method::POST, "/login", bytes::Bytes::new()).await;
+    assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
+    let pair = TokenPair::from_json(&answer.json());
+    assert_eq!(page.clone().bearer(&pair.access).get("/orders").await.status, 200);
+    let rejected = page.get("/orders").await;
+    assert_eq!((rejected.status.as_u16(), rejected.headers.contains_key("access-control-allow-origin")), (401, true));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod commands;
 mod examples;
 pub mod pages;
+mod recipes;
 
 use std::fs;
 use std::net::TcpListener;

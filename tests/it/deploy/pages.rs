@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use bearward::types::reject::Reason;
+use bearward::types::secret;
 
 use crate::house::source;
 use crate::support::certificates::Authority;
@@ -87,8 +88,9 @@ fn the_index_lists_every_page_and_every_example() {
 fn every_configuration_in_the_pages_is_valid() {
     let folder = tempfile::tempdir().expect("a folder");
     super::write_certificates(&Authority::new(), &folder.path().join("tls"));
-    fs::write(folder.path().join("webhook.authorization"), "Bearer x\n").expect("written");
-    fs::write(folder.path().join("orders.secret"), "0123456789abcdef0123456789abcdef\n").expect("written");
+    secret::write_private(&folder.path().join("webhook.authorization"), b"Bearer x\n").expect("written");
+    let secret = b"0123456789abcdef0123456789abcdef\n";
+    secret::write_private(&folder.path().join("orders.secret"), secret).expect("written");
     let mut checked = 0;
     for (path, text) in pages() {
         for block in blocks(&text, "toml") {

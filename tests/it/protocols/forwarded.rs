@@ -130,7 +130,9 @@ fn with_certificates(upstream: &Upstream, more: &str) -> Gateway {
     let folder = Arc::new(TempDir::new().expect("a temporary folder"));
     for (name, names) in [("a", ["a.example", "www.a.example"]), ("b", ["b.example", "*.c.example"])] {
         let made = rcgen::generate_simple_self_signed(names.map(str::to_owned)).expect("a certificate");
-        let write = |file: String, text: String| std::fs::write(folder.path().join(file), text).expect("written");
+        let write = |file: String, text: String| {
+            bearward::types::secret::write_private(&folder.path().join(file), text.as_bytes()).expect("written");
+        };
         write(format!("{name}.pem"), made.cert.pem());
         write(format!("{name}.key"), made.signing_key.serialize_pem());
     }

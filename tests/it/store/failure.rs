@@ -11,13 +11,22 @@ use tempfile::TempDir;
 
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::wait::eventually_ok;
-use crate::support::{Gateway, TestResponse, TokenPair, Upstream, disk};
+use crate::support::{Client, Gateway, TestResponse, TokenPair, Upstream, disk};
 
 #[track_caller]
 fn unavailable(answer: &TestResponse) {
     answer.assert_rejected(503, "temporarily_unavailable");
     let wait: u64 = answer.header("retry-after").and_then(|wait| wait.parse().ok()).expect("seconds");
     assert!(wait >= 1, "{answer:?}");
+}
+
+/// Waits until `/readyz` has this status: its check of the store may be a second old.
+async fn become_ready(admin: &Client, status: u16) -> TestResponse {
+    eventually_ok("the readiness changes", async || {
+        let answer = admin.get("/readyz").await;
+        if answer.status.as_u16() == status { Ok(answer) } else { Err(format!("{answer:?}")) }
+    })
+    .await
 }
 
 /// An operator left a transaction open in an `sqlite3` shell.
@@ -52,7 +61,7 @@ async fn a_locked_database_stops_only_issuing_and_revoking() {
     assert_eq!(gateway.status_of(&bob.access).await, 401, "revoked tokens stay revoked");
 
     shell.execute_batch("rollback").expect("let go");
-    assert_eq!(admin.get("/readyz").await.status, 200);
+    become_ready(&admin, 200).await;
     assert_eq!(gateway.status_of(&alice.access).await, 200, "an operation with a 503 response has no effect");
     assert!(admin.get("/admin/v1/subjects/carol/tokens").await.json()["tokens"].as_array().is_some_and(Vec::is_empty));
     let next = TokenPair::from_json(&gateway.refresh(&alice.access, &alice.refresh).await.json());
@@ -89,11 +98,11 @@ async fn a_full_disk_leads_to_503_until_there_is_space() {
     unavailable(&client.delete(&path).await);
     unavailable(&client.post("/user/refresh", &refresh).await);
     unavailable(&served.admin_client().post("/admin/v1/tokens", &json!({ "sub": "bob" })).await);
-    assert_eq!(served.admin_client().get("/readyz").await.status, 503);
+    become_ready(&served.admin_client(), 503).await;
     assert_eq!(client.get("/").await.status, 200);
 
     limit_files("unlimited");
-    assert_eq!(served.admin_client().get("/readyz").await.status, 200);
+    become_ready(&served.admin_client(), 200).await;
     let next = TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json());
     assert_eq!(client.delete(&path).await.status, 200);
     assert_eq!(client.get("/").await.status, 401);
@@ -126,8 +135,7 @@ async fn a_failed_disk_leads_to_503_and_loses_no_acknowledged_write() {
         unavailable(&client.post("/user/refresh", &refresh).await);
         unavailable(&client.delete(&path).await);
         unavailable(&admin.post("/admin/v1/tokens", &json!({ "sub": "bob" })).await);
-        let ready = admin.get("/readyz").await;
-        assert_eq!(ready.status, 503);
+        let ready = become_ready(&admin, 503).await;
         assert!(ready.json()["reason"].as_str().is_some_and(|reason| reason.contains(expected)), "{state}: {ready:?}");
         assert_eq!(client.get("/").await.status, 200, "cached tokens are served");
         for revoked_token in &ended {
@@ -135,7 +143,7 @@ async fn a_failed_disk_leads_to_503_and_loses_no_acknowledged_write() {
         }
 
         disk.set_state("well");
-        assert_eq!(admin.get("/readyz").await.status, 200, "{state}");
+        become_ready(&admin, 200).await;
         let child = TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json());
         assert_eq!(TokenPair::from_json(&client.post("/user/refresh", &refresh).await.json()).refresh, child.refresh);
         assert_eq!(client.delete(&path).await.status, 200);

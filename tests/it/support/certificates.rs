@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bearward::types::secret;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
@@ -61,9 +62,14 @@ impl Signed {
     /// Writes `name.pem` and `name.key`. Each file is replaced atomically.
     pub fn write(&self, folder: &Path, name: &str) {
         for (extension, content) in [("pem", self.certificate.pem()), ("key", self.key.serialize_pem())] {
-            std::fs::write(folder.join("new"), content).expect("written");
+            secret::write_private(&folder.join("new"), content.as_bytes()).expect("written");
             std::fs::rename(folder.join("new"), folder.join(format!("{name}.{extension}"))).expect("renamed");
         }
+    }
+
+    /// A TLS server with this certificate.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        self.server(None)
     }
 
     fn server(&self, clients: Option<RootCertStore>) -> TlsAcceptor {

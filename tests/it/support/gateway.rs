@@ -133,7 +133,7 @@ impl Gateway {
     }
 
     pub fn admin_client(&self) -> Client {
-        Client::http1(self.admin_address()).bearer(self.file("admin.token").trim())
+        Client::http1(self.admin_address()).host("localhost").bearer(self.file("admin.token").trim())
     }
 
     /// One client for each protocol: HTTP/1.1 and HTTP/2, each in cleartext and over TLS.

@@ -2,6 +2,7 @@
 //! requests, clients, valid and invalid tokens, and a clock that tests move by hand.
 
 pub mod backend;
+pub mod browser;
 pub mod certificates;
 pub mod client;
 pub mod clock;
@@ -17,17 +18,20 @@ pub mod program;
 pub mod repetitions;
 pub mod scripted_backend;
 pub mod secrets;
+pub mod site;
 pub mod tokens;
 pub mod upstream;
 pub mod wait;
 pub mod wire;
 
 pub use backend::Backend;
+pub use browser::Browser;
 pub use client::{Client, TestResponse};
 pub use gateway::{Gateway, TokenPair};
 pub use honest_client::HonestClient;
 pub use jwks::KeyServer;
 pub use scripted_backend::ScriptedBackend;
 pub use secrets::Secrets;
+pub use site::Site;
 pub use upstream::Upstream;
 pub use wire::Wire;

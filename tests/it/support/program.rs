@@ -175,7 +175,7 @@ impl GatewayProcess {
     }
 
     pub fn admin_client(&self) -> Client {
-        Client::http1(self.admin).bearer(&self.admin_token)
+        Client::http1(self.admin).host("localhost").bearer(&self.admin_token)
     }
 }
 

@@ -31,9 +31,13 @@ async fn requests_in_flight_end_before_their_connections_close() {
     let draining = gateway.begin_drain();
     wait_until_closed(address).await;
     wait_until_closed(tls_address).await;
-    let ready = Client::http1(admin).get("/readyz").await;
+    let ready = Client::http1(admin).host("localhost").get("/readyz").await;
     assert_eq!((ready.status.as_u16(), ready.json()["reason"].as_str()), (503, Some("starting or draining")));
-    assert_eq!(Client::http1(admin).get("/healthz").await.status, 200, "a supervisor must not kill a draining gateway");
+    assert_eq!(
+        Client::http1(admin).host("localhost").get("/healthz").await.status,
+        200,
+        "a supervisor must not kill a draining gateway"
+    );
 
     half.send("half").await;
     for mut client in [slow, half] {

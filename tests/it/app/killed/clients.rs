@@ -134,7 +134,7 @@ pub async fn send(
     body: Option<Value>,
 ) -> Option<(u16, Value)> {
     let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {bearer}"));
-    let request = request.header("content-type", "application/json");
+    let request = request.header("content-type", "application/json").header("host", "localhost");
     let body: Body = body.map_or_else(empty, |body| full(body.to_string()));
     let response = connection.try_send(request.body(body).expect("a request")).await.ok()?;
     let status = response.status().as_u16();

@@ -99,7 +99,7 @@ async fn a_signal_with_an_invalid_file_keeps_the_settings() {
 async fn a_reload_needs_the_admin_token_and_a_post() {
     let upstream = Upstream::start();
     let (served, _folder, _) = served(&upstream, |text| text);
-    let unauthenticated = crate::support::Client::http1(served.admin);
+    let unauthenticated = crate::support::Client::http1(served.admin).host("localhost");
     assert_eq!(unauthenticated.post("/admin/v1/reload", &json!({})).await.status, 401);
     assert_eq!(served.admin_client().get("/admin/v1/reload").await.status, 405);
 }

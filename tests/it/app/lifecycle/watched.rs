@@ -1,9 +1,11 @@
 //! The gateway reloads files that change on disk.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use bearward::types::secret;
 use http::StatusCode;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::pem::PemObject;
@@ -60,10 +62,15 @@ async fn watch_off_waits_for_a_reload_command() {
 }
 
 fn make_pair(folder: &Path) -> String {
+    make_pair_with_mode(folder, 0o600)
+}
+
+fn make_pair_with_mode(folder: &Path, mode: u32) -> String {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).expect("made");
     // Renames replace both files atomically, so that the gateway never reads half of one.
     for (name, content) in [("a.pem", cert.pem()), ("a.key", signing_key.serialize_pem())] {
-        fs::write(folder.join("new"), content).expect("written");
+        secret::write_private(&folder.join("new"), content.as_bytes()).expect("written");
+        fs::set_permissions(folder.join("new"), fs::Permissions::from_mode(mode)).expect("set");
         fs::rename(folder.join("new"), folder.join(name)).expect("renamed");
     }
     cert.pem()
@@ -119,5 +126,10 @@ async fn a_renewed_certificate_is_loaded_without_a_reload() {
     fs::write(folder.path().join("a.key"), other_key).expect("written");
     let message = served.program.wait_for_stderr("the old certificates stay active");
     assert!(message.contains("a.key"), "{message}");
+    assert!(presents(served.addresses[1], &second).await);
+
+    // A key that other users can read.
+    make_pair_with_mode(folder.path(), 0o644);
+    served.program.wait_for_stderr("can use a.key (mode 0644); run: chmod 600 a.key");
     assert!(presents(served.addresses[1], &second).await);
 }

@@ -32,7 +32,17 @@ const HOP_BY_HOP: [(&str, &str); 5] = [
 /// Headers that the gateway removes if a route checks the method.
 const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 /// Headers that the gateway changes. Other tests check how.
-const CHANGED: [&str; 5] = ["authorization", "cookie", "content-length", "date", "host"];
+const CHANGED: [&str; 9] = [
+    "access-control-allow-credentials",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "authorization",
+    "content-length",
+    "cookie",
+    "date",
+    "host",
+    "vary",
+];
 
 /// Replaces the `*` of a pattern, to get a header name.
 fn header_name(name: &str) -> HeaderName {

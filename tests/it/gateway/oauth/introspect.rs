@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bearward::tokens::jwt::Algorithm;
+use bearward::types::secret;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -161,7 +162,7 @@ const SECRET: &str = "0123456789+abcdefghijklmnopqrstuv/=";
 /// A gateway with a resource server and these keys of `[throttle]`.
 fn with_resource_server(upstream: &Upstream, throttle: &str) -> Gateway {
     let folder = Arc::new(TempDir::new().expect("a folder"));
-    std::fs::write(folder.path().join("orders.secret"), format!("{SECRET}\n")).expect("written");
+    secret::write_private(&folder.path().join("orders.secret"), SECRET.as_bytes()).expect("written");
     let server = "[[oauth.resource_server]]\nclient_id = \"orders\"\nsecret_file = \"orders.secret\"\n";
     let text = Gateway::config_text(&upstream.address.to_string(), &format!("{OAUTH}{server}"));
     let text = text.replace("failures = 0", throttle);

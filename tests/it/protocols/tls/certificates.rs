@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bearward::types::secret;
 use tempfile::TempDir;
 
 use super::{TLS12, TLS13, handshake};
@@ -21,8 +22,11 @@ async fn the_certificate_matches_the_requested_server_name() {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let certified = rcgen::generate_simple_self_signed(names).expect("a certificate");
         std::fs::write(folder.path().join(format!("{file}.pem")), certified.cert.pem()).expect("written");
-        std::fs::write(folder.path().join(format!("{file}.key")), certified.signing_key.serialize_pem())
-            .expect("written");
+        secret::write_private(
+            &folder.path().join(format!("{file}.key")),
+            certified.signing_key.serialize_pem().as_bytes(),
+        )
+        .expect("written");
         made.push((file, certified.cert.der().clone()));
     }
     let pairs = made.iter().map(|(file, _)| format!("{{ certificate = \"{file}.pem\", key = \"{file}.key\" }}"));
@@ -64,7 +68,8 @@ async fn the_metrics_show_the_expiry_of_each_certificate() {
         let key = rcgen::KeyPair::generate().expect("a key");
         let certificate = certificate.self_signed(&key).expect("a certificate");
         std::fs::write(folder.path().join(format!("{file}.pem")), certificate.pem()).expect("written");
-        std::fs::write(folder.path().join(format!("{file}.key")), key.serialize_pem()).expect("written");
+        secret::write_private(&folder.path().join(format!("{file}.key")), key.serialize_pem().as_bytes())
+            .expect("written");
     };
     make("one", 2031);
     // From 2050 on, a certificate has the year in four digits.

@@ -25,7 +25,7 @@ impl Gateway {
 
     /// The value of the first metric with a line that starts with `name`.
     pub async fn metric(&self, name: &str) -> f64 {
-        let page = Client::http1(self.admin_address()).get("/metrics").await.text();
+        let page = Client::http1(self.admin_address()).host("localhost").get("/metrics").await.text();
         let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{page}"));
         line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
     }

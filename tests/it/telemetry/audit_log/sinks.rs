@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bearward::app;
 use bearward::config::{self, Probe};
+use bearward::types::secret;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -141,7 +142,7 @@ fn delivered(seen: &[ReceivedRequest]) -> (Vec<u64>, HashMap<u64, usize>) {
 async fn a_webhook_gets_all_events_after_an_outage() {
     let upstream = Upstream::start();
     let folder = folder();
-    std::fs::write(folder.path().join("authorization"), "Bearer collector-secret\n").expect("written");
+    secret::write_private(&folder.path().join("authorization"), b"Bearer collector-secret\n").expect("written");
     // No server listens at this address yet.
     let address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     let audit = format!("webhook = \"http://{address}/events?a=b\"\nwebhook_authorization_file = \"authorization\"");
@@ -192,7 +193,7 @@ async fn a_webhook_over_tls_needs_a_trusted_certificate() {
     let collector = Upstream::start();
     let collecting = folder();
     std::fs::write(collecting.path().join("tls.pem"), cert.pem()).expect("written");
-    std::fs::write(collecting.path().join("tls.key"), signing_key.serialize_pem()).expect("written");
+    secret::write_private(&collecting.path().join("tls.key"), signing_key.serialize_pem().as_bytes()).expect("written");
     let text = Gateway::public_config(collector.address, "")
         .replace("tls = \"self-signed\"", "tls = { certificate = \"tls.pem\", key = \"tls.key\" }");
     let front = Gateway::in_folder(text, collecting, Arc::new(ManualClock::new()));

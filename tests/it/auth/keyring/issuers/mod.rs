@@ -96,6 +96,6 @@ async fn fetches(gateway: &Gateway, outcome: &str) -> f64 {
 
 /// Status and reason of `/readyz`.
 async fn readiness(gateway: &Gateway) -> (u16, String) {
-    let response = Client::http1(gateway.admin_address()).get("/readyz").await;
+    let response = Client::http1(gateway.admin_address()).host("localhost").get("/readyz").await;
     (response.status.as_u16(), response.json()["reason"].as_str().unwrap_or_default().to_owned())
 }

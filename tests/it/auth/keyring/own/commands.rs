@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use bearward::types::secret;
 use tempfile::TempDir;
 
 use super::*;
@@ -83,10 +84,10 @@ fn keys_can_be_revoked_with_an_invalid_configuration() {
         let output = run(command);
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    fs::write(&file, text.replace("[admin]\n", "[admin]\ntoken = \"x\"\n")).expect("written");
+    fs::write(&file, text.replace("[admin]\n", "[admin]\nsocket = 7\n")).expect("written");
     let output = run(&["keys", "list"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && stderr.contains("admin.token"), "{stderr}");
+    assert!(output.status.code() == Some(2) && stderr.contains("admin.socket"), "{stderr}");
 }
 
 /// The algorithm changes and changes back, so the key of the second one is deleted before it signs.
@@ -114,7 +115,7 @@ async fn a_signing_key_file_is_not_rotated() {
     let upstream = Upstream::start();
     let folder = std::sync::Arc::new(TempDir::new().expect("a folder"));
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
-    fs::write(folder.path().join("signing.pem"), key.serialize_pem()).expect("written");
+    secret::write_private(&folder.path().join("signing.pem"), key.serialize_pem().as_bytes()).expect("written");
     let text = Gateway::config_text(&upstream.address.to_string(), "")
         .replace("[tokens]\n", "[tokens]\nsigning_key_file = \"signing.pem\"\n");
     fs::write(folder.path().join("gateway.toml"), &text).expect("written");

@@ -97,7 +97,7 @@ async fn invalid_key_requests_are_rejected() {
     admin.get("/admin/v1/keys/rotate").await.assert_rejected(405, "invalid_request");
     admin.get(&format!("/admin/v1/keys/{kid}/revoke")).await.assert_rejected(405, "invalid_request");
     admin.get("/admin/v1/keys/a/b/c").await.assert_rejected(404, "not_found");
-    let no_token = Client::http1(gateway.admin_address());
+    let no_token = Client::http1(gateway.admin_address()).host("localhost");
     no_token.get("/admin/v1/keys").await.assert_rejected(401, "unauthorized");
     assert_eq!(states(&listed(&admin).await), ["active"], "the keys have not changed");
 }

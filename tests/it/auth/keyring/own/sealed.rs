@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use bearward::types::secret::write_private;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -131,7 +132,7 @@ async fn a_start_without_its_root_secret_creates_no_new_one() {
     }
     assert!(!secret.exists() && !token.exists(), "no file is created");
 
-    fs::write(&secret, kept).expect("written");
+    write_private(&secret, kept.as_bytes()).expect("written");
     let gateway = GatewayProcess::start(folder.path());
     assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200);
 }
@@ -142,7 +143,7 @@ fn a_file_that_is_not_a_database_is_reported() {
     let upstream = Upstream::start();
     let folder = folder_with_gateway(&upstream);
     let database = folder.path().join("bearward.db");
-    fs::write(&database, "the contents of another file. ".repeat(100)).expect("written");
+    write_private(&database, "the contents of another file. ".repeat(100).as_bytes()).expect("written");
     let message = failed_start(folder.path());
     assert!(message.contains("store.sqlite") && message.contains("not an SQLite database"), "{message}");
     assert!(!message.contains("bearward.secret") && !folder.path().join("bearward.secret").exists(), "{message}");

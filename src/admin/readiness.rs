@@ -1,0 +1,55 @@
+//! The result of the last check of the store, for probes.
+//!
+//! A check writes to the database. Probes need no token, so without this, each of them could cost a commit.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+/// How long a result is used.
+const MAX_AGE: Duration = Duration::from_secs(1);
+
+/// `None` in a result: the store works. Otherwise, the reason why not.
+#[derive(Default)]
+pub struct StoreReadiness {
+    last: Mutex<Option<(Instant, Option<String>)>>,
+}
+
+impl StoreReadiness {
+    /// Runs `check`, unless the last result is at most a second old. Concurrent calls share one check.
+    pub(super) async fn result(&self, check: impl Future<Output = Option<String>>) -> Option<String> {
+        let mut last = self.last.lock().await;
+        if let Some((at, result)) = &*last
+            && at.elapsed() < MAX_AGE
+        {
+            return result.clone();
+        }
+        let result = check.await;
+        *last = Some((Instant::now(), result.clone()));
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn concurrent_probes_share_one_check() {
+        let (readiness, checks) = (StoreReadiness::default(), AtomicUsize::new(0));
+        let probe = || {
+            readiness.result(async {
+                tokio::task::yield_now().await;
+                checks.fetch_add(1, Ordering::Relaxed);
+                Some("locked".to_owned())
+            })
+        };
+        let (first, second, third) = tokio::join!(probe(), probe(), probe());
+        assert!([first, second, third, probe().await].iter().all(|result| result.as_deref() == Some("locked")));
+        assert_eq!(checks.load(Ordering::Relaxed), 1);
+        *readiness.last.lock().await = Some((Instant::now() - MAX_AGE, Some("locked".to_owned())));
+        assert_eq!(readiness.result(async { None }).await, None, "the old result is not used");
+    }
+}

@@ -1,0 +1,195 @@
+//! Which modes and owners a file with a secret may have.
+//!
+//! | part of the mode | accepted |
+//! |---|---|
+//! | owner | the user of the process, or root; a process of root accepts any owner |
+//! | others | never |
+//! | group, a file that the operator provides | root's group, or a group of the process; a process of root accepts any group that can only read |
+//! | group, a file that the gateway creates | root's group, read-only (credentials of systemd), or a group of the process that also owns the folder with the setgid bit (`fsGroup` of Kubernetes) |
+
+use std::error::Error;
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::types::process::{self, ROOT};
+
+/// Who creates the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Gateway,
+    Operator,
+}
+
+/// Other users than the gateway's own can read or replace a secret.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LaxFile {
+    problem: String,
+    /// A command that mends it.
+    pub mend: String,
+}
+
+impl fmt::Display for LaxFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl Error for LaxFile {}
+
+/// What the rules depend on.
+struct Facts {
+    /// The effective user of the process.
+    user: u32,
+    owner: u32,
+    mode: u32,
+    group: u32,
+    /// Returns true if the process is a member of `group`.
+    is_member: bool,
+    /// Returns true if the folder belongs to `group` and has the setgid bit.
+    group_folder: bool,
+}
+
+/// Fails if other users can read or write the file. A file that cannot be read has another error, which reading it
+/// reports. Pipes and devices are not checked.
+pub fn check(path: &Path, origin: Origin) -> Result<(), LaxFile> {
+    let Some(file) = fs::metadata(path).ok().filter(Metadata::is_file) else { return Ok(()) };
+    // The folder of the file itself, not of a link to it.
+    let folder = fs::canonicalize(path).ok().and_then(|path| fs::metadata(path.parent()?).ok());
+    let facts = Facts {
+        user: process::user(),
+        owner: file.uid(),
+        mode: file.mode(),
+        group: file.gid(),
+        is_member: process::is_in_group(file.gid()),
+        group_folder: folder.is_some_and(|folder| folder.mode() & 0o2000 != 0 && folder.gid() == file.gid()),
+    };
+    check_facts(path, origin, &facts)
+}
+
+fn check_facts(path: &Path, origin: Origin, facts: &Facts) -> Result<(), LaxFile> {
+    let (shown, mode) = (path.display(), facts.mode & 0o777);
+    let lax = |problem: String| Err(LaxFile { problem, mend: mend(path, origin, facts) });
+    if facts.owner != facts.user && facts.owner != ROOT && facts.user != ROOT {
+        return lax(format!("{shown} belongs to user {}, who can read it", facts.owner));
+    }
+    if mode & 0o007 != 0 {
+        return lax(format!("every user of this machine can use {shown} (mode {mode:04o})"));
+    }
+    if mode & 0o070 != 0 && !accepts_group(origin, facts) {
+        return lax(format!("the users of group {} can use {shown} (mode {mode:04o})", facts.group));
+    }
+    Ok(())
+}
+
+fn accepts_group(origin: Origin, facts: &Facts) -> bool {
+    let only_reads = facts.mode & 0o030 == 0;
+    let is_of_root = facts.group == ROOT && only_reads;
+    match origin {
+        Origin::Operator => is_of_root || facts.is_member || (facts.user == ROOT && only_reads),
+        Origin::Gateway => is_of_root || (facts.is_member && facts.group_folder),
+    }
+}
+
+/// A command after which the process can still read the file.
+fn mend(path: &Path, origin: Origin, facts: &Facts) -> String {
+    let file = quoted(path);
+    if facts.owner == facts.user || facts.user == ROOT {
+        format!("chmod 600 {file}")
+    } else if facts.owner == ROOT && facts.is_member && origin == Origin::Operator {
+        format!("chmod 640 {file}")
+    } else {
+        format!("chown {} {file} && chmod 600 {file}", facts.user)
+    }
+}
+
+/// Fails if other users can remove or replace the files in the folder of `path`.
+pub fn check_folder(path: &Path) -> Result<(), LaxFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mode = fs::metadata(folder).map_or(0, |folder| folder.mode());
+    // With the sticky bit, as in /tmp, only the owner of a file can remove it.
+    if mode & 0o002 == 0 || mode & 0o1000 != 0 {
+        return Ok(());
+    }
+    let problem =
+        format!("every user of this machine can replace files in {} (mode {:04o})", folder.display(), mode & 0o7777);
+    Err(LaxFile { problem, mend: format!("chmod o-w {}", quoted(folder)) })
+}
+
+/// One word for a shell.
+fn quoted(path: &Path) -> PathForShell<'_> {
+    PathForShell(path)
+}
+
+struct PathForShell<'p>(&'p Path);
+
+impl fmt::Display for PathForShell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.0.display().to_string();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+        match path.chars().all(is_plain) {
+            true => f.write_str(&path),
+            false => write!(f, "'{}'", path.replace('\'', r"'\''")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: u32 = 1000;
+
+    fn facts(user: u32, owner: u32, group: u32, mode: u32) -> Facts {
+        Facts { user, owner, mode, group, is_member: group == user, group_folder: false }
+    }
+
+    fn mended(origin: Origin, facts: &Facts) -> Option<String> {
+        check_facts(Path::new("/etc/key.pem"), origin, facts).err().map(|lax| lax.mend)
+    }
+
+    #[test]
+    fn a_secret_of_the_gateway_is_for_its_user_only() {
+        let mend = |facts: Facts| mended(Origin::Gateway, &facts);
+        let chmod = Some("chmod 600 /etc/key.pem".to_owned());
+        let chown = Some("chown 1000 /etc/key.pem && chmod 600 /etc/key.pem".to_owned());
+        for (case, facts, mend_with) in [
+            ("created by the gateway", facts(OWN, OWN, OWN, 0o600), None),
+            ("read-only", facts(OWN, OWN, OWN, 0o400), None),
+            ("the group", facts(OWN, OWN, OWN, 0o640), chmod.clone()),
+            ("all users", facts(OWN, OWN, OWN, 0o604), chmod.clone()),
+            ("all users can write", facts(OWN, OWN, OWN, 0o602), chmod.clone()),
+            ("another owner", facts(OWN, 2000, OWN, 0o600), chown.clone()),
+            ("a credential of systemd", facts(OWN, ROOT, ROOT, 0o440), None),
+            ("root's, for all users", facts(OWN, ROOT, ROOT, 0o444), chown),
+            ("root reads the gateway's", facts(ROOT, OWN, OWN, 0o600), None),
+            ("root, a group", facts(ROOT, ROOT, OWN, 0o640), chmod),
+        ] {
+            assert_eq!(mend(facts), mend_with, "{case}");
+        }
+        let volume = |group_folder, is_member| Facts { group_folder, is_member, ..facts(OWN, OWN, 2000, 0o660) };
+        assert_eq!(mend(volume(true, true)), None, "fsGroup of Kubernetes");
+        assert!(mend(volume(false, true)).is_some() && mend(volume(true, false)).is_some());
+    }
+
+    #[test]
+    fn a_file_of_the_operator_may_be_for_the_group_of_the_gateway() {
+        let mend = |facts: Facts| mended(Origin::Operator, &facts);
+        assert_eq!(mend(facts(OWN, ROOT, OWN, 0o640)), None, "as install.md says");
+        assert_eq!(
+            mend(facts(OWN, ROOT, 2000, 0o440)).as_deref(),
+            Some("chown 1000 /etc/key.pem && chmod 600 /etc/key.pem")
+        );
+        assert_eq!(mend(facts(OWN, ROOT, OWN, 0o644)).as_deref(), Some("chmod 640 /etc/key.pem"), "it stays readable");
+        assert_eq!(mend(facts(ROOT, ROOT, 2000, 0o640)), None, "ssl-cert of Debian");
+        assert!(mend(facts(ROOT, ROOT, 2000, 0o660)).is_some());
+        assert!(mend(facts(OWN, 2000, OWN, 0o640)).is_some());
+    }
+
+    #[test]
+    fn a_command_names_any_path_as_one_word() {
+        assert_eq!(quoted(Path::new("/etc/key.pem")).to_string(), "/etc/key.pem");
+        assert_eq!(quoted(Path::new("/a b/it's")).to_string(), r"'/a b/it'\''s'");
+    }
+}

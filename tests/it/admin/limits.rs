@@ -1,0 +1,176 @@
+//! The admin address: wrong tokens, connections, probes and the Host header.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::support::certificates::Authority;
+use crate::support::clock::ManualClock;
+use crate::support::program::GatewayProcess;
+use crate::support::wait::eventually_ok;
+use crate::support::{Client, Gateway, Upstream};
+
+/// The configuration of a gateway with these keys of `[admin]`.
+fn text(upstream: &Upstream, keys: &str) -> String {
+    Gateway::config_text(&upstream.address.to_string(), "").replace("[admin]\n", &format!("[admin]\n{keys}\n"))
+}
+
+fn admin(address: SocketAddr) -> Client {
+    Client::http1(address).host("localhost")
+}
+
+/// The status of the response to a request from another address of this machine.
+fn status_from(source: &str, address: SocketAddr, token: &str) -> String {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--output", "/dev/null", "--write-out", "%{http_code}", "--interface", source]);
+    command.args(["-H", &format!("Authorization: Bearer {token}"), &format!("http://{address}/admin/v1/keys")]);
+    String::from_utf8(command.output().expect("curl is there").stdout).expect("UTF-8")
+}
+
+#[tokio::test]
+async fn wrong_tokens_are_logged_counted_and_limited() {
+    let upstream = Upstream::start();
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("gateway.toml"), text(&upstream, "wrong_tokens = 3")).expect("written");
+    let path = folder.path().to_owned();
+    let served = tokio::task::spawn_blocking(move || GatewayProcess::start(&path)).await.expect("it starts");
+    for number in 0..3 {
+        let answer = admin(served.admin).bearer(&format!("attempt-{number}")).get("/admin/v1/keys").await;
+        answer.assert_rejected(401, "unauthorized");
+    }
+    // Right or wrong, so that a guess learns nothing.
+    for client in [admin(served.admin).bearer("attempt"), served.admin_client()] {
+        let answer = client.get("/admin/v1/keys").await;
+        answer.assert_rejected(429, "rate_limited");
+        let wait: u64 = answer.header("retry-after").and_then(|wait| wait.parse().ok()).expect("seconds");
+        assert!((1..=20).contains(&wait), "{answer:?}");
+    }
+    let token = std::fs::read_to_string(folder.path().join("admin.token")).expect("created");
+    assert_eq!(status_from("127.0.0.2", served.admin, token.trim()), "200", "another address is not affected");
+    let metrics = admin(served.admin).get("/metrics").await.text();
+    for line in ["{reason=\"admin_token_wrong\"} 3", "{reason=\"admin_limited\"} 2"] {
+        assert!(metrics.contains(&format!("bearward_rejections_total{line}")), "{line}:\n{metrics}");
+    }
+    let log = served.program.wait_for_stderr("a wrong admin token");
+    assert!(log.contains("a wrong admin token address=127.0.0.1") && !log.contains("attempt"), "{log}");
+}
+
+#[tokio::test]
+async fn an_address_may_try_again_after_a_minute() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "wrong_tokens = 2"));
+    let wrong = admin(gateway.admin_address()).bearer("wrong");
+    for expected in [401, 401, 429] {
+        assert_eq!(wrong.get("/admin/v1/keys").await.status, expected);
+    }
+    assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 429);
+    gateway.advance(Duration::from_secs(30));
+    assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 200);
+    // A request without a token guesses nothing.
+    for _ in 0..5 {
+        admin(gateway.admin_address()).get("/admin/v1/keys").await.assert_rejected(401, "unauthorized");
+    }
+    assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 200);
+}
+
+async fn connect_from(source: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(format!("{source}:0").parse().expect("an address")).expect("bound");
+    socket.connect(address).await.expect("connected")
+}
+
+/// Waits for the end of a connection that the gateway does not serve. An idle one that it serves would last 10 seconds.
+async fn assert_closed_at_once(mut stream: TcpStream) {
+    let read = tokio::time::timeout(Duration::from_secs(5), stream.read_u8()).await;
+    assert!(read.expect("closed at once").is_err());
+}
+
+#[tokio::test]
+async fn connections_are_limited_by_address_and_in_total() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "connections = 3\nconnections_per_address = 2"));
+    let address = gateway.admin_address();
+    let first = connect_from("127.0.0.1", address).await;
+    let _second = connect_from("127.0.0.1", address).await;
+    assert_closed_at_once(connect_from("127.0.0.1", address).await).await;
+    let _third = connect_from("127.0.0.2", address).await;
+    assert_closed_at_once(connect_from("127.0.0.3", address).await).await;
+    let socket = gateway.path().join("bearward.db.admin");
+    let output =
+        Command::new("curl").args(["-sS", "--fail", "--unix-socket"]).arg(socket).arg("http://a/metrics").output();
+    let metrics = String::from_utf8(output.expect("curl is there").stdout).expect("UTF-8");
+    for line in ["connections_rejected_total 1", "address_connections_rejected_total 1"] {
+        assert!(metrics.contains(&format!("bearward_{line}")), "{line}:\n{metrics}");
+    }
+    drop(first);
+    eventually_ok("a closed connection frees its slot", async || {
+        admin(address)
+            .try_send(http::Method::GET, "/healthz", bytes::Bytes::new())
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await;
+}
+
+/// A check of the store is a commit.
+#[tokio::test]
+async fn many_probes_share_a_check_of_the_store() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let checks = || -> i64 {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let database = Connection::open_with_flags(gateway.path().join("bearward.db"), flags).expect("opened");
+        database.query_row("select value from meta where name = 'checks'", [], |row| row.get(0)).expect("read")
+    };
+    let (before, started) = (checks(), std::time::Instant::now());
+    let client = admin(gateway.admin_address());
+    for _ in 0..100 {
+        assert_eq!(client.get("/readyz").await.status, 200);
+    }
+    let most = i64::try_from(started.elapsed().as_secs() + 1).expect("small");
+    let made = checks() - before;
+    assert!((1..=most).contains(&made), "{made} checks in {:?}", started.elapsed());
+}
+
+/// DNS rebinding: a web page reaches the loopback address under the name of its own site.
+#[tokio::test]
+async fn only_own_names_in_host_are_served() {
+    let upstream = Upstream::start();
+    let folder = Arc::new(TempDir::new().expect("a folder"));
+    let authority = Authority::new();
+    std::fs::write(folder.path().join("ca.pem"), authority.pem()).expect("written");
+    authority.sign("gateway.example").write(folder.path(), "admin");
+    let keys = "tls = { certificate = \"admin.pem\", key = \"admin.key\" }\nhosts = [\"Metrics.internal\"]";
+    let gateway = Gateway::in_folder(text(&upstream, keys), folder, Arc::new(ManualClock::new()));
+    let client = |host: &str| {
+        let client = Client::http1(gateway.admin_address()).over_tls(&gateway.path().join("ca.pem"));
+        client.server_name("gateway.example").host(host)
+    };
+    let port = gateway.admin_address().port();
+    for host in [
+        "localhost".to_owned(),
+        format!("127.0.0.1:{port}"),
+        "[::1]".into(),
+        "gateway.example:9443".into(),
+        "metrics.internal".into(),
+    ] {
+        assert_eq!(client(&host).get("/metrics").await.status, 200, "{host}");
+    }
+    let token = gateway.file("admin.token");
+    for host in ["attacker.example", "localhost.attacker.example", "metrics.internal.attacker.example"] {
+        for path in ["/metrics", "/healthz", "/readyz", "/admin/v1/keys"] {
+            let answer = client(host).bearer(token.trim()).get(path).await;
+            answer.assert_rejected(421, "invalid_request");
+            let says = answer.json()["error_description"].as_str().expect("text").to_owned();
+            assert!(says.contains("add the name to admin.hosts") && !says.contains(host), "{says}");
+        }
+    }
+    let metrics = client("localhost").get("/metrics").await.text();
+    assert!(metrics.contains("bearward_rejections_total{reason=\"admin_host\"} 12"), "{metrics}");
+}

@@ -1,0 +1,118 @@
+//! Files with secrets that other users can read or replace.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use bearward::config::{self, Probe};
+use bearward::types::secret;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+
+use super::{assert_only_error, with_upstream};
+
+fn folder() -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, content: &str| {
+        secret::write_private(&folder.path().join(name), content.as_bytes()).expect("written");
+    };
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["a.example".to_owned()]).expect("made");
+    write("a.pem", &cert.pem());
+    write("a.key", &signing_key.serialize_pem());
+    write("hmac.secret", &"s".repeat(64));
+    write("authorization", "Bearer x");
+    write("root.secret", &format!("1 {}", "0".repeat(43)));
+    write("admin.token", &"0".repeat(43));
+    write("store.db", "");
+    folder
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
+}
+
+/// Each key that names a secret, and the secret.
+const SECRETS: [(&str, &str, &str); 9] = [
+    (
+        "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"a.pem\", key = \"a.key\" }",
+        "listener[0].tls.key",
+        "a.key",
+    ),
+    ("[admin]\ntls = { certificate = \"a.pem\", key = \"a.key\" }", "admin.tls.key", "a.key"),
+    (
+        "[[upstream]]\nservers = [\"https://a\"]\nclient_certificate = \"a.pem\"\nclient_key = \"a.key\"",
+        "upstream[0].client_key",
+        "a.key",
+    ),
+    ("[tokens]\nsigning_key_file = \"a.key\"", "tokens.signing_key_file", "a.key"),
+    (
+        "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"hmac.secret\"",
+        "issuer[0].secret_file",
+        "hmac.secret",
+    ),
+    (
+        "[audit]\nwebhook = \"https://a\"\nwebhook_authorization_file = \"authorization\"",
+        "audit.webhook_authorization_file",
+        "authorization",
+    ),
+    ("[store]\nsecret_file = \"root.secret\"", "store.secret_file", "root.secret"),
+    ("[store]\nsqlite = \"store.db\"", "store.sqlite", "store.db"),
+    ("[admin]\ntoken_file = \"admin.token\"", "admin.token_file", "admin.token"),
+];
+
+#[test]
+fn every_secret_that_others_can_read_is_rejected() {
+    let folder = folder();
+    let parse = |text: &str| config::parse(&with_upstream(text), folder.path(), Probe::None);
+    for (text, key, file) in SECRETS {
+        parse(text).unwrap_or_else(|errors| panic!("{key}: {errors}"));
+        let path = folder.path().join(file);
+        for mode in [0o644, 0o604, 0o602] {
+            set_mode(&path, mode);
+            let errors = parse(text).err().unwrap_or_else(|| panic!("{key}: {mode:o}"));
+            let place = errors.line_and_column(&errors.all()[0].place);
+            assert_only_error(parse(text), key, place, &format!("run: chmod 600 {}", path.display()));
+        }
+        set_mode(&path, 0o400);
+        parse(text).unwrap_or_else(|errors| panic!("{key}: {errors}"));
+        set_mode(&path, 0o600);
+    }
+}
+
+/// A secret of Kubernetes is a link to a link.
+#[test]
+fn the_mode_of_a_linked_secret_counts() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("..data")).expect("created");
+    let file = folder.path().join("..data/tls.key");
+    fs::rename(folder.path().join("a.key"), &file).expect("moved");
+    std::os::unix::fs::symlink("..data/tls.key", folder.path().join("a.key")).expect("linked");
+    let (text, key, _) = SECRETS[0];
+    let parse = || config::parse(&with_upstream(text), folder.path(), Probe::None);
+    parse().expect("it is private");
+    set_mode(&file, 0o644);
+    assert_only_error(parse(), key, (3, 38), "every user of this machine can use");
+}
+
+#[test]
+fn a_folder_in_which_others_can_replace_secrets_is_rejected() {
+    let folder = folder();
+    for (text, key) in [
+        ("[store]\nsqlite = \"f/store.db\"", "store.sqlite"),
+        ("[store]\nsecret_file = \"f/root.secret\"", "store.secret_file"),
+        ("[admin]\ntoken_file = \"f/admin.token\"", "admin.token_file"),
+        ("[admin]\nsocket = \"f/admin\"", "admin.socket"),
+    ] {
+        let inner = folder.path().join("f");
+        fs::create_dir_all(&inner).expect("created");
+        let parse = || config::parse(&with_upstream(text), folder.path(), Probe::None);
+        for accepted in [0o700, 0o755, 0o775, 0o1777] {
+            set_mode(&inner, accepted);
+            parse().unwrap_or_else(|errors| panic!("{key}: {accepted:o}: {errors}"));
+        }
+        set_mode(&inner, 0o777);
+        let errors = parse().err().expect("others can write");
+        let place = errors.line_and_column(&errors.all()[0].place);
+        assert_only_error(parse(), key, place, &format!("run: chmod o-w {}", inner.display()));
+    }
+}

@@ -1,0 +1,128 @@
+//! A real browser: headless Chromium, driven by WebDriver. tests/run installs it and the libraries of the pages.
+//!
+//! The environment variables CHROME and CHROMEDRIVER name other programs than those of Debian.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::client::Client;
+
+/// One browser at a time: each needs hundreds of megabytes.
+static ONLY_ONE: Mutex<()> = Mutex::const_new(());
+
+/// How long a script of a test may run.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
+
+pub struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Browser {
+    /// Opens a browser that finds `hosts` at these addresses on port 443 and no other host. It accepts the keys of
+    /// `certificates` without a CA, and checks everything else as always. `more`: further arguments.
+    pub async fn open(hosts: &[(&str, SocketAddr)], certificates: &[&Path], more: &[&str]) -> Browser {
+        let only = ONLY_ONE.lock().await;
+        let (driver, address) = start_driver();
+        let mut browser = Browser { driver, address, session: String::new(), _only: only };
+        let rules = hosts.iter().map(|(host, address)| format!("MAP {host}:443 {address}"));
+        let rules: Vec<_> = rules.chain(["MAP * ~NOTFOUND".to_owned()]).collect();
+        let keys: Vec<_> = certificates.iter().map(|path| key_hash(path)).collect();
+        let mut arguments = vec![
+            "--headless=new".to_owned(),
+            // Containers run tests as root, and have a small /dev/shm.
+            "--no-sandbox".to_owned(),
+            "--disable-dev-shm-usage".to_owned(),
+            "--disable-gpu".to_owned(),
+            "--disable-background-networking".to_owned(),
+            format!("--host-resolver-rules={}", rules.join(", ")),
+            format!("--ignore-certificate-errors-spki-list={}", keys.join(",")),
+        ];
+        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+        let mut options = json!({ "args": arguments });
+        options["binary"] = json!(program("CHROME", "/usr/bin/chromium").to_str().expect("UTF-8"));
+        let capabilities = json!({
+            "goog:chromeOptions": options,
+            "timeouts": { "script": SCRIPT_TIMEOUT.as_millis() as u64 },
+        });
+        let session = browser.call("/session", &json!({ "capabilities": { "alwaysMatch": capabilities } })).await;
+        browser.session = session["sessionId"].as_str().expect("a session").to_owned();
+        browser
+    }
+
+    /// Opens a page and waits until it is loaded.
+    pub async fn visit(&self, url: &str) {
+        self.call(&self.path("url"), &json!({ "url": url })).await;
+        let title = self.run("return document.title", &Value::Null).await;
+        assert_eq!(title, "ready", "{url} is not the page of the test");
+    }
+
+    /// Runs the body of an async function in the page, with `input` as its argument. Returns its result.
+    pub async fn run(&self, body: &str, input: &Value) -> Value {
+        // The driver cannot report an error with members of its own, such as that of axios.
+        let report = "error => { throw new Error(`${error} ${error.config?.url ?? \"\"}`) }";
+        let script = format!("return (async (input) => {{ {body} }})(arguments[0]).catch({report})");
+        self.call(&self.path("execute/sync"), &json!({ "script": script, "args": [input] })).await
+    }
+
+    fn path(&self, command: &str) -> String {
+        format!("/session/{}/{command}", self.session)
+    }
+
+    async fn call(&self, path: &str, body: &Value) -> Value {
+        let response = Client::http1(self.address).host(&self.address.to_string()).post(path, body).await;
+        let value = response.json()["value"].clone();
+        assert_eq!(response.status, 200, "{path}: {value:#}");
+        value
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver ends the browser and removes its profile. A driver that does not answer is killed anyway.
+        if let Ok(mut stream) = TcpStream::connect(self.address) {
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+            let (session, address) = (&self.session, self.address);
+            let request = format!("DELETE /session/{session} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.read(&mut [0; 512]));
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+fn start_driver() -> (Child, SocketAddr) {
+    let program = program("CHROMEDRIVER", "chromedriver");
+    let mut command = Command::new(&program);
+    command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut driver = command.spawn().unwrap_or_else(|error| panic!("{program:?}: {error}; tests/run installs it"));
+    let mut lines = BufReader::new(driver.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let port = lines.find_map(|line| line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok());
+    let port: u16 = port.expect("chromedriver prints its port");
+    // It must be able to write more.
+    std::thread::spawn(move || lines.for_each(drop));
+    (driver, SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+fn program(variable: &str, default: &str) -> OsString {
+    env::var_os(variable).unwrap_or_else(|| default.into())
+}
+
+/// SHA-256 of the public key in a certificate, as Chromium expects it.
+fn key_hash(certificate: &Path) -> String {
+    let line = "set -o pipefail; openssl x509 -in \"$0\" -noout -pubkey | openssl pkey -pubin -outform DER \
+                | openssl dgst -sha256 -binary | openssl base64";
+    let output = Command::new("bash").args(["-c", line]).arg(certificate).output().expect("bash is there");
+    assert!(output.status.success(), "openssl: {}; tests/run installs it", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("base64").trim().to_owned()
+}
