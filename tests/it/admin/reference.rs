@@ -87,7 +87,7 @@ async fn every_call_has_the_methods_of_the_page() {
         by_path.entry(path).or_default().insert(method);
     }
     for (path, documented) in by_path {
-        let path = path.replace('{', "").replace('}', "");
+        let path = path.replace(['{', '}'], "");
         for method in METHODS {
             let answer = gateway.admin_client().send(method.clone(), &path, Bytes::new()).await;
             if documented.contains(method.as_str()) {
@@ -117,7 +117,7 @@ async fn every_request_has_the_members_of_the_page() {
             continue;
         }
         assert_eq!(method, "POST", "{path}");
-        let path = path.replace('{', "").replace('}', "");
+        let path = path.replace(['{', '}'], "");
         let answer = gateway.admin_client().post(&path, &json!({ "no_such_member": 1 })).await;
         answer.assert_rejected(400, "invalid_request");
         let error = answer.json()["error_description"].as_str().expect("text").to_owned();

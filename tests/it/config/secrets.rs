@@ -111,7 +111,7 @@ fn a_folder_in_which_others_can_replace_secrets_is_rejected() {
             parse().unwrap_or_else(|errors| panic!("{key}: {accepted:o}: {errors}"));
         }
         set_mode(&inner, 0o777);
-        let errors = parse().err().expect("others can write");
+        let errors = parse().expect_err("others can write");
         let place = errors.line_and_column(&errors.all()[0].place);
         assert_only_error(parse(), key, place, &format!("run: chmod o-w {}", inner.display()));
     }
