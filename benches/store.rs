@@ -264,7 +264,7 @@ impl Client {
         let presented = PresentedToken::parse(&token).expect("what we mint is well formed");
         let (roots, now) = (self.roots.clone(), SystemClock.now());
         let decide = move |family: Option<&Family>, watermark: Option<UnixTime>, presented: &PresentedToken| {
-            rotate(family, watermark, presented, &roots, &LIFETIMES, now)
+            rotate(family, watermark, presented, &roots, &LIFETIMES, now.into())
         };
         match self.store.rotate(presented, Box::new(decide), now.into()).await {
             Ok(Rotation::Rotated(next)) => next,

@@ -121,8 +121,9 @@
 //! # Invariants
 //!
 //! - No byte goes upstream without a `Permit`.
-//! - A request sees one time, `RequestContext::now`. `gateway/streams/` reads the clock again for longer streams, and
-//!   `server/` for penalties and malformed requests.
+//! - A request sees one time, `RequestContext::now`. Token calls read the clock again after their body, a refresh
+//!   inside its transaction, `gateway/streams/` for longer streams, and `server/` for malformed requests.
+//! - Limits, penalties and cooldowns measure with `Uptime`, which cannot be set.
 //! - No stream outlives its token by more than a second.
 //! - No database type leaves `store/`.
 //! - Every reason for a rejection is defined once, in `types/reject.rs`.

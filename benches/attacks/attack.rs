@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use crate::gateway::Gateway;
 use crate::{Outcome, client};
 
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 22] = [
     "slow-heads",
     "slow-bodies",
     "no-reading",
@@ -27,6 +27,7 @@ pub const NAMES: [&str; 21] = [
     "large-bodies",
     "over-rate",
     "forged",
+    "guesses",
     "ping",
     "settings",
     "priority",
@@ -55,6 +56,11 @@ upstream = \"origin\"
 per = \"subject\"
 requests = 1
 window = \"1h\"
+[[route]]
+path = \"/login\"
+upstream = \"origin\"
+public = true
+login = true
 ";
 
 /// What a connection does after its opening.
@@ -132,6 +138,13 @@ impl Attack {
                     format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {unsigned}.{signature}\r\n\r\n")
                 };
                 attack(4, &[], Behavior::Flood(Box::new(move |turn| request(turn).into_bytes())))
+            }
+            // Passwords at a captured login. `throttle.failures` lets twenty of each address reach the backend.
+            "guesses" => {
+                let body = "{\"user\":\"alice\",\"password\":\"guess\"}";
+                let head = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+                let guess = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+                attack(376, &[], repeat(guess.into_bytes()))
             }
             "ping" => attack(4, &hello, flood(frame(6, 0, 0, &[7; 8]))),
             "settings" => attack(4, &hello, flood(frame(4, 0, 0, &[]))),

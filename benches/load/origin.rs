@@ -44,6 +44,7 @@ async fn serve(mut connection: TcpStream) -> io::Result<()> {
             }
             let switched = read.starts_with(b"GET /stream ").then(|| switching_protocols(&read[..end + 2]));
             let is_large = read.starts_with(b"GET /public/1m ");
+            let is_login = read.starts_with(b"POST /login ");
             let is_post = read.starts_with(b"POST ");
             let length =
                 if is_post { field(&read[..end + 2], "content-length").parse().unwrap_or_default() } else { 0 };
@@ -56,6 +57,10 @@ async fn serve(mut connection: TcpStream) -> io::Result<()> {
             read.drain(..length);
             if let Some(switched) = switched {
                 connection.write_all(switched.as_bytes()).await?;
+                continue;
+            }
+            if is_login {
+                connection.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n").await?;
                 continue;
             }
             if is_large {

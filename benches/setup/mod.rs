@@ -212,6 +212,7 @@ impl BenchWorker {
     pub fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
+            clock: &SystemClock,
             payer: self.0.bad_signatures.of_address([192, 0, 2, 7].into()),
             signature_queue: &self.0.signature_queue,
             metrics: &self.0.metrics,

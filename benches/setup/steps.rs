@@ -96,6 +96,7 @@ impl Steps {
     pub fn permit(&self, request: &Request<()>, record: &mut Record) -> Result<Permit, Reject> {
         let mut context = RequestContext {
             now: NOW,
+            clock: &SystemClock,
             origin: &self.origin,
             sni: None,
             route: &mut None,

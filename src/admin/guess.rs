@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::limits::limiter::{Limiter, Rate};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 
 /// The minimum time between two log messages, so that wrong tokens from many addresses do not fill the log.
@@ -32,14 +32,14 @@ impl WrongTokens {
 
     /// Rejects a call if its address has sent too many wrong tokens. This comes before the token is compared: a right
     /// token would otherwise look different from a wrong one.
-    pub(super) fn check(&self, address: IpAddr, now: UnixTime) -> Result<(), Reject> {
+    pub(super) fn check(&self, address: IpAddr, now: Uptime) -> Result<(), Reject> {
         match self.limiter.as_ref().and_then(|limiter| limiter.retry_after(address, now)) {
             None => Ok(()),
             Some(wait) => Err(Reject { retry_after: Some(wait), ..Reason::AdminLimited.into() }),
         }
     }
 
-    pub(super) fn count(&self, address: IpAddr, now: UnixTime) {
+    pub(super) fn count(&self, address: IpAddr, now: Uptime) {
         if let Some(limiter) = &self.limiter {
             limiter.take(address, now);
         }

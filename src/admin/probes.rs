@@ -29,7 +29,7 @@ async fn not_ready(admin: &Admin) -> Option<String> {
     if !admin.serving.load(Ordering::Acquire) {
         return Some("starting or draining".to_owned());
     }
-    if let Some(reason) = admin.broker.keyring.not_ready(admin.clock.now()) {
+    if let Some(reason) = admin.broker.keyring.not_ready(admin.clock.uptime()) {
         return Some(reason);
     }
     let check = async {

@@ -14,7 +14,6 @@ use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::protocols::tls::ServerTls;
 use crate::tokens::audit_event::EventContext;
-use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
 /// The client of a connection.
@@ -61,7 +60,7 @@ async fn route(
         _ => {}
     }
     if let Peer::Remote { address, .. } = peer {
-        check_token(admin, request.headers(), *address, context.at)?;
+        check_token(admin, request.headers(), *address)?;
     }
     match request.uri().path() {
         upstreams::PATH => upstreams::handle(admin, request.method()),
@@ -73,7 +72,8 @@ async fn route(
 }
 
 /// The request must have exactly one token. The response does not say what is wrong with another one.
-fn check_token(admin: &Admin, headers: &HeaderMap, client: IpAddr, now: UnixTime) -> Result<(), Reject> {
+fn check_token(admin: &Admin, headers: &HeaderMap, client: IpAddr) -> Result<(), Reject> {
+    let now = admin.clock.uptime();
     admin.wrong_tokens.check(client, now)?;
     match bearer::find(headers, MAX_TOKEN_SIZE) {
         Ok(token) if admin.token.matches(token.as_bytes()) => return Ok(()),

@@ -89,6 +89,7 @@ impl Explainer {
         let (mut record, mut route, mut rate_limit_headers) = (Record::default(), None, None);
         let mut context = RequestContext {
             now: self.clock.now(),
+            clock: &*self.clock,
             origin: &Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), tls),
             sni: None,
             route: &mut route,

@@ -81,7 +81,7 @@ impl KeyWatch {
         let watched = issuers.iter().zip(keys).map(|(issuer, keys)| {
             let watched = self.watched(issuer, current);
             if let Some(keys) = keys {
-                watched.source.confirm(keys, self.clock.now());
+                watched.source.confirm(keys, self.clock.uptime());
             }
             watched
         });
@@ -124,7 +124,7 @@ impl KeyWatch {
 
 fn age(source: &Source, clock: &dyn Clock) -> Vec<LabelledValue> {
     let age =
-        source.age(clock.now()).map(|age| (vec![("issuer", source.policy.issuer.to_string())], age.as_secs_f64()));
+        source.age(clock.uptime()).map(|age| (vec![("issuer", source.policy.issuer.to_string())], age.as_secs_f64()));
     age.into_iter().collect()
 }
 

@@ -12,9 +12,9 @@ use crate::telemetry::audit_log::Target;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, UnixTime};
 
-/// How far the clock may be set back while a token lives. The token then lives that much longer than its revocation
-/// expects, and must stay revoked.
-const CLOCK_STEP: Duration = Duration::from_mins(5);
+/// How far the clock may be set back while a token lives: an hour, as by a wrong time zone, and a little more. The
+/// token then lives that much longer than its revocation expects, and must stay revoked.
+const CLOCK_STEP: Duration = Duration::from_mins(65);
 
 /// `patience` is how long to wait for another gateway to close the store.
 pub(super) fn open(

@@ -28,7 +28,7 @@ use crate::store::{Store, sqlite};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
-use crate::types::clock::Clock;
+use crate::types::clock::{Clock, SteadyClock};
 
 pub(super) struct SharedState {
     pub(super) store: Arc<dyn Store>,
@@ -67,7 +67,8 @@ impl SharedState {
             keyring,
             own_keys,
             seen_generations: auth.seen_generations.clone(),
-            throttle: Arc::new(Throttle::new(&config.throttle)),
+            throttle: Arc::new(Throttle::new(&config.throttle, clock.clone())),
+            clock: Arc::new(SteadyClock::new(clock.clone())),
         });
         Ok(SharedState {
             store,
@@ -101,6 +102,7 @@ impl SharedState {
                 cookie_refresh: CookieRefresh::default(),
                 body_idle: config.connections.body_idle,
                 min_upload_rate: config.connections.min_upload_rate,
+                body_timeout: config.connections.token_call_body,
             },
             forwarder: self.forwarder(config)?,
             rates: RateLimits::reloaded(previous_rates, config.all_rates().cloned(), config.rates.len()),
@@ -188,5 +190,6 @@ fn broker_settings(config: &Config) -> broker::Settings {
         store_timeout: config.store.timeout,
         expires_at_milliseconds: tokens.expires_at_milliseconds,
         extra_fields: tokens.extra_fields,
+        lifetime_jitter: tokens.lifetime_jitter,
     }
 }

@@ -137,7 +137,7 @@ impl Authenticator {
         cached.check_revocation(&self.revocations)?;
         if let (Some(family), Some(generation)) = (cached.token.family, cached.token.generation) {
             self.seen_generations.record(family, generation);
-            self.renewals.record(family, &cached, context.now);
+            self.renewals.record(family, &cached, context.clock.uptime());
         }
         self.token_cache.insert(cached.clone());
         Ok(cached)
@@ -154,7 +154,7 @@ impl Authenticator {
         if self.token_cache.has_bad_signature(bearer, generation) {
             return Err(Reject::new(Reason::BadSignature, "the same token again"));
         }
-        context.payer.check(context.now)
+        context.payer.check(context.clock.uptime())
     }
 
     /// Checks the signature and the claims.
@@ -172,7 +172,7 @@ impl Authenticator {
         };
         // Only a bad signature is cached: it costs a signature check, and no other rejection is final.
         if result.as_ref().is_err_and(is_bad_signature) {
-            context.payer.count(context.now);
+            context.payer.count(context.clock.uptime());
             self.token_cache.insert_bad_signature(queued.text, queued.generation);
         }
         result
@@ -189,7 +189,7 @@ impl Authenticator {
         let issuer = bearer.text().ok().and_then(unverified_issuer).unwrap_or_default();
         let Some(source) = self.keyring.source_of(&issuer) else { return Err(unknown) };
         let unavailable = |detail: &'static str| Err(Reject::new(Reason::KeysUnavailable, detail));
-        match source.refetch(context.now).await {
+        match source.refetch(context.clock.uptime()).await {
             // A fetch within the cooldown may have ended after the first look at the keys.
             RefetchOutcome::Fetched | RefetchOutcome::CoolingDown => {}
             RefetchOutcome::TimedOut => return unavailable("unknown key, and the issuer did not answer in time"),
@@ -246,7 +246,7 @@ impl Authenticator {
         let identity = self.identity.of(&token);
         let cached = Arc::new(CachedToken::new(text, token, identity, generation));
         if let Some(family) = cached.token.family {
-            self.renewals.record(family, &cached, context.now);
+            self.renewals.record(family, &cached, context.clock.uptime());
         }
         self.authenticate_known(cached, context)
     }

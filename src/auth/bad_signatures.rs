@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::limits::limiter::{Key, Limiter, Rate};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 
 /// All workers share it: it is used only for tokens that are not cached, and a client must not get a limit for each
@@ -50,14 +50,14 @@ impl BadSignatures {
 
 impl Payer<'_> {
     /// Rejects a token before its signature is checked if too many were bad.
-    pub fn check(&self, now: UnixTime) -> Result<(), Reject> {
+    pub fn check(&self, now: Uptime) -> Result<(), Reject> {
         let limited =
             |wait: Duration| Reject { retry_after: Some(wait), ..Reject::new(Reason::RateLimited, self.excess) };
         self.limiter.retry_after(self.key, now).map_or(Ok(()), |wait| Err(limited(wait)))
     }
 
     /// Counts a bad signature.
-    pub fn count(&self, now: UnixTime) {
+    pub fn count(&self, now: Uptime) {
         self.limiter.take(self.key, now);
     }
 }

@@ -3,7 +3,7 @@
 use crate::auth::bad_signatures::Payer;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::telemetry::metrics::WorkerMetrics;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
 /// Passed by reference to every step of authentication.
@@ -11,6 +11,9 @@ use crate::types::trace::Trace;
 pub struct AuthContext<'r> {
     /// The one time that the request sees.
     pub now: UnixTime,
+    /// Measures limits and cooldowns. They must not use `now`: a client may hold a request open, and so keep an old
+    /// `now`.
+    pub clock: &'r dyn Clock,
     /// The client that a bad signature is counted for.
     pub payer: Payer<'r>,
     pub signature_queue: &'r SignatureQueue,

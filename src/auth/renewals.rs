@@ -10,7 +10,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 
 use crate::auth::token_cache::CachedToken;
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 use crate::types::ids::TokenId;
 
 /// How long, at least, the token of a family without open streams is remembered: the client may use it a moment before
@@ -34,7 +34,7 @@ struct Families {
     recent: ByFamily<Arc<CachedToken>>,
     /// The previous `recent`.
     older: ByFamily<Arc<CachedToken>>,
-    recent_since: UnixTime,
+    recent_since: Uptime,
 }
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ struct Watch {
 
 impl Renewals {
     /// Records a token of this family that was just verified.
-    pub fn record(&self, family: TokenId, known: &Arc<CachedToken>, now: UnixTime) {
+    pub fn record(&self, family: TokenId, known: &Arc<CachedToken>, now: Uptime) {
         let mut families = self.lock();
         if let Some(watch) = families.watched.get_mut(&family) {
             return keep_freshest(&mut watch.freshest, known);

@@ -1,5 +1,7 @@
 //! Issues new families, and access tokens of existing ones.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::service::Broker;
@@ -14,6 +16,9 @@ use crate::types::secret;
 
 /// How many bytes an access token can grow when its generation gets more digits.
 const GROWTH: usize = 32;
+
+/// How far the store moves the creation of a family ahead at most: one second, and what a request lasts.
+const AHEAD: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// Creates a family and its first pair of tokens. It is durable when this returns.
@@ -89,7 +94,7 @@ impl Broker {
     }
 
     /// The pair of the family's current generation: its refresh token, which is always the same, and a new access
-    /// token.
+    /// token. A repeated refresh cannot get the same access token: it may have expired, or its `jti` may be revoked.
     pub(super) fn pair(&self, family: &Family, now: UnixTime) -> Result<TokenPair, Reject> {
         let refresh_token = refresh_token::current(family, &self.roots).ok_or_else(|| {
             Reject::new(Reason::Internal, format!("root secret {} is missing from store.secret_file", family.root))
@@ -115,13 +120,16 @@ impl Broker {
 
     /// `iat` and `exp` in seconds.
     ///
-    /// `iat` is not before the family's creation, which the store may have moved past a watermark. `exp` is up to 5 %
-    /// early, so that clients that logged in together do not refresh together, and not after the absolute expiry of the
-    /// family.
+    /// `iat` is not before the family's creation, which the store may have moved past a watermark. If that is further
+    /// ahead, the clock was set back: a token with such an `iat` would be valid only when the clock is there again.
+    /// `exp` is up to `tokens.lifetime_jitter` early, so that clients that logged in together do not refresh together,
+    /// and not after the absolute expiry of the family.
     fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
-        let issued = now.max(family.created_at).as_secs();
+        let created = Some(family.created_at).filter(|created| created.since(now) <= AHEAD).unwrap_or_default();
+        let issued = now.max(created).as_secs();
         let lifetime = self.settings.lifetimes.access.as_secs();
-        let early = u64::from(secret::random::<1>()[0]) * lifetime / (20 * 255);
+        let random = u64::from(u16::from_be_bytes(secret::random()));
+        let early = random * lifetime * u64::from(self.settings.lifetime_jitter) / (100 * u64::from(u16::MAX));
         let expires = (issued + lifetime - early).min(family.absolute_expiry.as_secs());
         (issued, expires)
     }

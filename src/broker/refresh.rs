@@ -111,21 +111,21 @@ impl Broker {
         holder: RefreshCaller,
         context: EventContext,
     ) -> Result<Rotation, Reject> {
-        let (token_id, now, client) = (presented.token_id, context.at, context.client);
-        self.throttle.check_refreshes(token_id, now)?;
+        let (token_id, client) = (presented.token_id, context.client);
+        self.throttle.check_refreshes(token_id)?;
         // A confirmation that is not written yet is queued before the rotation, so the store sees it first.
         if let Some(generation) = self.seen_generations.take(presented.token_id) {
             drop(self.store.confirm(vec![(presented.token_id, generation)]));
         }
-        let (roots, lifetimes) = (self.roots.clone(), self.settings.lifetimes);
+        let (roots, lifetimes, clock) = (self.roots.clone(), self.settings.lifetimes, self.clock.clone());
         let decide = move |family: Option<&Family>, watermark, presented: &PresentedToken| match family {
             Some(family) if !holder.may_hold(family) => Rotation::Rejected(Reason::GrantMismatch),
-            _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, now)),
+            _ => with_address(client, rotate(family, watermark, presented, &roots, &lifetimes, clock.read())),
         };
         let rotation = self.with_timeout(self.store.rotate(presented, Box::new(decide), context)).await?;
         // An attacker who knows only the id of a family must not use up its refreshes.
         if !matches!(rotation, Rotation::Rejected(GrantUnknown | GrantForged | GrantMismatch)) {
-            self.throttle.count_refresh(token_id, now);
+            self.throttle.count_refresh(token_id);
         }
         Ok(rotation)
     }

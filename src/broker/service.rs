@@ -11,6 +11,7 @@ use crate::limits::throttle::Throttle;
 use crate::store::{Store, StoreError, StoreFuture};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::{PresentedToken, Roots};
+use crate::types::clock::SteadyClock;
 use crate::types::reject::Reject;
 
 pub struct Broker {
@@ -21,12 +22,14 @@ pub struct Broker {
     pub own_keys: Arc<OwnKeys>,
     pub seen_generations: Arc<SeenGenerations>,
     pub throttle: Arc<Throttle>,
+    /// Read inside the transaction of a refresh.
+    pub clock: Arc<SteadyClock>,
 }
 
 impl Broker {
     /// Waits for the store for at most `timeouts.store`, because a disk can hang without failing. The call may still
-    /// succeed later, as after every 503: a client that repeats its refresh gets the same tokens, and a repeated logout
-    /// succeeds.
+    /// succeed later, as after every 503: a client that repeats its refresh gets the same refresh token, and a repeated
+    /// logout succeeds, or gets 401 because its own token is revoked.
     pub async fn with_timeout<T>(&self, call: StoreFuture<T>) -> Result<T, StoreError> {
         let limit = self.settings.store_timeout;
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timeout_error(limit)))

@@ -13,6 +13,8 @@ pub struct Settings {
     /// The `aud` of an access token if its family names none.
     pub audience: Vec<String>,
     pub lifetimes: Lifetimes,
+    /// `tokens.lifetime_jitter`, in percent: an access token lives up to this much shorter.
+    pub lifetime_jitter: u8,
     /// `limits.token_size`. A longer access token is not issued, because the gateway would reject it.
     pub token_size: usize,
     /// Maximum number of live families of one subject. One more revokes the least recently used.

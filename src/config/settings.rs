@@ -84,6 +84,8 @@ pub struct TokenSettings {
     pub key_ahead: Duration,
     pub lifetimes: Lifetimes,
     pub clock_skew: Duration,
+    /// `tokens.lifetime_jitter`, in percent.
+    pub lifetime_jitter: u8,
     /// If true, `expiresAt` is in milliseconds instead of seconds.
     pub expires_at_milliseconds: bool,
     /// If true, refresh responses also contain `tokenId` and `expiresIn`.

@@ -11,13 +11,15 @@ use crate::protocols::http::forwarded::Origin;
 use crate::protocols::tls::Sni;
 use crate::telemetry::access_log::Record;
 use crate::tokens::audit_event::EventContext;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::trace::Trace;
 
 /// One request on its way through the gateway. Passed by `&mut`, so that it is never copied.
 pub struct RequestContext<'r> {
-    /// Read once from the clock. A refresh or revocation decides by the time of its transaction instead.
+    /// Read once from the clock; calls that the gateway answers itself read it again after the body. A refresh decides
+    /// by the time of its transaction instead.
     pub now: UnixTime,
+    pub clock: &'r dyn Clock,
     /// Where the request comes from: the connection, or what a trusted proxy says about it.
     pub origin: &'r Origin,
     /// The server name of the TLS handshake. `None` if the request need not match it.
@@ -43,6 +45,7 @@ impl RequestContext<'_> {
     pub fn auth(&self) -> AuthContext<'_> {
         AuthContext {
             now: self.now,
+            clock: self.clock,
             payer: self.worker.bad_signatures.of_address(self.client()),
             signature_queue: &self.worker.signature_queue,
             metrics: &self.worker.metrics,

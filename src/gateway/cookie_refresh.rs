@@ -71,14 +71,14 @@ impl CookieRefresh {
             let caller = authenticator.authenticate_known(done.access.clone(), &context.auth())?;
             return Ok((caller, done.cookies.clone()));
         }
-        let (throttle, client, now) = (&broker.throttle, context.client(), context.now);
-        throttle.count_call(client, now)?;
+        let (throttle, client) = (&broker.throttle, context.client());
+        throttle.count_call(client)?;
         let outcome = rotate(found.token(), presented, (broker, authenticator), context).await;
-        throttle.count_outcome(&outcome, client, now);
+        throttle.count_outcome(&outcome, client);
         let pair = outcome.map_err(|reject| session_ended(reject, expired))?;
         let cookies = NewCookies::of(&pair.access_token, &pair.refresh_token)?;
         let caller = authenticator.authenticate_issued(&pair.access_token, &context.auth()).await?;
-        let (until, access) = (now + broker.settings.lifetimes.grace, caller.cached().clone());
+        let (until, access) = (context.now + broker.settings.lifetimes.grace, caller.cached().clone());
         *slot = Some(Refreshed { until, access, cookies: cookies.clone() });
         Ok((caller, cookies))
     }

@@ -105,6 +105,16 @@ impl Decider {
         Ok(Decision::Forward { permit: authorize(route, Ok(caller))?, host })
     }
 
+    /// Why this request must end its connection; `None` if it need not. [`Decider::decide`] checks the same.
+    pub fn malformed<B>(&self, request: &Request<B>) -> Option<Reject> {
+        let framing = || Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked");
+        let found = match headers::has_unambiguous_length(request.headers()) {
+            true => target::host(request, usize::MAX).err(),
+            false => Some(framing()),
+        };
+        found.filter(|reject| reject.reason.must_close_connection())
+    }
+
     /// A TLS connection serves the host that its handshake named. Another host may have another certificate and other
     /// rules (RFC 9110 section 7.4).
     fn check_server_name(&self, host: &str, sni: Option<&Sni>) -> Result<(), Reject> {

@@ -134,10 +134,15 @@ impl Gateway {
         let forwarded = self.forwarded_origin(peer, request);
         let origin = forwarded.as_deref().unwrap_or(&peer.origin);
         delivery.record.client = Some(origin.address);
-        delivery.reserve(origin.address, || self.decider.routes.is_token_call(request.uri().path()))?;
+        let is_token_call = || self.decider.routes.is_token_call(request.uri().path());
+        if let Err(overloaded) = delivery.reserve(origin.address, is_token_call) {
+            // A malformed request ends its connection, also while there is no time for others.
+            return Err(self.decider.malformed(request).unwrap_or(overloaded));
+        }
         let (record, route, rate_limit_headers, worker) = delivery.parts();
         let mut context = RequestContext {
             now: record.time,
+            clock: &*self.clock,
             origin,
             // A trusted proxy sends the requests for many hosts over one connection.
             sni: peer.sni.as_ref().filter(|_| forwarded.is_none()),
@@ -154,7 +159,7 @@ impl Gateway {
             }
             decision => (decision, None),
         };
-        self.check_rates(&decision, &mut context)?;
+        self.check_rates(&decision, request.uri().path(), &mut context)?;
         let mut forwarded = self.carry_out(decision?, request, &mut context).await?;
         if let Some(cookies) = cookies {
             forwarded = cookies.add_to(forwarded);
@@ -185,19 +190,37 @@ impl Gateway {
         self.forwarding.origin(&peer.origin, request.headers())
     }
 
-    /// Takes one request from every rate limit that applies. Requests that are rejected for their token count as well:
-    /// a client without access must not try forever. `[throttle]` limits the calls that the gateway answers itself.
-    fn check_rates(&self, decision: &Result<Decision, Reject>, context: &mut RequestContext<'_>) -> Result<(), Reject> {
-        if self.rates.is_empty() || !matches!(decision, Ok(Decision::Forward { .. }) | Err(_)) {
+    /// Takes one request from every rate limit that applies.
+    fn check_rates(
+        &self,
+        decision: &Result<Decision, Reject>,
+        path: &str,
+        context: &mut RequestContext<'_>,
+    ) -> Result<(), Reject> {
+        if self.rates.is_empty() || !self.counts_for_rates(decision, path) {
             return Ok(());
         }
         let subject = context.record.caller.as_ref().map(|token| (&*token.issuer, token.subject.as_str()));
         let of_route = context.route.as_ref().map_or(&[][..], |route| &route.rates);
         let client = rate_limit::Client { address: context.client(), subject };
         let mut headers = Box::<RateLimitHeaders>::default();
-        let taken = self.rates.take(of_route, &client, &mut headers, context.now);
+        let taken = self.rates.take(of_route, &client, &mut headers, self.clock.uptime());
         *context.rate_limit_headers = (!headers.is_empty()).then_some(headers);
         taken
+    }
+
+    /// Returns true for a request to a backend. One that is rejected for its token or its path counts as well: a client
+    /// without access must not try forever. `[throttle]` limits the gateway's own paths. If the gateway lacks the keys,
+    /// the client is not at fault. A malformed request must keep its own rejection, which ends the connection.
+    fn counts_for_rates(&self, decision: &Result<Decision, Reject>, path: &str) -> bool {
+        match decision {
+            Ok(decision) => matches!(decision, Decision::Forward { .. }),
+            Err(reject) => {
+                !reject.reason.must_close_connection()
+                    && !reject.reason.status().is_server_error()
+                    && !self.decider.routes.is_own_path(path)
+            }
+        }
     }
 
     /// Does what was decided. Rare cases are boxed, because the future of every request is as large as the largest of
@@ -235,8 +258,15 @@ impl Gateway {
     ) -> Result<Forwarded, Reject> {
         let broker = &self.token_calls.broker;
         let captured = login_capture::begin(&permit, request, &broker.throttle, context)?;
-        let forwarded = self.forwarder.forward(permit, request, host, context).await?;
-        let Some(captured) = captured else { return Ok(forwarded) };
+        let forwarded = self.forwarder.forward(permit, request, host, context).await;
+        let Some(captured) = captured else { return forwarded };
+        let forwarded = match forwarded {
+            Ok(forwarded) => forwarded,
+            Err(reject) => {
+                captured.abandon();
+                return Err(reject);
+            }
+        };
         let limits = login_capture::Limits {
             max_response: self.max_login_response,
             revocation_sequence: self.decider.authenticator.revocations.sequence(),

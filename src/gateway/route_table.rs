@@ -111,6 +111,11 @@ impl RouteTable {
             || self.endpoints.iter().any(|(own, _)| **own == *path.as_bytes())
     }
 
+    /// Returns true for every path that the gateway answers itself.
+    pub fn is_own_path(&self, path: &str) -> bool {
+        self.is_token_call(path) || path == KEYS_PATH || path == &*self.metadata_path
+    }
+
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
     pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
         if let Some(own) = self.own_action(method, path.as_bytes()) {

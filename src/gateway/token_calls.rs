@@ -18,10 +18,10 @@ use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::oauth::{self, metadata};
 use crate::limits::pace::MinRate;
+use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
-use crate::types::clock::UnixTime;
-use crate::types::reject::Reject;
+use crate::types::reject::{Reason, Reject};
 
 type Outcome = Result<Response<Body>, Reject>;
 
@@ -36,6 +36,8 @@ pub struct TokenCalls {
     pub body_idle: Duration,
     /// `limits.min_upload_rate`
     pub min_upload_rate: MinRate,
+    /// `timeouts.token_call_body`
+    pub body_timeout: Duration,
 }
 
 impl TokenCalls {
@@ -46,8 +48,8 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let (client, now) = (context.client(), context.now);
-        self.throttled(client, now, self.refresh_now(request, authenticator, context)).await
+        let client = context.client();
+        self.throttled(client, self.refresh_now(request, authenticator, context)).await
     }
 
     async fn refresh_now(
@@ -56,7 +58,7 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let content = self.read_body(request).await?;
+        let content = self.read_body(request, context).await?;
         let refresh = RefreshRequest::read(request.headers(), &content)?;
         let idle = self.broker.settings.lifetimes.idle;
         let bearer = authenticator.authenticate_refresh(request.headers(), idle, &context.auth()).await?;
@@ -74,8 +76,8 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let (client, now) = (context.client(), context.now);
-        self.throttled(client, now, self.revoke_now(parameter, headers, authenticator, context)).await
+        let client = context.client();
+        self.throttled(client, self.revoke_now(parameter, headers, authenticator, context)).await
     }
 
     async fn revoke_now(
@@ -106,13 +108,17 @@ impl TokenCalls {
             return Ok(respond::public_document(resource.document.clone()));
         }
         let throttle = &self.broker.throttle;
-        let (client, now) = (context.client(), context.now);
+        let client = context.client();
         // Resource servers introspect for all of their clients, and authenticate with a token of their own.
         if endpoint != Endpoint::Introspect {
-            throttle.check_failures(client, now)?;
-            throttle.count_call(client, now)?;
+            throttle.check_failures(client)?;
+            throttle.count_call(client)?;
         }
-        let content = self.read_body(request).await?;
+        let content = self.read_body(request, context).await?;
+        let attempt = match endpoint {
+            Endpoint::Introspect => None,
+            _ => Some(throttle.begin_attempt(client)?),
+        };
         let call = oauth::Call {
             broker: &self.broker,
             authenticator,
@@ -121,7 +127,10 @@ impl TokenCalls {
             context,
         };
         let outcome = oauth::respond(call, endpoint, &content).await;
-        throttle.count_outcome(&outcome, client, now);
+        match attempt {
+            Some(attempt) => attempt.end(is_failure(&outcome)),
+            None => throttle.count_outcome(&outcome, client),
+        }
         outcome
     }
 
@@ -143,15 +152,18 @@ impl TokenCalls {
     }
 
     /// Counts a call for the address that it comes from: `throttle.calls` before it, `throttle.failures` after it.
-    async fn throttled(&self, client: IpAddr, now: UnixTime, call: impl Future<Output = Outcome>) -> Outcome {
-        self.broker.throttle.count_call(client, now)?;
+    async fn throttled(&self, client: IpAddr, call: impl Future<Output = Outcome>) -> Outcome {
+        self.broker.throttle.count_call(client)?;
         let outcome = call.await;
-        self.broker.throttle.count_outcome(&outcome, client, now);
+        self.broker.throttle.count_outcome(&outcome, client);
         outcome
     }
 
-    async fn read_body(&self, request: &mut Request<Body>) -> Result<Bytes, Reject> {
+    /// Reads the body, and the clock once more: what the call does is done at the end of the body, not at its head.
+    async fn read_body(&self, request: &mut Request<Body>, context: &mut RequestContext<'_>) -> Result<Bytes, Reject> {
         let paced = mem::take(request.body_mut()).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
-        body::read(paced, BODY_LIMIT).await
+        let read = tokio::time::timeout(self.body_timeout, body::read(paced, BODY_LIMIT)).await;
+        context.now = context.clock.now();
+        read.unwrap_or_else(|_| Err(Reject::new(Reason::BodyTimeout, "not complete within timeouts.token_call_body")))
     }
 }

@@ -3,6 +3,9 @@
 //! It is GCRA, the leaky bucket stored as one number for each key: the time at which the bucket will be full again.
 //! Keys are kept in two generations and the older one is dropped, so an attacker with many addresses uses no more
 //! memory. A dropped key gets a full bucket.
+//!
+//! Buckets are filled by [`Uptime`]: a system clock that is set back by an hour would otherwise leave every bucket
+//! empty for an hour.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +14,7 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 use crate::types::ids::TokenId;
 
 /// Maximum keys in one generation. Two generations of this size use about 1 MB.
@@ -72,7 +75,8 @@ pub struct Limiter {
     overdraft: u32,
 }
 
-/// When each bucket is full again, in microseconds.
+/// When each bucket is full again, in microseconds of uptime: at thousands of requests a second one token takes less
+/// than a millisecond.
 #[derive(Default)]
 struct Generations {
     current: HashMap<u128, u64, RandomState>,
@@ -97,17 +101,25 @@ impl Limiter {
 
     /// Takes a token even if none is left. The debt is at most a burst and the overdraft, so taking many at once costs
     /// no longer wait than that.
-    pub fn take(&self, key: impl Into<Key>, now: UnixTime) {
+    pub fn take(&self, key: impl Into<Key>, now: Uptime) {
         self.lock().take(key.into(), self, now);
     }
 
+    /// Gives back a token that was taken.
+    pub fn give_back(&self, key: impl Into<Key>) {
+        let (mut generations, key) = (self.lock(), key.into());
+        if let Some(full_at) = generations.get(key) {
+            generations.set(key, full_at.saturating_sub(self.rate.interval_micros()), self.capacity);
+        }
+    }
+
     /// How long until there is a token; `None` if there is one now.
-    pub fn retry_after(&self, key: impl Into<Key>, now: UnixTime) -> Option<Duration> {
+    pub fn retry_after(&self, key: impl Into<Key>, now: Uptime) -> Option<Duration> {
         self.lock().retry_after(key.into(), self.rate, now)
     }
 
     /// Takes a token. If there is none, fails with how long until there is one.
-    pub fn try_take(&self, key: impl Into<Key>, now: UnixTime) -> Result<(), Duration> {
+    pub fn try_take(&self, key: impl Into<Key>, now: Uptime) -> Result<(), Duration> {
         let (mut generations, key) = (self.lock(), key.into());
         match generations.retry_after(key, self.rate, now) {
             Some(wait) => Err(wait),
@@ -119,13 +131,13 @@ impl Limiter {
     }
 
     /// As [`Limiter::try_take`], and returns the state of the bucket.
-    pub fn try_take_with_quota(&self, key: impl Into<Key>, now: UnixTime) -> Quota {
+    pub fn try_take_with_quota(&self, key: impl Into<Key>, now: Uptime) -> Quota {
         let (mut generations, key) = (self.lock(), key.into());
         let retry_after = generations.retry_after(key, self.rate, now);
         if retry_after.is_none() {
             generations.take(key, self, now);
         }
-        let owed = generations.get(key).unwrap_or(0).saturating_sub(micros(now));
+        let owed = generations.get(key).unwrap_or(0).saturating_sub(now.as_micros());
         let remaining = self.rate.burst_micros().saturating_sub(owed) / self.rate.interval_micros().max(1);
         let remaining = u32::try_from(remaining).unwrap_or(u32::MAX).min(self.rate.burst);
         Quota { remaining, full_after: Duration::from_micros(owed), retry_after }
@@ -151,22 +163,17 @@ impl Rate {
     }
 }
 
-/// Microseconds, because at thousands of requests a second one token takes less than a millisecond.
-fn micros(time: UnixTime) -> u64 {
-    time.as_millis().saturating_mul(1000)
-}
-
 impl Generations {
-    fn take(&mut self, key: Key, limiter: &Limiter, now: UnixTime) {
-        let (rate, now) = (limiter.rate, micros(now));
+    fn take(&mut self, key: Key, limiter: &Limiter, now: Uptime) {
+        let (rate, now) = (limiter.rate, now.as_micros());
         let full_at = self.get(key).unwrap_or(0).max(now).saturating_add(rate.interval_micros());
         let max_debt = rate.micros_of(rate.burst.saturating_add(limiter.overdraft));
         self.set(key, full_at.min(now.saturating_add(max_debt)), limiter.capacity);
     }
 
-    fn retry_after(&self, key: Key, rate: Rate, now: UnixTime) -> Option<Duration> {
+    fn retry_after(&self, key: Key, rate: Rate, now: Uptime) -> Option<Duration> {
         let free_at = self.get(key)?.saturating_add(rate.interval_micros()).saturating_sub(rate.burst_micros());
-        (free_at > micros(now)).then(|| Duration::from_micros(free_at - micros(now)))
+        (free_at > now.as_micros()).then(|| Duration::from_micros(free_at - now.as_micros()))
     }
 
     fn get(&self, Key(key): Key) -> Option<u64> {
@@ -189,7 +196,7 @@ mod tests {
         Limiter::new(Rate { burst: 3, interval: Duration::from_secs(1) })
     }
 
-    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const NOW: Uptime = Uptime::from_secs(1_000);
 
     #[test]
     fn a_burst_and_then_one_after_each_interval() {
@@ -203,6 +210,21 @@ mod tests {
         assert_eq!(limiter.retry_after(address, NOW + Duration::from_millis(999)), Some(Duration::from_millis(1)));
         assert_eq!(limiter.retry_after(address, NOW + Duration::from_secs(1)), None);
         assert_eq!(limiter.retry_after(IpAddr::from([192, 0, 2, 2]), NOW), None, "another address has its own");
+    }
+
+    #[test]
+    fn a_token_can_be_given_back() {
+        let (limiter, address) = (limiter(), IpAddr::from([192, 0, 2, 1]));
+        (0..3).for_each(|_| assert_eq!(limiter.try_take(address, NOW), Ok(())));
+        assert_eq!(limiter.try_take(address, NOW), Err(Duration::from_secs(1)));
+        limiter.give_back(address);
+        assert_eq!(limiter.try_take(address, NOW), Ok(()));
+        assert_eq!(limiter.try_take(address, NOW), Err(Duration::from_secs(1)));
+        (0..100).for_each(|_| limiter.give_back(address));
+        (0..3).for_each(|_| assert_eq!(limiter.try_take(address, NOW), Ok(()), "a bucket is never more than full"));
+        assert_eq!(limiter.try_take(address, NOW), Err(Duration::from_secs(1)));
+        limiter.give_back(IpAddr::from([192, 0, 2, 2]));
+        assert_eq!(limiter.retry_after(IpAddr::from([192, 0, 2, 2]), NOW), None);
     }
 
     #[test]

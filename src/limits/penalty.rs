@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::limits::limiter::{Limiter, Rate};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 
 /// The gateway remembers 65,536 to 131,072 penalized addresses. It forgets the oldest first, and accepts those again.
 const CAPACITY: usize = 65_536;
@@ -35,7 +35,7 @@ pub struct PenaltySettings {
 pub struct PenaltyBox {
     /// Zero turns penalties off.
     duration: Duration,
-    /// When the last penalty ends, in milliseconds. After that, no address is looked up.
+    /// When the last penalty ends, in microseconds of uptime. After that, no address is looked up.
     until: AtomicU64,
     /// Each address has one token in `duration`. A flood takes it, and the address is penalized until it is back.
     floods: Limiter,
@@ -62,39 +62,39 @@ impl PenaltyBox {
     }
 
     /// Counts a TLS handshake that the client began and did not complete. It has cost the gateway a signature.
-    pub fn failed_handshake(&self, address: IpAddr, now: UnixTime) {
+    pub fn failed_handshake(&self, address: IpAddr, now: Uptime) {
         self.count(self.handshakes.as_ref(), address, now);
     }
 
     /// Counts a request that was malformed or had too large a head. It ends its connection, so the next one costs a new
     /// one.
-    pub fn malformed_request(&self, address: IpAddr, now: UnixTime) {
+    pub fn malformed_request(&self, address: IpAddr, now: Uptime) {
         self.count(self.requests.as_ref(), address, now);
     }
 
     /// Counts a body that the gateway rejected and did not read. It ends its connection, and the gateway has to discard
     /// what the client still sends.
-    pub fn rejected_body(&self, address: IpAddr, now: UnixTime) {
+    pub fn rejected_body(&self, address: IpAddr, now: Uptime) {
         self.count(self.bodies.as_ref(), address, now);
     }
 
-    fn count(&self, failures: Option<&Limiter>, address: IpAddr, now: UnixTime) {
+    fn count(&self, failures: Option<&Limiter>, address: IpAddr, now: Uptime) {
         if failures.is_some_and(|failures| failures.try_take(address, now).is_err()) {
             self.penalize(address, now);
         }
     }
 
     /// Rejects new connections of this address for the penalty duration.
-    pub fn penalize(&self, address: IpAddr, now: UnixTime) {
+    pub fn penalize(&self, address: IpAddr, now: Uptime) {
         if !self.duration.is_zero() {
             self.floods.take(address, now);
-            self.until.fetch_max((now + self.duration).as_millis(), Ordering::Relaxed);
+            self.until.fetch_max((now + self.duration).as_micros(), Ordering::Relaxed);
         }
     }
 
     /// Returns true if this address has a penalty now.
-    pub fn contains(&self, address: IpAddr, now: UnixTime) -> bool {
-        now.as_millis() < self.until.load(Ordering::Relaxed) && self.floods.retry_after(address, now).is_some()
+    pub fn contains(&self, address: IpAddr, now: Uptime) -> bool {
+        now.as_micros() < self.until.load(Ordering::Relaxed) && self.floods.retry_after(address, now).is_some()
     }
 }
 
@@ -102,7 +102,7 @@ impl PenaltyBox {
 mod tests {
     use super::*;
 
-    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const NOW: Uptime = Uptime::from_secs(1_000);
     const DURATION: Duration = Duration::from_secs(10);
     const UNLIMITED: PenaltySettings =
         PenaltySettings { duration: DURATION, failed_handshakes: 0, malformed_requests: 0, rejected_bodies: 0 };

@@ -15,7 +15,7 @@ use foldhash::quality::RandomState;
 use http::{HeaderName, HeaderValue, Response};
 
 use crate::limits::limiter::{Key, Limiter, Quota, Rate};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 
 /// draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4
@@ -153,7 +153,7 @@ impl RateLimits {
         of_route: &[Settings],
         client: &Client<'_>,
         headers: &mut RateLimitHeaders,
-        now: UnixTime,
+        now: Uptime,
     ) -> Result<(), Reject> {
         let of_route = of_route.iter().filter_map(|settings| self.limits.get(settings.number));
         for limit in self.limits.iter().take(self.global).chain(of_route) {
@@ -185,7 +185,7 @@ impl RateLimits {
 }
 
 impl RateLimit {
-    fn take(&self, key: u128, now: UnixTime) -> Quota {
+    fn take(&self, key: u128, now: Uptime) -> Quota {
         self.shards[key as usize % SHARDS].try_take_with_quota(key, now)
     }
 }
@@ -194,14 +194,14 @@ impl RateLimit {
 mod tests {
     use super::*;
 
-    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const NOW: Uptime = Uptime::from_secs(1_000);
 
     fn settings(number: usize, per: Per, requests: u32, window: u64) -> Settings {
         let (name, window) = (format!("{per:?}-{number}").to_lowercase(), Duration::from_secs(window));
         Settings { number, route: String::new(), name, per, requests, window, burst: requests }
     }
 
-    fn take(limits: &RateLimits, client: &Client<'_>, now: UnixTime) -> (Result<(), u64>, String) {
+    fn take(limits: &RateLimits, client: &Client<'_>, now: Uptime) -> (Result<(), u64>, String) {
         let mut headers = RateLimitHeaders::default();
         let taken = limits.take(&[], client, &mut headers, now);
         (taken.map_err(|reject| reject.retry_after.expect("a delay").as_secs()), headers.quotas)

@@ -44,7 +44,7 @@ pub(super) async fn serve(
         },
     };
     let ip = client.address.ip();
-    if shared.penalties.contains(ip, shared.gateway.load().clock.now()) {
+    if shared.penalties.contains(ip, shared.gateway.load().clock.uptime()) {
         metrics.penalized_connections_rejected.inc();
         return socket::reset(stream);
     }

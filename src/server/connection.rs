@@ -26,7 +26,7 @@ use crate::limits::penalty::PenaltyBox;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::framing::Limits;
 use crate::protocols::http::{field_list, poll_activity};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 
 struct Connection {
     state: Arc<WorkerState>,
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    fn penalize(&self, record: fn(&PenaltyBox, IpAddr, UnixTime)) {
+    fn penalize(&self, record: fn(&PenaltyBox, IpAddr, Uptime)) {
         self.state.shared.penalize(&self.peer, record);
     }
 }

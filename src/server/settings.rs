@@ -34,6 +34,8 @@ pub struct ConnectionSettings {
     pub min_upload_rate: MinRate,
     /// `timeouts.body_idle`: maximum pause between two pieces of a body, in either direction.
     pub body_idle: Duration,
+    /// `timeouts.token_call_body`: how long the body of a call that the gateway answers itself may take.
+    pub token_call_body: Duration,
     /// `timeouts.request`: how long a request and its response may take, unless the response is a stream.
     pub request: Option<Duration>,
     /// `timeouts.max_connection_age`: an older connection is closed once its requests in flight are done.

@@ -16,7 +16,7 @@ use crate::gateway::client::Peer;
 use crate::gateway::worker::Worker;
 use crate::limits::penalty::PenaltyBox;
 use crate::limits::per_address::PerAddressLimit;
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 
 /// How long a connection that is accepted during the drain may take to begin its first request.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(1);
@@ -63,10 +63,10 @@ impl Shared {
 
     /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the
     /// others.
-    pub(super) fn penalize(&self, peer: &Peer, record: fn(&PenaltyBox, IpAddr, UnixTime)) {
+    pub(super) fn penalize(&self, peer: &Peer, record: fn(&PenaltyBox, IpAddr, Uptime)) {
         let gateway = self.gateway.load();
         if !is_shared_proxy(peer, &gateway) {
-            record(&self.penalties, peer.address.ip(), gateway.clock.now());
+            record(&self.penalties, peer.address.ip(), gateway.clock.uptime());
         }
     }
 }

@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `token.issued` | a user logged in |
 //! | `token.refreshed` | a refresh created a new generation |
-//! | `refresh.replayed` | a repeated refresh got the same tokens again, within `refresh_grace` |
-//! | `refresh.recovered` | a repeated refresh got the same tokens again, later, because the client had not used them |
+//! | `refresh.replayed` | a repeated refresh got the same refresh token again, within `refresh_grace` |
+//! | `refresh.recovered` | a repeated refresh got the same refresh token, later, because the client had not used them |
 //! | `refresh.conflict` | a refresh with an older token was rejected, within `refresh_grace` |
 //! | `refresh.reuse_detected` | a spent refresh token was used again, and its session was ended |
 //! | `refresh.binding_mismatch` | access token and refresh token belong to different sessions |

@@ -2,10 +2,14 @@
 //!
 //! `gateway/mod.rs` reads the clock once for each request and passes it down as `now`; no decision reads the clock
 //! itself. One request therefore sees one time, and tests can check both sides of every boundary.
+//!
+//! Tokens and sessions end at a [`UnixTime`]. It can be set, back and forward. What only needs a duration (limits,
+//! penalties, cooldowns) measures with [`Uptime`], which cannot.
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -75,9 +79,54 @@ impl fmt::Display for UnixTime {
     }
 }
 
+/// How long the process has run, in microseconds. No step of the system clock changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Uptime(u64);
+
+impl Uptime {
+    pub const fn from_secs(secs: u64) -> Self {
+        Uptime(secs.saturating_mul(1_000_000))
+    }
+
+    pub const fn from_micros(micros: u64) -> Self {
+        Uptime(micros)
+    }
+
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The duration since `earlier`; zero if `earlier` is later: another thread may have read the clock later.
+    pub fn since(self, earlier: Uptime) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Uptime {
+    type Output = Uptime;
+    fn add(self, span: Duration) -> Uptime {
+        Uptime(self.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Uptime {
+    type Output = Uptime;
+    fn sub(self, span: Duration) -> Uptime {
+        Uptime(self.0.saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// When the process first asked for its uptime.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 /// The source of `now`. Tests use a clock that they set.
 pub trait Clock: Send + Sync {
     fn now(&self) -> UnixTime;
+
+    /// Moves forward only, also when the system clock is set.
+    fn uptime(&self) -> Uptime {
+        Uptime(u64::try_from(START.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
 }
 
 /// The system clock.
@@ -91,6 +140,47 @@ impl Clock for SystemClock {
     }
 }
 
+/// The time of a transaction, on two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionTime {
+    /// By the system clock. Sessions expire by it.
+    pub now: UnixTime,
+    /// The same, until the system clock is set back. The grace period of a refresh is measured by it.
+    pub steady: UnixTime,
+}
+
+/// For a system clock that was never set back.
+impl From<UnixTime> for TransactionTime {
+    fn from(now: UnixTime) -> Self {
+        TransactionTime { now, steady: now }
+    }
+}
+
+/// Reads [`TransactionTime`]. While the system clock is behind an earlier reading, `steady` advances with the uptime.
+pub struct SteadyClock {
+    clock: Arc<dyn Clock>,
+    /// The reading with which the system clock was ahead of all others.
+    latest: Mutex<(UnixTime, Uptime)>,
+}
+
+impl SteadyClock {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let latest = Mutex::new((clock.now(), clock.uptime()));
+        SteadyClock { clock, latest }
+    }
+
+    pub fn read(&self) -> TransactionTime {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, uptime) = (self.clock.now(), self.clock.uptime());
+        let steady = latest.0 + uptime.since(latest.1);
+        if now <= steady {
+            return TransactionTime { now, steady };
+        }
+        *latest = (now, uptime);
+        now.into()
+    }
+}
+
 /// A tick in each period, the first immediately, for background tasks. After a late tick the next one comes a whole
 /// period later; missed ticks are skipped.
 pub fn every(period: Duration) -> Interval {
@@ -101,7 +191,45 @@ pub fn every(period: Duration) -> Interval {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+
+    /// Milliseconds of the system clock and of the uptime.
+    #[derive(Default)]
+    struct TestClock(AtomicU64, AtomicU64);
+
+    impl Clock for TestClock {
+        fn now(&self) -> UnixTime {
+            UnixTime::from_millis(self.0.load(Ordering::Relaxed))
+        }
+
+        fn uptime(&self) -> Uptime {
+            Uptime::from_micros(self.1.load(Ordering::Relaxed) * 1000)
+        }
+    }
+
+    #[test]
+    fn a_steady_clock_goes_on_when_the_clock_is_set_back() {
+        let clock = Arc::new(TestClock::default());
+        let steady = SteadyClock::new(clock.clone());
+        for (now, uptime, expected) in [
+            (1_000, 10, 1_000),
+            (1_005, 15, 1_005),
+            // Set back, then read again before and after the system clock has caught up.
+            (500, 15, 1_005),
+            (510, 25, 1_015),
+            (1_010, 525, 1_515),
+            // Set forward.
+            (9_000, 530, 9_000),
+            (1_020, 535, 9_005),
+        ] {
+            clock.0.store(now, Ordering::Relaxed);
+            clock.1.store(uptime, Ordering::Relaxed);
+            let [now, expected] = [now, expected].map(UnixTime::from_millis);
+            assert_eq!(steady.read(), TransactionTime { now, steady: expected });
+        }
+    }
 
     #[test]
     fn times_saturate_and_print_as_rfc_3339() {

@@ -20,4 +20,5 @@ mod store;
 mod support;
 mod telemetry;
 mod tokens;
+mod types;
 mod upstream;

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use super::own_issuer::OwnIssuer;
 use super::source::Source;
 use crate::tokens::jwt::verify::TrustedIssuer;
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 
 pub struct Keys {
     /// The gateway itself, which is the first one, and the other issuers.
@@ -125,7 +125,7 @@ impl Keyring {
     }
 
     /// Why the gateway is not ready because of its keys. `None` if it is.
-    pub fn not_ready(&self, now: UnixTime) -> Option<String> {
+    pub fn not_ready(&self, now: Uptime) -> Option<String> {
         self.keys.load().sources.iter().find_map(|source| source.not_ready(now))
     }
 }

@@ -10,7 +10,7 @@ use super::settings::{KeySource, OnStale, Remote, Startup};
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::verify::TrustedIssuer;
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 use crate::types::reject::with_causes;
 
 /// One task ([`watch`](super::watch)) keeps it up to date. All workers read it.
@@ -26,7 +26,7 @@ struct State {
     /// The last good set. Empty before the first one.
     keys: Arc<KeySet>,
     /// When the source last confirmed that these are its keys.
-    confirmed: Option<UnixTime>,
+    confirmed: Option<Uptime>,
     /// The keys are stale and not in force.
     is_withdrawn: bool,
     /// The last fetch failed.
@@ -74,7 +74,7 @@ impl Source {
     }
 
     /// Records the keys of a successful fetch. Returns true if the keys in force change.
-    pub fn confirm(&self, keys: KeySet, now: UnixTime) -> bool {
+    pub fn confirm(&self, keys: KeySet, now: Uptime) -> bool {
         let mut state = self.state();
         let same = state.keys.has_all(&keys) && keys.has_all(&state.keys) && !keys.is_empty();
         let was_withdrawn = std::mem::take(&mut state.is_withdrawn);
@@ -91,7 +91,7 @@ impl Source {
     }
 
     /// Records a fetch that found the keys unchanged. Returns true if the keys in force change.
-    pub(super) fn confirm_unchanged(&self, now: UnixTime) -> bool {
+    pub(super) fn confirm_unchanged(&self, now: Uptime) -> bool {
         let mut state = self.state();
         (state.confirmed, state.is_failing) = (Some(now), false);
         self.counts.unchanged.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Source {
     }
 
     /// Takes stale keys out of force if `on_stale` says so. Returns true if the keys in force change.
-    pub(super) fn withdraw_if_stale(&self, now: UnixTime) -> bool {
+    pub(super) fn withdraw_if_stale(&self, now: Uptime) -> bool {
         let rejects = self.remote().is_some_and(|remote| remote.on_stale == OnStale::Reject);
         if !rejects || !self.is_stale(now) {
             return false;
@@ -123,7 +123,7 @@ impl Source {
 
     /// Waits for a refetch because of a token with an unknown key. Keys from a file are never refetched: they are all
     /// there is.
-    pub async fn refetch(&self, now: UnixTime) -> RefetchOutcome {
+    pub async fn refetch(&self, now: Uptime) -> RefetchOutcome {
         match &self.refetch {
             Some(refetch) => refetch.wait(now).await,
             None => RefetchOutcome::CoolingDown,
@@ -143,7 +143,7 @@ impl Source {
     }
 
     /// How long ago the source confirmed its keys. `None` before the first time.
-    pub fn age(&self, now: UnixTime) -> Option<Duration> {
+    pub fn age(&self, now: Uptime) -> Option<Duration> {
         self.state().confirmed.map(|confirmed| now.since(confirmed))
     }
 
@@ -151,12 +151,12 @@ impl Source {
         !self.state().keys.is_empty()
     }
 
-    fn is_stale(&self, now: UnixTime) -> bool {
+    fn is_stale(&self, now: Uptime) -> bool {
         self.remote().is_some_and(|remote| self.age(now).is_some_and(|age| age > remote.max_age))
     }
 
     /// Why the gateway is not ready because of this issuer. `None` if it is.
-    pub fn not_ready(&self, now: UnixTime) -> Option<String> {
+    pub fn not_ready(&self, now: Uptime) -> Option<String> {
         let issuer = &self.policy.issuer;
         if !self.has_keys() {
             let waits = self.remote().is_none_or(|remote| remote.startup == Startup::Wait);

@@ -11,9 +11,9 @@ use crate::tokens::jwt::key_set::KeySet;
 use crate::tokens::jwt::sign::{SigningKey, generate_pem, verifying_keys};
 use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 
-const T0: UnixTime = UnixTime::from_secs(1_700_000_000);
+const T0: Uptime = Uptime::from_secs(1_700_000_000);
 const HOUR: Duration = Duration::from_hours(1);
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -122,7 +122,7 @@ fn stale_keys_make_the_gateway_not_ready() {
             assert_eq!(
                 (keyring.not_ready(now).is_none(), keys_in_force(&keyring)),
                 (ready, keys),
-                "{on_stale:?} {now}"
+                "{on_stale:?} {now:?}"
             );
         }
         assert!(!source.withdraw_if_stale(T0 + HOUR + MILLI), "withdrawn once");

@@ -48,7 +48,7 @@ impl Watch {
             let delay = match client.fetch(is_urgent).await {
                 Ok(fetched) => {
                     failures = 0;
-                    let now = self.clock.now();
+                    let now = self.clock.uptime();
                     self.publish_if(match fetched.keys {
                         Some(keys) => self.source.confirm(keys, now),
                         None => self.source.confirm_unchanged(now),
@@ -73,7 +73,7 @@ impl Watch {
             tokio::select! {
                 () = sleep_until(deadline) => return false,
                 () = refetch.requested() => return true,
-                _ = age_check.tick() => self.publish_if(self.source.withdraw_if_stale(self.clock.now())),
+                _ = age_check.tick() => self.publish_if(self.source.withdraw_if_stale(self.clock.uptime())),
             }
         }
     }
@@ -92,14 +92,14 @@ impl Watch {
                 last = this;
                 self.update(file, content);
             } else if !self.source.is_failing() {
-                self.publish_if(self.source.confirm_unchanged(self.clock.now()));
+                self.publish_if(self.source.confirm_unchanged(self.clock.uptime()));
             }
         }
     }
 
     fn update(&self, file: &KeyFile, content: Result<Vec<u8>, KeySourceError>) {
         match content.and_then(|content| file.admit(&content, &self.source.policy)) {
-            Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.now())),
+            Ok(keys) => self.publish_if(self.source.confirm(keys, self.clock.uptime())),
             Err(error) => self.source.record_failure(&error),
         }
     }

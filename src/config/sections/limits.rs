@@ -29,6 +29,7 @@ pub(super) struct Timeouts {
     tls_handshake: Duration,
     request_header: Duration,
     body_idle: Duration,
+    token_call_body: Duration,
     http2_idle: Duration,
     write: Duration,
     rate_window: Duration,
@@ -47,6 +48,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         tls_handshake: timeout("tls_handshake", 10),
         request_header: timeout("request_header", 30),
         body_idle: timeout("body_idle", 60),
+        token_call_body: timeout("token_call_body", 5),
         http2_idle: timeout("http2_idle", 60),
         write: timeout("write", 30),
         rate_window: timeout("rate_window", 30),
@@ -167,6 +169,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         http2_idle: timeouts.http2_idle,
         write: timeouts.write,
         body_idle: timeouts.body_idle,
+        token_call_body: timeouts.token_call_body,
         max_connection_age: if timeouts.max_connection_age.is_zero() { FOREVER } else { timeouts.max_connection_age },
         requests_per_connection: match limits.requests_per_connection {
             0 => u64::MAX,

@@ -45,6 +45,7 @@ pub(super) fn read(table: &mut Table<'_>, sessions_per_subject: usize) -> TokenS
         key_lifetime,
         key_ahead,
         lifetimes: lifetimes(table),
+        lifetime_jitter: u8::try_from(table.integer("lifetime_jitter", 5, 0..=50)).unwrap_or_default(),
         clock_skew: table.duration("clock_skew", Duration::from_secs(5), Duration::ZERO..=issuer::MAX_CLOCK_SKEW),
         expires_at_milliseconds: table.choice("expires_at", false, &[("seconds", false), ("milliseconds", true)]),
         extra_fields: table.boolean("extra_fields", false),

@@ -24,7 +24,7 @@ use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::csrf;
 use crate::gateway::forward::Forwarded;
 use crate::gateway::route::Capture;
-use crate::limits::throttle::Throttle;
+use crate::limits::throttle::{Attempt, Throttle};
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::EventContext;
@@ -39,6 +39,10 @@ pub struct Captured {
     caller: Option<Arc<VerifiedToken>>,
     /// The route accepts the cookie of a captured login.
     login_cookie: bool,
+    /// A form may have been submitted.
+    is_submission: bool,
+    /// Only for a login.
+    attempt: Option<Attempt>,
 }
 
 /// What a captured response is held to.
@@ -56,16 +60,18 @@ pub struct Limits {
 pub fn begin<B>(
     permit: &Permit,
     request: &mut Request<B>,
-    throttle: &Throttle,
+    throttle: &Arc<Throttle>,
     context: &RequestContext<'_>,
 ) -> Result<Option<Captured>, Reject> {
     let Some(capture) = permit.route().capture else { return Ok(None) };
     if capture == Capture::CookieLogin {
         check_origin(permit, request, context)?;
     }
+    let mut attempt = None;
     if capture != Capture::Logout {
-        throttle.check_failures(context.client(), context.now)?;
-        throttle.count_call(context.client(), context.now)?;
+        throttle.check_failures(context.client())?;
+        throttle.count_call(context.client())?;
+        attempt = Some(throttle.begin_attempt(context.client())?);
     }
     let headers = request.headers_mut();
     // A tunnel has no response to read.
@@ -75,7 +81,9 @@ pub fn begin<B>(
         headers.remove(header::RANGE);
     }
     let caller = permit.caller().map(|caller| caller.token().clone());
-    Ok(Some(Captured { capture, caller, login_cookie: permit.route().places.login_cookie }))
+    let login_cookie = permit.route().places.login_cookie;
+    let is_submission = !request.method().is_safe();
+    Ok(Some(Captured { capture, caller, login_cookie, is_submission, attempt }))
 }
 
 /// Another site must not log a browser in as its own user (login CSRF).
@@ -87,6 +95,13 @@ fn check_origin<B>(permit: &Permit, request: &Request<B>, context: &RequestConte
 }
 
 impl Captured {
+    /// The backend gave no response, so no guess was checked that the client knows of.
+    pub fn abandon(self) {
+        if let Some(attempt) = self.attempt {
+            attempt.end(false);
+        }
+    }
+
     pub async fn finish(
         self,
         forwarded: Forwarded,
@@ -94,17 +109,14 @@ impl Captured {
         limits: Limits,
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
+        if let Some(attempt) = self.attempt {
+            // A wrong password, or a guessed one. After it, a page shows its form again, with 200.
+            let is_form = self.capture == Capture::CookieLogin && self.is_submission && forwarded.login.is_none();
+            attempt.end(forwarded.response.status().is_client_error() || is_form);
+        }
         match (self.capture, self.caller) {
-            (Capture::Login | Capture::CookieLogin, _) => {
-                // A wrong password, or a guessed one.
-                if forwarded.response.status().is_client_error() {
-                    broker.throttle.count_failure(context.client(), context.now);
-                }
-                match self.capture {
-                    Capture::CookieLogin => cookie_login(forwarded, broker, limits, context).await,
-                    _ => login(forwarded, broker, limits, context).await,
-                }
-            }
+            (Capture::Login, _) => login(forwarded, broker, limits, context).await,
+            (Capture::CookieLogin, _) => cookie_login(forwarded, broker, limits, context).await,
             (Capture::Logout, Some(caller)) => {
                 logout(forwarded, broker, &caller, self.login_cookie, context.event()).await
             }

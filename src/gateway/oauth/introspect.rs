@@ -55,7 +55,7 @@ impl Call<'_, '_> {
     /// A resource server with the right secret is never limited. With a wrong one, its address soon gets 429.
     fn resource_server(&self) -> Result<Key, Reject> {
         basic::authenticate(self.headers, self.resource_servers).map(ResourceServer::key).or_else(|wrong| {
-            self.broker.throttle.check_failures(self.context.client(), self.context.now)?;
+            self.broker.throttle.check_failures(self.context.client())?;
             Err(wrong)
         })
     }
@@ -89,7 +89,7 @@ impl Call<'_, '_> {
         claims.insert("iss".into(), json!(self.broker.settings.issuer));
         claims.insert("sub".into(), json!(family.subject));
         claims.insert("exp".into(), json!(expires));
-        claims.insert("iat".into(), json!(family.rotated_at.as_secs()));
+        claims.insert("iat".into(), json!(family.last_used_at.as_secs()));
         claims.insert("sid".into(), json!(family.id));
         claims.insert("token_type".into(), json!("refresh_token"));
         for (name, value) in [("scope", family.scope), ("client_id", family.client_id)] {

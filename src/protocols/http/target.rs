@@ -15,10 +15,6 @@ pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Rej
     if *request.method() == Method::CONNECT {
         return Err(Reason::ConnectNotAllowed.into());
     }
-    let uri_len = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    if uri_len > uri_size {
-        return Err(Reject::new(Reason::UriTooLong, format!("{uri_len} bytes, maximum {uri_size}")));
-    }
     // RFC 9113 section 8.3.1: `:path` begins with a slash. The http crate would add a missing one.
     let begins_with_query = request.uri().path_and_query().is_some_and(|target| target.as_str().starts_with('?'));
     if request.version() == Version::HTTP_2 && begins_with_query {
@@ -41,6 +37,11 @@ pub fn host<B>(request: &Request<B>, uri_size: usize) -> Result<HeaderValue, Rej
     };
     if !is_host(host.as_bytes()) {
         return Err(Reject::new(Reason::BadHost, "Host is not a name or address with an optional port"));
+    }
+    // After the host: a request with a bad host ends its connection, whatever else is wrong with it.
+    let uri_len = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if uri_len > uri_size {
+        return Err(Reject::new(Reason::UriTooLong, format!("{uri_len} bytes, maximum {uri_size}")));
     }
     Ok(host)
 }

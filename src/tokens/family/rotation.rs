@@ -6,20 +6,22 @@
 //! |---|---|
 //! | no such family, wrong MAC, revoked, expired, not newer than the subject's watermark | rejected, nothing changes |
 //! | p = c | rotated: c + 1, not confirmed yet |
-//! | p = c - 1 within `refresh_grace` of R, or later while c is not confirmed | the token of c again, nothing changes |
+//! | p = c - 1 within `refresh_grace` of R, or later while c is not confirmed | the refresh token of c again, nothing changes |
 //! | p = c - 1 later, c confirmed | reuse: the family is revoked |
 //! | p < c - 1 within `refresh_grace` of R | conflict (409), nothing changes |
 //! | p < c - 1 later | reuse: the family is revoked |
 //! | p > c with a correct MAC | rejected with an alarm: the store lost data |
 //!
-//! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. A generation is
-//! confirmed when one of its access tokens is used. While it is not confirmed, the client has probably lost the
-//! response, and no thief has used the token.
+//! The grace period counts from R, which only a rotation changes, so that a retry cannot extend it. It counts by the
+//! time of the transaction: a thief could begin a request within it and finish the body later. If R lies ahead, the
+//! clock was set back while the gateway did not run, and there is no grace. With `refresh_grace = "0s"` there is none at
+//! all. A generation is confirmed when one of its access tokens is used. While it is not confirmed, the client has
+//! probably lost the response, and no thief has used the token.
 
 use super::lifetimes::Lifetimes;
 use super::record::{Family, RevokeReason, RevokedAt};
 use super::refresh_token::{PresentedToken, Roots};
-use crate::types::clock::UnixTime;
+use crate::types::clock::{TransactionTime, UnixTime};
 use crate::types::reject::Reason;
 
 /// What the store writes and what the gateway responds. Computed inside one transaction of the store.
@@ -46,8 +48,9 @@ pub fn rotate(
     presented: &PresentedToken,
     roots: &Roots,
     lifetimes: &Lifetimes,
-    now: UnixTime,
+    time: TransactionTime,
 ) -> Rotation {
+    let now = time.now;
     let Some(family) = family else { return Rotation::Rejected(Reason::GrantUnknown) };
     // The MAC comes first: a forged token must not end a family, and its sender must learn nothing about it.
     if !presented.is_genuine(family, roots) {
@@ -62,10 +65,10 @@ pub fn rotate(
         return Rotation::Rejected(Reason::GrantExpired);
     }
 
-    let in_grace = now.since(family.rotated_at) <= lifetimes.grace;
+    let in_grace = is_in_grace(family, lifetimes, time);
     match family.generation.checked_sub(presented.generation) {
         None => Rotation::Rejected(Reason::GrantAhead),
-        Some(0) => Rotation::Rotated(next_generation(family, roots, lifetimes, now)),
+        Some(0) => Rotation::Rotated(next_generation(family, roots, lifetimes, time)),
         Some(1) if in_grace => Rotation::Replayed(family.clone()),
         Some(1) if family.confirmed < family.generation => Rotation::Recovered(family.clone()),
         Some(behind) if behind > 1 && in_grace => Rotation::Rejected(Reason::RefreshConflict),
@@ -73,11 +76,17 @@ pub fn rotate(
     }
 }
 
-fn next_generation(family: &Family, roots: &Roots, lifetimes: &Lifetimes, now: UnixTime) -> Family {
+fn is_in_grace(family: &Family, lifetimes: &Lifetimes, time: TransactionTime) -> bool {
+    let (since, now) = (family.rotated_at, time.steady);
+    !lifetimes.grace.is_zero() && since <= now && now.since(since) <= lifetimes.grace
+}
+
+fn next_generation(family: &Family, roots: &Roots, lifetimes: &Lifetimes, time: TransactionTime) -> Family {
+    let now = time.now;
     Family {
         generation: family.generation + 1,
         root: roots.newest(),
-        rotated_at: now,
+        rotated_at: time.steady,
         last_used_at: now,
         idle_expiry: family.next_idle_expiry(lifetimes, now),
         ..family.clone()
@@ -139,7 +148,7 @@ mod tests {
     }
 
     fn rotate_at(family: &Family, generation: u64, after: Duration) -> Rotation {
-        rotate(Some(family), None, &presented(generation), &roots(), &LIFETIMES, LOGIN + after)
+        rotate(Some(family), None, &presented(generation), &roots(), &LIFETIMES, (LOGIN + after).into())
     }
 
     const HOUR: Duration = Duration::from_hours(1);
@@ -190,6 +199,35 @@ mod tests {
     }
 
     #[test]
+    fn a_grace_of_zero_is_none() {
+        let none = Lifetimes { grace: Duration::ZERO, ..LIFETIMES };
+        let outcome = |family: &Family, generation| {
+            rotate(Some(family), None, &presented(generation), &roots(), &none, LOGIN.into())
+        };
+        assert!(matches!(outcome(&family(5, 5), 4), Rotation::Reused(_)), "in the millisecond of the rotation");
+        assert!(matches!(outcome(&family(5, 5), 3), Rotation::Reused(_)));
+        assert_eq!(outcome(&family(5, 4), 4), Rotation::Recovered(family(5, 4)), "the response may have been lost");
+    }
+
+    #[test]
+    fn a_clock_set_back_closes_the_grace() {
+        let at = |generation, now, steady| {
+            let time = TransactionTime { now, steady };
+            rotate(Some(&family(5, 5)), None, &presented(generation), &roots(), &LIFETIMES, time)
+        };
+        let back = LOGIN - HOUR;
+        for generation in [3, 4] {
+            assert!(matches!(at(generation, back, LOGIN + OUTSIDE), Rotation::Reused(_)), "while the gateway runs");
+            let millisecond = Duration::from_millis(1);
+            assert!(matches!(at(generation, back, LOGIN - millisecond), Rotation::Reused(_)), "before it started");
+        }
+        assert_eq!(at(4, back, LOGIN + INSIDE), Rotation::Replayed(family(5, 5)), "the grace is as long as ever");
+        let Rotation::Rotated(next) = at(5, back, LOGIN + HOUR) else { panic!() };
+        assert_eq!((next.rotated_at, next.last_used_at), (LOGIN + HOUR, back));
+        assert_eq!(next.idle_expiry, back + LIFETIMES.idle);
+    }
+
+    #[test]
     fn older_generations_conflict_in_the_grace_then_are_reuse() {
         for confirmed in [4, 5] {
             assert_eq!(rotate_at(&family(5, confirmed), 3, INSIDE), Rotation::Rejected(Reason::RefreshConflict));
@@ -234,7 +272,7 @@ mod tests {
     fn a_watermark_voids_families_as_old_as_itself() {
         for (mark, is_rejected) in [(LOGIN - Duration::from_millis(1), false), (LOGIN, true)] {
             let family = family(5, 5);
-            let outcome = rotate(Some(&family), Some(mark), &presented(5), &roots(), &LIFETIMES, LOGIN);
+            let outcome = rotate(Some(&family), Some(mark), &presented(5), &roots(), &LIFETIMES, LOGIN.into());
             assert_eq!(outcome == Rotation::Rejected(Reason::GrantRevoked), is_rejected);
         }
     }
@@ -244,10 +282,10 @@ mod tests {
         let other_salt = Family { salt: [3; 32], ..family(5, 5) };
         assert_eq!(rotate_at(&other_salt, 3, OUTSIDE), Rotation::Rejected(Reason::GrantForged));
         let unknown_root = Roots::new((2, Secret::new(vec![7; 32])), vec![]);
-        let outcome = rotate(Some(&family(5, 5)), None, &presented(5), &unknown_root, &LIFETIMES, LOGIN);
+        let outcome = rotate(Some(&family(5, 5)), None, &presented(5), &unknown_root, &LIFETIMES, LOGIN.into());
         assert_eq!(outcome, Rotation::Rejected(Reason::GrantForged));
         assert_eq!(
-            rotate(None, None, &presented(5), &roots(), &LIFETIMES, LOGIN),
+            rotate(None, None, &presented(5), &roots(), &LIFETIMES, LOGIN.into()),
             Rotation::Rejected(Reason::GrantUnknown)
         );
     }

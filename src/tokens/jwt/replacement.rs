@@ -45,6 +45,8 @@ struct Replacement {
     audience: Vec<String>,
     kid: String,
     authorization: HeaderValue,
+    /// The replacement is reused from here on: if the clock was set back, backends would reject it as dated ahead.
+    from: UnixTime,
     /// Until then the replacement is reused.
     until: UnixTime,
 }
@@ -60,7 +62,9 @@ impl Replacements {
         now: UnixTime,
     ) -> Result<HeaderValue, Reject> {
         let cached = self.cached.load();
-        let fits = |one: &&Replacement| one.audience == audience && one.kid == signing.kid && now < one.until;
+        let fits = |one: &&Replacement| {
+            one.audience == audience && one.kid == signing.kid && (one.from..one.until).contains(&now)
+        };
         if let Some(replacement) = cached.as_deref().and_then(|cached| cached.iter().find(fits)) {
             return Ok(replacement.authorization.clone());
         }
@@ -90,7 +94,9 @@ impl Replacement {
         authorization.set_sensitive(true);
         // A replacement that lives as long as the token is reused until it expires: a new one would not live longer.
         let until = if expires == token.expires { expires } else { now + settings.lifetime / 2 };
-        Ok(Replacement { audience: audience.to_vec(), kid: signing.kid.clone(), authorization, until })
+        // Requests of other workers may have read the clock a moment earlier.
+        let from = now - Duration::from_secs(1);
+        Ok(Replacement { audience: audience.to_vec(), kid: signing.kid.clone(), authorization, from, until })
     }
 }
 

@@ -3,5 +3,6 @@
 pub mod authenticate;
 pub mod key_changes;
 pub mod keyring;
+mod many;
 pub mod token_cache;
 pub mod token_places;

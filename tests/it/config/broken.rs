@@ -73,6 +73,7 @@ fn durations_and_sizes_need_a_unit_and_a_valid_range() {
             (2, 18),
             "\"half a minute\" is not a duration",
         ),
+        ("[timeouts]\ntoken_call_body = \"0s\"", "timeouts.token_call_body", (2, 19), "expected 1ms to 1d"),
         ("[timeouts]\nrequest_header = \"1 month\"", "timeouts.request_header", (2, 18), "is not a duration"),
         ("[timeouts]\nrequest_header = \"0s\"", "timeouts.request_header", (2, 18), "expected 1ms to 1d"),
         (

@@ -114,6 +114,7 @@ fn token_settings_are_checked() {
         ("[tokens]\nalgorithm = \"HS256\"", "tokens.algorithm", (2, 13), "\"ES256\", \"ES384\", \"EdDSA\", \"RS256\""),
         ("[tokens]\naccess_lifetime = \"30s\"", "tokens.access_lifetime", (2, 19), "expected 1m to 1d"),
         ("[tokens]\nrefresh_grace = \"61s\"", "tokens.refresh_grace", (2, 17), "expected 0s to 1m"),
+        ("[tokens]\nlifetime_jitter = 51", "tokens.lifetime_jitter", (2, 19), "from 0 to 50"),
         ("[tokens]\nclock_skew = \"6m\"", "tokens.clock_skew", (2, 14), "expected 0s to 5m"),
         ("[tokens]\nrefresh_idle = \"31d\"", "tokens.refresh_idle", (2, 16), "expected at most 30d"),
         ("[tokens]\nkey_lifetime = \"59m\"", "tokens.key_lifetime", (2, 16), "expected 1h to"),

@@ -140,6 +140,26 @@ async fn a_replaced_token_expires_no_later_than_the_clients_token() {
     assert_eq!(gateway.client().bearer(&token).get("/orders").await.status, 401);
 }
 
+/// Backends reject a token that is dated ahead.
+#[tokio::test]
+async fn a_replaced_token_is_renewed_when_the_clock_is_set_back() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
+    let token = mint.with_claims(gateway.now_secs() - 1_000, json!({ "exp": gateway.now_secs() + 1_000 }));
+    let replaced = async || {
+        assert_eq!(gateway.client().bearer(&token).get("/orders").await.status, 200);
+        last_token(&gateway, &upstream).await
+    };
+    let (first, _) = replaced().await;
+    gateway.clock.set_back(Duration::from_millis(900));
+    assert_eq!(replaced().await.0, first, "another worker may have read the clock a moment earlier");
+    gateway.clock.set_back(Duration::from_secs(300));
+    let (second, claims) = replaced().await;
+    assert_ne!(second, first);
+    assert_eq!(claims["iat"], gateway.now_secs());
+}
+
 /// A cached token can have one replaced token for each audience. They stay in the cache as long as it does.
 #[tokio::test]
 async fn replaced_tokens_count_against_the_token_cache_size() {

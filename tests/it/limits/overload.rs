@@ -108,6 +108,29 @@ async fn token_calls_have_a_tenth_as_their_reserve() {
     assert_eq!(gateway.refresh(&alice.access, &alice.refresh).await.status, 200);
 }
 
+/// The rejection for overload would keep the connection open.
+#[tokio::test]
+async fn a_malformed_request_ends_its_connection_under_overload() {
+    let upstream = Upstream::start();
+    let gateway = narrow(&upstream, "");
+    let alice = gateway.issue("alice", "").await;
+    let hang = format!("GET /hang HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", alice.access);
+    let mut held = Vec::new();
+    for number in 0..9 {
+        let mut wire = Wire::connect(gateway.address()).await;
+        wire.send(&hang).await;
+        held.push(wire);
+        gateway.wait_for_metric("requests_in_flight", number + 1).await;
+    }
+    let next = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut wire = Wire::connect(gateway.address()).await;
+    wire.send(next).await;
+    assert_eq!(wire.read_response().await.status, 503);
+    wire.send(["GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", next].concat()).await;
+    assert_eq!(wire.read_response().await.status, 400);
+    assert_eq!(wire.read_to_end().await, "", "nothing more is read");
+}
+
 /// Of ten slots, two are reserved, and the attacker gets at most one of them.
 #[tokio::test]
 async fn an_address_with_many_requests_leaves_slots_for_others() {

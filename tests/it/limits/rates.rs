@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use bearward::tokens::jwt::Algorithm;
+use bytes::Bytes;
+use http::Method;
+
 use crate::support::frames::{self, GOAWAY, HEADERS};
+use crate::support::tokens::Mint;
 use crate::support::{Gateway, HonestClient, TestResponse, Upstream, Wire};
 
 #[track_caller]
@@ -196,4 +201,52 @@ async fn without_a_rate_no_rate_limit_headers_are_sent() {
     let gateway = Gateway::public(upstream.address, "");
     let response = gateway.client().get("/").await;
     assert_eq!((response.header("ratelimit"), response.header("ratelimit-policy")), (None, None));
+}
+
+/// Otherwise the rejection for the rate would keep the connection open, and its next request could be misread.
+#[tokio::test]
+async fn a_malformed_request_ends_its_connection_above_a_rate() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[[rate]]\nper = \"address\"\nrequests = 1\nwindow = \"1h\"\n");
+    let next = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for _ in 0..2 {
+        for (malformed, status) in [
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(), 400),
+            ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(), 400),
+            (format!("GET /{} HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "x".repeat(9_000)), 400),
+            ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".to_owned(), 405),
+        ] {
+            let mut wire = Wire::connect(gateway.address()).await;
+            wire.send([&*malformed, next].concat()).await;
+            let response = wire.read_response().await;
+            assert_eq!(response.status, status, "{response:?}");
+            assert_eq!(wire.read_to_end().await, "", "nothing more is read");
+        }
+        // It uses up the rate, so in the second round it is used up.
+        gateway.client().get("/").await;
+    }
+    gateway.client().get("/").await.assert_rejected(429, "rate_limited");
+}
+
+/// A client is not at fault for missing keys, and `[throttle]` limits the gateway's own paths.
+#[tokio::test]
+async fn own_paths_and_missing_keys_do_not_count_for_rates() {
+    let upstream = Upstream::start();
+    let more = "[[rate]]\nper = \"address\"\nrequests = 2\nwindow = \"1h\"\n[[issuer]]\nissuer = \"https://login.example\"\n\
+                audience = [\"https://api.example\"]\nalgorithms = [\"ES256\"]\njwks_url = \"http://127.0.0.1:9/keys\"\nstartup = \"continue\"\n";
+    let gateway = Gateway::with_config(&upstream, more);
+    let of_unknown_key = Mint::new(Algorithm::ES256).valid_token(gateway.now_secs());
+    for _ in 0..3 {
+        for path in ["/user/refresh", "/token/x", "/.well-known/jwks.json"] {
+            let response = gateway.client().send(Method::PUT, path, Bytes::new()).await;
+            response.assert_rejected(405, "invalid_request");
+            assert_eq!(response.header("ratelimit"), None);
+        }
+        let response = gateway.client().bearer(&of_unknown_key).get("/").await;
+        response.assert_rejected(503, "temporarily_unavailable");
+        assert_eq!(response.header("ratelimit"), None);
+    }
+    for status in [401, 401, 429] {
+        assert_eq!(gateway.client().get("/").await.status, status, "other rejected requests count");
+    }
 }

@@ -1,12 +1,17 @@
 //! `[throttle]`: how often token calls may be made. A client cannot use up the limits of another.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::support::tokens::forged_refresh;
-use crate::support::{Client, Gateway, TestResponse, TokenPair, Upstream};
+use crate::support::wait::eventually;
+use crate::support::{Client, Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 
 const TOKEN_CALLS: &str = r#"
 [oauth]
@@ -171,5 +176,94 @@ async fn successful_calls_do_not_count_as_failures() {
         response.json()["refresh_token"].as_str().unwrap_or_else(|| panic!("{response:?}")).clone_into(&mut refresh);
         assert_eq!(form(gateway.client(), "/oauth/revoke", "token=x".into()).await.status, 200);
         assert_eq!(gateway.client().get("/status/204").await.status, 204);
+    }
+}
+
+/// A backend that checks passwords slowly: it responds with this status when the gate is opened.
+fn slow_login(status: &'static str) -> (ScriptedBackend, Arc<AtomicUsize>, watch::Sender<bool>) {
+    let (reached, gate) = (Arc::<AtomicUsize>::default(), watch::Sender::new(false));
+    let (count, opened) = (reached.clone(), gate.subscribe());
+    let backend = ScriptedBackend::start(move |mut wire, _| {
+        let (count, mut opened) = (count.clone(), opened.clone());
+        async move {
+            while wire.try_read_until("\r\n\r\n").await.is_some() {
+                count.fetch_add(1, Ordering::SeqCst);
+                let _ = opened.wait_for(|is_open| *is_open).await;
+                wire.send(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")).await;
+            }
+        }
+    });
+    (backend, reached, gate)
+}
+
+fn log_ins(gateway: &Gateway, count: usize) -> JoinSet<TestResponse> {
+    let login = |_| {
+        let client = from(gateway, "192.0.2.1");
+        async move { client.get("/status/login").await }
+    };
+    (0..count).map(login).collect()
+}
+
+async fn statuses(mut responses: JoinSet<TestResponse>) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    while let Some(response) = responses.join_next().await {
+        statuses.push(response.expect("no panic").status.as_u16());
+    }
+    statuses
+}
+
+/// A failure that counts only after the response would let all of them through.
+#[tokio::test]
+async fn guesses_at_the_same_time_are_limited() {
+    const GUESSES: usize = 376;
+    let (backend, reached, gate) = slow_login("401 Unauthorized");
+    let gateway = Gateway::with_throttle(backend.address, "calls = 0", TOKEN_CALLS);
+    let guessing = log_ins(&gateway, GUESSES);
+    gateway.wait_for_metric("rejections_total{reason=\"failures_limited\"}", (GUESSES - 20) as u64).await;
+    eventually("twenty guesses reach the backend", || reached.load(Ordering::SeqCst) == 20).await;
+    gate.send_replace(true);
+    let statuses = statuses(guessing).await;
+    assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 20, "{statuses:?}");
+    assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+    assert_limited(&from(&gateway, "192.0.2.1").get("/status/login").await, "3");
+    assert_eq!(from(&gateway, "192.0.2.2").get("/status/login").await.status, 401, "another address");
+    assert_eq!(reached.load(Ordering::SeqCst), 21);
+}
+
+#[tokio::test]
+async fn successful_logins_at_the_same_time_are_not_limited() {
+    let (backend, reached, gate) = slow_login("200 OK");
+    let gateway = Gateway::with_throttle(backend.address, "calls = 0", TOKEN_CALLS);
+    for round in 1..=3 {
+        gate.send_replace(false);
+        let logging_in = log_ins(&gateway, 20);
+        eventually("all logins reach the backend", || reached.load(Ordering::SeqCst) == 20 * round).await;
+        gate.send_replace(true);
+        assert_eq!(statuses(logging_in).await, [200; 20]);
+    }
+}
+
+/// The backend has the guess, whether the client waits for the response or not.
+#[tokio::test]
+async fn a_guess_of_a_client_that_disconnects_counts() {
+    let (backend, reached, gate) = slow_login("401 Unauthorized");
+    let gateway = Gateway::with_throttle(backend.address, "calls = 0\nfailures = 3", TOKEN_CALLS);
+    for guess in 1..=3 {
+        let guessing = log_ins(&gateway, 1);
+        eventually("the guess reaches the backend", || reached.load(Ordering::SeqCst) == guess).await;
+        drop(guessing);
+        gateway.wait_for_metric("requests_in_flight", 0).await;
+    }
+    gate.send_replace(true);
+    assert_limited(&from(&gateway, "192.0.2.1").get("/status/login").await, "20");
+}
+
+/// The client is not at fault.
+#[tokio::test]
+async fn a_login_without_a_backend_does_not_count() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address");
+    let gateway = Gateway::with_throttle(unused, "calls = 0\nfailures = 2", TOKEN_CALLS);
+    for _ in 0..5 {
+        assert_eq!(from(&gateway, "192.0.2.1").get("/status/login").await.status, 502);
     }
 }

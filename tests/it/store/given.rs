@@ -76,7 +76,7 @@ pub(crate) fn current_token(family: &Family) -> String {
 
 /// The decision of the gateway at `now`.
 pub(crate) fn at(now: UnixTime) -> DecideRotation {
-    Box::new(move |family, watermark, presented| rotate(family, watermark, presented, &roots(), &LIFETIMES, now))
+    Box::new(move |family, watermark, presented| rotate(family, watermark, presented, &roots(), &LIFETIMES, now.into()))
 }
 
 /// Presents the family's token of `generation` at `now`.

@@ -3,5 +3,7 @@
 pub mod embedded;
 mod failure;
 pub(crate) mod given;
+mod locked;
+mod scale;
 mod storm;
 mod suite;

@@ -176,3 +176,15 @@ fn a_key_set_is_cached_for_less_than_key_ahead() {
     assert_eq!(LIFETIMES.max_age(), Duration::from_mins(10));
     assert_eq!(KeyLifetimes { ahead: Duration::from_mins(1), ..LIFETIMES }.max_age(), Duration::from_secs(30));
 }
+
+/// Neither step makes, activates or deletes a key.
+#[test]
+fn a_clock_that_is_set_by_an_hour_changes_no_key() {
+    let pair = rotate(advanced(&[], "a", T0), &LIFETIMES, &new_key("b", T0), true, T0 + DAY);
+    let published = rotate(pair, &LIFETIMES, &new_key("c", T0 + DAY), false, T0 + DAY);
+    assert_eq!(states(&published), ["c pending", "b active", "a retired"]);
+    for now in [T0 + DAY - Duration::from_hours(1), T0 + DAY + Duration::from_hours(1), T0 + DAY] {
+        assert_eq!(advanced(&published, "d", now), published, "{now}");
+        assert_eq!(uses(&published, now)[..2], [Use::Verify, Use::Sign], "{now}");
+    }
+}

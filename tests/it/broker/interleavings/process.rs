@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bearward::auth::authenticate::{Authenticator, Caller};
@@ -27,7 +28,7 @@ use bearward::tokens::jwt::sign::{SigningKey, verifying_keys};
 use bearward::tokens::jwt::verify::TrustedIssuer;
 use bearward::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use bearward::tokens::login::Login;
-use bearward::types::clock::UnixTime;
+use bearward::types::clock::{Clock, SteadyClock, SystemClock, UnixTime, Uptime};
 use bearward::types::ids::TokenId;
 use bearward::types::reject::Reject;
 use bearward::types::trace::Trace;
@@ -44,15 +45,30 @@ const TOKEN_SIZE: usize = 8 << 10;
 pub(super) struct Process {
     pub(super) gate: Arc<Gate>,
     broker: Broker,
+    clock: Arc<OrderedClock>,
     authenticator: Authenticator,
     failures: BadSignatures,
     signature_queue: SignatureQueue,
     metrics: Arc<WorkerMetrics>,
 }
 
+/// The time of the newest refresh. It never goes back.
+struct OrderedClock(AtomicU64);
+
+impl Clock for OrderedClock {
+    fn now(&self) -> UnixTime {
+        UnixTime::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn uptime(&self) -> Uptime {
+        Uptime::default()
+    }
+}
+
 impl Process {
     /// Opens the store and loads the revocation set, as a start of the gateway does.
     pub(super) async fn start(path: &Path, key: &str, now: UnixTime) -> Process {
+        let clock = Arc::new(OrderedClock(now.as_millis().into()));
         let revocations = Arc::new(Revocations::new());
         let enforcing = revocations.clone();
         let gate = Arc::new(Gate::open(
@@ -72,6 +88,7 @@ impl Process {
                 sessions_per_subject: 100,
                 store_timeout: Duration::from_hours(1),
                 expires_at_milliseconds: false,
+                lifetime_jitter: 5,
                 extra_fields: true,
             },
             store: gate.clone(),
@@ -79,7 +96,11 @@ impl Process {
             keyring: keyring.clone(),
             own_keys: Arc::new(OwnKeys::new(None, Vec::new(), keyring.clone(), now)),
             seen_generations: Arc::default(),
-            throttle: Arc::new(Throttle::new(&throttle::Settings { refreshes: None, calls: None, failures: None })),
+            throttle: Arc::new(Throttle::new(
+                &throttle::Settings { refreshes: None, calls: None, failures: None },
+                Arc::new(SystemClock),
+            )),
+            clock: Arc::new(SteadyClock::new(clock.clone())),
         };
         let identity = Identity { subject: None, scope: None, token_id: None, issuer: None, claims: vec![] };
         let authenticator = Authenticator {
@@ -96,6 +117,7 @@ impl Process {
         Process {
             gate,
             broker,
+            clock,
             authenticator,
             failures,
             signature_queue: SignatureQueue::new(),
@@ -106,6 +128,7 @@ impl Process {
     fn context(&self, now: UnixTime) -> AuthContext<'_> {
         AuthContext {
             now,
+            clock: &SystemClock,
             payer: self.failures.of_address([192, 0, 2, 7].into()),
             signature_queue: &self.signature_queue,
             metrics: &self.metrics,
@@ -141,6 +164,7 @@ impl Process {
         headers.insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
         let request = RefreshRequest::read(&headers, json!({ "refreshToken": refresh }).to_string().as_bytes())?;
         let bearer = run_ready(self.authenticator.authenticate_refresh(&headers, LIFETIMES.idle, &self.context(now)))?;
+        self.clock.0.fetch_max(now.as_millis(), Ordering::Relaxed);
         self.broker.refresh(request, &bearer, now.into()).await
     }
 

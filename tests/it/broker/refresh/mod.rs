@@ -5,6 +5,7 @@ mod crowd;
 mod request;
 mod response;
 mod rotation;
+mod time;
 
 use std::time::Duration;
 

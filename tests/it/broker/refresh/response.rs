@@ -54,6 +54,48 @@ async fn milliseconds_and_extra_fields_are_optional() {
     assert_eq!(body.as_object().expect("an object").len(), 6, "{body}");
 }
 
+/// What a repeated refresh returns: the same refresh token, and an access token of its own that is as good.
+#[tokio::test]
+async fn a_repeated_refresh_gets_a_newly_signed_access_token() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let first = gateway.issue("alice", "orders:read").await;
+    let second = refreshed(&gateway, &first).await;
+    gateway.advance(std::time::Duration::from_secs(9));
+    let again = refreshed(&gateway, &first).await;
+    assert_eq!((&again.refresh, &again.token_id), (&second.refresh, &second.token_id));
+    let (one, other) = (claims_of(&second.access), claims_of(&again.access));
+    for same in ["iss", "sub", "aud", "sid", "scope", "rgn"] {
+        assert_eq!(one[same], other[same], "{same}");
+    }
+    assert_ne!(one["jti"], other["jti"]);
+    assert_eq!(other["iat"], gateway.now_secs());
+    for pair in [&second, &again] {
+        assert_eq!(gateway.status_of(&pair.access).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn the_lifetime_jitter_shortens_access_tokens() {
+    let upstream = Upstream::start();
+    for (jitter, shortest) in [(0, 900), (50, 450)] {
+        let gateway = gateway_with_tokens(&upstream, &format!("lifetime_jitter = {jitter}\nextra_fields = true"));
+        let mut lifetimes = Vec::new();
+        for _ in 0..20 {
+            let pair = gateway.issue("alice", "").await;
+            let body = gateway.refresh(&pair.access, &pair.refresh).await.json();
+            let lifetime = body["expiresIn"].as_u64().expect("an integer");
+            assert!((shortest..=900).contains(&lifetime), "{jitter} %: {lifetime}");
+            let access = body["accessToken"].as_str().expect("a token");
+            assert_eq!(claims_of(access)["exp"], body["expiresAt"]);
+            assert_eq!(body["expiresAt"], gateway.now_secs() + lifetime);
+            lifetimes.push(lifetime);
+        }
+        lifetimes.dedup();
+        assert_eq!(lifetimes.len() > 1, jitter > 0, "{lifetimes:?}");
+    }
+}
+
 /// As 64 tabs of a browser that resume at the same time.
 #[tokio::test]
 async fn one_token_refreshed_64_times_at_once_rotates_once() {

@@ -282,3 +282,18 @@ async fn another_site_cannot_log_a_browser_in() {
     }
     assert!(heads.lock().expect("unpoisoned").is_empty());
 }
+
+/// After a wrong password, such an application shows its form again, with status 200.
+#[tokio::test]
+async fn wrong_passwords_in_a_form_are_limited() {
+    let (app, _) = form_app();
+    let gateway = Gateway::with_throttle(app.address, "failures = 3", ROUTES);
+    let client = gateway.client().header("origin", "http://gateway.test");
+    for _ in 0..5 {
+        assert_eq!(client.get("/login").await.status, 200, "to read the form is no guess");
+    }
+    for status in [200, 200, 200, 429] {
+        let response = client.send(Method::POST, "/login", Bytes::from_static(b"password=guess")).await;
+        assert_eq!(response.status, status);
+    }
+}

@@ -102,6 +102,11 @@ async fn the_last_keys_stay_in_use_while_the_source_fails() {
     wait_for_fetch(&gateway, "failed", failed).await;
     gateway.advance(Duration::from_secs(3600));
     assert_eq!((age(&gateway).await, readiness(&gateway).await.0), (3600.0, 200));
+    // Keys age while time passes, not because the clock is set.
+    gateway.clock.set_back(Duration::from_secs(3600));
+    assert_eq!((age(&gateway).await, readiness(&gateway).await.0), (3600.0, 200));
+    gateway.clock.set_forward(Duration::from_secs(7200));
+    assert_eq!((age(&gateway).await, readiness(&gateway).await.0), (3600.0, 200));
     assert_eq!(status(&gateway, &new_token(&gateway, &key)).await, 200);
     gateway.advance(Duration::from_secs(1));
     let (ready, reason) = readiness(&gateway).await;

@@ -1,0 +1,97 @@
+//! Another process holds the database for long: requests go on, calls get 503, and nothing that was acknowledged is
+//! lost.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::wait::eventually_ok;
+use crate::support::{Gateway, TestResponse, TokenPair, Upstream};
+
+/// Ten times `timeouts.store`, and six times as long as the gateway waits for the lock. With the default of 5 s, a lock
+/// of 30 s is six times `timeouts.store`. More does not change what happens, because no call waits longer than that.
+const STORE_TIMEOUT: Duration = Duration::from_millis(300);
+const LOCKED: Duration = Duration::from_secs(3);
+
+/// An `sqlite3` shell with an open transaction.
+struct Shell(Child);
+
+impl Shell {
+    fn lock(gateway: &Gateway) -> Shell {
+        let mut command = Command::new("sqlite3");
+        command.arg("-cmd").arg(".timeout 10000").arg(gateway.path().join("bearward.db"));
+        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sqlite3 is installed");
+        let input = shell.stdin.as_mut().expect("piped");
+        input.write_all(b"begin exclusive;\nselect 'locked';\n").expect("it reads");
+        let mut said = [0; 6];
+        std::io::Read::read_exact(shell.stdout.as_mut().expect("piped"), &mut said).expect("it has the lock");
+        assert_eq!(&said, b"locked");
+        Shell(shell)
+    }
+
+    /// As when an operator closes the terminal.
+    fn release(mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it is our child");
+    }
+}
+
+#[track_caller]
+fn assert_unavailable(response: &TestResponse) {
+    response.assert_rejected(503, "temporarily_unavailable");
+    let wait: u64 = response.header("retry-after").and_then(|wait| wait.parse().ok()).expect("seconds");
+    assert!(wait >= 1, "{response:?}");
+}
+
+#[tokio::test]
+async fn a_database_locked_for_long_loses_nothing() {
+    let upstream = Upstream::start();
+    let more = format!("[timeouts]\nstore = \"{}ms\"\n", STORE_TIMEOUT.as_millis());
+    let gateway = Gateway::with_config(&upstream, &more);
+    let (alice, bob, carol) =
+        (gateway.issue("alice", "").await, gateway.issue("bob", "").await, gateway.issue("carol", "").await);
+    assert_eq!(gateway.revoke(&carol.access, &carol.token_id).await.status, 200);
+    for pair in [&alice, &bob] {
+        assert_eq!(gateway.status_of(&pair.access).await, 200);
+    }
+
+    let shell = Shell::lock(&gateway);
+    let (began, mut calls) = (Instant::now(), 0);
+    while began.elapsed() < LOCKED {
+        let (refreshed, ended) =
+            tokio::join!(gateway.refresh(&alice.access, &alice.refresh), gateway.revoke(&bob.access, &bob.token_id),);
+        assert_unavailable(&refreshed);
+        assert_unavailable(&ended);
+        for pair in [&alice, &bob] {
+            assert_eq!(gateway.status_of(&pair.access).await, 200, "known tokens are served");
+        }
+        assert_eq!(gateway.status_of(&carol.access).await, 401, "revoked tokens stay revoked");
+        calls += 1;
+    }
+    assert!(calls >= 3, "{calls} rounds");
+    shell.release();
+
+    let body = json!({ "refreshToken": alice.refresh });
+    let next = eventually_ok("a refresh succeeds by itself", async || {
+        match gateway.client().bearer(&alice.access).post("/user/refresh", &body).await {
+            response if response.status == 200 => Ok(TokenPair::from_json(&response.json())),
+            response => Err(format!("{response:?}")),
+        }
+    })
+    .await;
+    // An operation that timed out may be done later. Then the token of this call is revoked already.
+    let ended = gateway.revoke(&bob.access, &bob.token_id).await;
+    assert!([200, 401].contains(&ended.status.as_u16()), "{ended:?}");
+    assert_eq!(gateway.status_of(&bob.access).await, 401);
+    let again = TokenPair::from_json(&gateway.refresh(&alice.access, &alice.refresh).await.json());
+    assert_eq!(again.refresh, next.refresh);
+
+    let gateway = gateway.restart();
+    assert_eq!(gateway.status_of(&next.access).await, 200);
+    for revoked in [&bob, &carol] {
+        assert_eq!(gateway.status_of(&revoked.access).await, 401, "after a restart");
+    }
+    assert_eq!(gateway.refresh(&next.access, &next.refresh).await.status, 200);
+}

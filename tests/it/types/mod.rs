@@ -1,0 +1,3 @@
+//! Basic types: time.
+
+mod clock;
