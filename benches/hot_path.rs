@@ -208,7 +208,12 @@ fn access_log(c: &mut Criterion) {
     let sent = SampleRequest::browser(&mint.token(0));
     for (name, format) in [("json", Format::Json), ("text", Format::Text)] {
         let metrics = Metrics::new(1).worker(0);
-        let settings = access_log::Settings { target: Target::File("/dev/null".into()), format };
+        let settings = access_log::Settings {
+            target: Target::File("/dev/null".into()),
+            format,
+            max_field_size: 256,
+            rejections_per_second: 100,
+        };
         let before: Vec<_> = Writer::tasks().collect();
         let log = AccessLog::open(&settings, slice::from_ref(&metrics)).expect("opens").expect("is on");
         let (buffer, writer) = (log.buffer(0), Writer::find_beside(&before));

@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use crate::gateway::Gateway;
 use crate::{Outcome, client};
 
-pub const NAMES: [&str; 22] = [
+pub const NAMES: [&str; 23] = [
     "slow-heads",
     "slow-bodies",
     "no-reading",
@@ -28,6 +28,7 @@ pub const NAMES: [&str; 22] = [
     "over-rate",
     "forged",
     "guesses",
+    "log-lines",
     "ping",
     "settings",
     "priority",
@@ -146,6 +147,12 @@ impl Attack {
                 let guess = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
                 attack(376, &[], repeat(guess.into_bytes()))
             }
+            "log-lines" => {
+                // HPACK: the first request puts a long User-Agent into the table, and each further one names it with
+                // one byte. Each is rejected, because it has no token.
+                let indexed = |stream: u32| frame(1, 5, stream + 2, &[0x82, 0x84, 0x86, 0x80 | 63, 0x80 | 62]);
+                attack(4, &after_hello(frame(1, 5, 1, &long_agent_block())), of_stream(indexed))
+            }
             "ping" => attack(4, &hello, flood(frame(6, 0, 0, &[7; 8]))),
             "settings" => attack(4, &hello, flood(frame(4, 0, 0, &[]))),
             "priority" => attack(4, &hello, flood(frame(2, 0, 1, &[0, 0, 0, 0, 1]))),
@@ -161,8 +168,8 @@ impl Attack {
         })
     }
 
-    /// Attacks until `done`. Returns the number of pieces sent; for `connections`, of connections.
-    pub fn run(&self, from: IpAddr, done: &AtomicBool) -> u64 {
+    /// Attacks until `done`.
+    pub fn run(&self, from: IpAddr, done: &AtomicBool) -> Sent {
         let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::at(from)).collect();
         let mut attacks = 0;
         while !done.load(Ordering::Relaxed) {
@@ -179,8 +186,15 @@ impl Attack {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        attacks
+        Sent { attacks, bytes: attackers.iter().map(|attacker| attacker.bytes).sum() }
     }
+}
+
+/// What an attacker has sent.
+pub struct Sent {
+    /// Pieces; for `connections`, connections.
+    pub attacks: u64,
+    pub bytes: u64,
 }
 
 /// Gives each attacker a turn. Returns the number of pieces sent.
@@ -194,11 +208,13 @@ struct Attacker {
     stream: Option<TcpStream>,
     unsent: Vec<u8>,
     turn: u32,
+    /// Bytes sent on all connections.
+    bytes: u64,
 }
 
 impl Attacker {
     fn at(from: IpAddr) -> Attacker {
-        Attacker { from, stream: None, unsent: Vec::new(), turn: 0 }
+        Attacker { from, stream: None, unsent: Vec::new(), turn: 0, bytes: 0 }
     }
 
     /// Sends what is due. Returns 1 if a piece was sent completely, otherwise 0.
@@ -225,6 +241,7 @@ impl Attacker {
         match stream.write(&self.unsent) {
             Ok(written) => {
                 self.unsent.drain(..written);
+                self.bytes += written as u64;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
             Err(_) => self.stream = None,
@@ -261,4 +278,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 fn header_block() -> Vec<u8> {
     let indexed = |index: u8, value: &str| [&[index, value.len() as u8], value.as_bytes()].concat();
     [indexed(2, "GET"), indexed(6, "http"), indexed(1, "a"), indexed(4, "/public/")].concat()
+}
+
+/// `GET http://localhost/` with a User-Agent of 3,900 bytes. The authority and the User-Agent go into the table (RFC 7541
+/// section 6.2.1): the first entries, 63 and 62, of the next requests.
+fn long_agent_block() -> Vec<u8> {
+    let authority = [&[0x40 | 1, 9], b"localhost".as_slice()].concat();
+    // The length in a prefix of seven bits (section 5.1): 127 + 61 + 29 * 128.
+    let agent = [&[0x40 | 58, 127, 0x80 | 61, 29], [b'x'; 3_900].as_slice()].concat();
+    [&[0x82, 0x84, 0x86], authority.as_slice(), &agent].concat()
 }

@@ -39,6 +39,7 @@ mod steal;
 mod tls;
 
 use std::error::Error;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,7 +50,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use hdrhistogram::Histogram;
 
-use attack::Attack;
+use attack::{Attack, Sent};
 use bearward::tokens::jwt::Algorithm;
 use client::{Connection, Target};
 use gateway::{Gateway, Setup};
@@ -122,7 +123,7 @@ fn run(flags: &Flags) -> Outcome<()> {
         flags.burst()
     );
     println!(
-        "{:14}{:>10}{:>10}{:>12}{:>12}{:>8}{:>8}{:>14}{:>8}{:>10}{:>10}{:>8}",
+        "{:14}{:>10}{:>10}{:>12}{:>12}{:>8}{:>8}{:>14}{:>8}{:>10}{:>8}{:>10}{:>8}",
         "attack",
         "p50",
         "p99",
@@ -133,6 +134,7 @@ fn run(flags: &Flags) -> Outcome<()> {
         "attacks/s",
         "CPU %",
         "RSS MiB",
+        "log B/B",
         "stolen %",
         "kept %"
     );
@@ -161,12 +163,22 @@ fn run(flags: &Flags) -> Outcome<()> {
         for round in 1..=flags.rounds {
             // The effects of the previous attack end before the client is measured alone.
             honest.run(Duration::from_millis(500))?;
+            let before = log_size(&gateway)?;
             let alone = honest.run(flags.length())?;
-            rounds.push((alone, beside(&attack, attacker_address(round), &honest, &gateway)?));
+            let lines_of_honest = log_size(&gateway)? - before;
+            let mut beside = beside(&attack, attacker_address(round), &honest, &gateway)?;
+            beside.logged = beside.logged.saturating_sub(lines_of_honest);
+            rounds.push((alone, beside));
         }
         print_row(name, &rounds, Machine::now()?.stolen_since(&before), flags);
     }
     Ok(())
+}
+
+/// Bytes in the access log, after the lines of finished requests were written.
+fn log_size(gateway: &Gateway) -> Outcome<u64> {
+    thread::sleep(Duration::from_millis(100));
+    Ok(fs::metadata(gateway.folder().join("access.log"))?.len())
 }
 
 fn beside(attack: &Attack, from: IpAddr, honest: &HonestClient<'_>, gateway: &Gateway) -> Outcome<AttackResult> {
@@ -176,13 +188,14 @@ fn beside(attack: &Attack, from: IpAddr, honest: &HonestClient<'_>, gateway: &Ga
             idle_priority()?;
             Outcome::Ok(attack.run(from, &done))
         });
-        let cpu_before = cpu_time(gateway.pid());
+        let (cpu_before, log_before) = (cpu_time(gateway.pid()), log_size(gateway));
         let result = honest.run(honest.flags.length());
         let (cpu_after, memory) = (cpu_time(gateway.pid()), resident(gateway.pid()));
         done.store(true, Ordering::Relaxed);
-        let attacks = attacking.join().map_err(|_| "the attacker panicked")??;
+        let sent = attacking.join().map_err(|_| "the attacker panicked")??;
         let cpu = cpu_after?.saturating_sub(cpu_before?);
-        Ok(AttackResult { honest: result?, cpu, memory: memory?, attacks })
+        let logged = log_size(gateway)? - log_before?;
+        Ok(AttackResult { honest: result?, cpu, memory: memory?, sent, logged })
     })
 }
 
@@ -208,7 +221,9 @@ struct AttackResult {
     cpu: Duration,
     /// MiB
     memory: u64,
-    attacks: u64,
+    sent: Sent,
+    /// Bytes that the attack has added to the access log.
+    logged: u64,
 }
 
 struct HonestClient<'r> {
@@ -268,18 +283,20 @@ fn print_row(name: &str, rounds: &[(ClientResult, AttackResult)], stolen: f64, f
     let alone = |quantile| median(rounds.iter().map(|(alone, _)| alone.latency.value_at_quantile(quantile)));
     let beside = |quantile| median(rounds.iter().map(|(_, beside)| beside.honest.latency.value_at_quantile(quantile)));
     println!(
-        "{name:14}{:>10}{:>10}{:>12}{:>12}{:>8.1}{:>8}{:>14}{:>8}{:>10}{stolen:>10.1}{:>8}",
+        "{name:14}{:>10}{:>10}{:>12}{:>12}{:>8.1}{:>8}{:>14}{:>8}{:>10}{:>8.2}{stolen:>10.1}{:>8}",
         alone(0.5),
         alone(0.99),
         beside(0.5),
         beside(0.99),
         beside(0.99) as f64 / alone(0.99).max(1) as f64,
         rounds.iter().map(|(_, beside)| beside.honest.failed).sum::<u64>(),
-        median(rounds.iter().map(|(_, beside)| beside.attacks / flags.seconds)),
+        median(rounds.iter().map(|(_, beside)| beside.sent.attacks / flags.seconds)),
         median(
             rounds.iter().map(|(_, beside)| (100.0 * beside.cpu.as_secs_f64() / flags.length().as_secs_f64()) as u64)
         ),
         rounds.iter().map(|(_, beside)| beside.memory).max().unwrap_or_default(),
+        rounds.iter().map(|(_, beside)| beside.logged).sum::<u64>() as f64
+            / rounds.iter().map(|(_, beside)| beside.sent.bytes).sum::<u64>().max(1) as f64,
         rounds
             .iter()
             .flat_map(|(alone, beside)| [alone, &beside.honest])

@@ -27,6 +27,7 @@ use bearward::gateway::worker::Worker;
 use bearward::limits::concurrency::ConcurrencyLimit;
 use bearward::limits::limiter::Rate;
 use bearward::protocols::http::headers::Hygiene;
+use bearward::protocols::http::removed_fields::FieldRules;
 use bearward::telemetry::metrics::Metrics;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::jwt::key_set::KeySet;
@@ -165,7 +166,7 @@ pub fn authenticator(mint: &Mint) -> (Authenticator, Arc<Hygiene>) {
         issuer: name("x-auth-issuer"),
         claims: Vec::new(),
     };
-    let hygiene = Arc::new(Hygiene::new(identity.names()));
+    let hygiene = Arc::new(Hygiene::new(identity.names(), &FieldRules::default()));
     let authenticator = Authenticator {
         keyring: Arc::new(Keyring::new(Keys::new(OwnIssuer::single_key(mint.trusted(), signing)))),
         revocations: Arc::new(Revocations::new()),

@@ -103,6 +103,7 @@ impl Steps {
             worker: &self.worker.0,
             record,
             rate_limit_headers: &mut None,
+            upload: &mut None,
             trace: Trace::OFF,
         };
         let decision = run_ready(self.decider.decide(request, &mut context));

@@ -27,8 +27,8 @@ pub(super) async fn read_optional_object<T: DeserializeOwned + Default>(
 }
 
 async fn read(request: Request<Incoming>) -> Result<Bytes, Reject> {
-    let incoming = Body::incoming(request.into_body()).with_idle_timeout(READ_TIMEOUT);
-    body::read(incoming, BODY_LIMIT).await
+    let mut incoming = Body::incoming(request.into_body()).with_idle_timeout(READ_TIMEOUT);
+    body::read(&mut incoming, BODY_LIMIT).await
 }
 
 fn parse<T: DeserializeOwned>(content: &[u8]) -> Result<T, Reject> {

@@ -86,7 +86,7 @@ impl Explainer {
             };
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
         };
-        let (mut record, mut route, mut rate_limit_headers) = (Record::default(), None, None);
+        let (mut record, mut route, mut rate_limit_headers, mut upload) = (Record::default(), None, None, None);
         let mut context = RequestContext {
             now: self.clock.now(),
             clock: &*self.clock,
@@ -96,6 +96,7 @@ impl Explainer {
             worker: &self.worker,
             record: &mut record,
             rate_limit_headers: &mut rate_limit_headers,
+            upload: &mut upload,
             trace: Trace::to(&listener),
         };
         let decision = self.decider.decide(request, &mut context).await;

@@ -47,7 +47,7 @@ pub struct Running {
     pub(super) control: Option<ControlThread>,
     /// Ends after everything that writes audit events.
     pub(super) audit: Option<AuditThread>,
-    /// Ends last: it writes the lines of the last requests.
+    /// Ends last, and within a limited time: it writes the lines of the last requests.
     pub(super) log: Option<AccessLog>,
 }
 
@@ -141,6 +141,8 @@ impl Drop for Running {
         // The admin listener ends late, because operators watch the drain with it.
         self.control = None;
         self.audit = None;
+        // Before the log, which may be a pipe that no program reads: the next gateway needs the database.
+        self.live.state.store.close();
         self.log = None;
     }
 }

@@ -23,7 +23,8 @@ use crate::gateway::route::{Capture, Route};
 use crate::gateway::token_calls::TokenCalls;
 use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
-use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES};
+use crate::protocols::http::forwarded::Forwarding;
+use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
 use crate::store::{Store, sqlite};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
@@ -117,10 +118,13 @@ impl SharedState {
         let login = captures_logins.then(|| config.login.headers.clone());
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
-        let hygiene = Hygiene::new(config.identity.names()).with_names(removed);
+        let Forwarding { sets_real_ip, fields, .. } = &config.forwarding;
+        let own = config.identity.names().chain(removed).chain(sets_real_ip.then_some(&X_REAL_IP));
+        let hygiene = Hygiene::new(own, fields);
         Ok(Forwarder {
             upstreams: self.upstreams.prepare(config)?,
             hygiene: Arc::new(hygiene),
+            sets_real_ip: *sets_real_ip,
             login,
             has_login_cookies: has(Capture::CookieLogin),
             body_idle: config.connections.body_idle,

@@ -19,8 +19,8 @@ pub(super) struct UpstreamWatch {
     pub(super) current: Arc<ArcSwap<Vec<Arc<Upstream>>>>,
     /// The active upstreams, and those that were prepared since.
     built: Mutex<Vec<BuiltUpstream>>,
-    /// Dropping it ends the tasks.
-    tasks: Mutex<JoinSet<()>>,
+    /// The task of each active upstream. Dropping it ends the task.
+    tasks: Mutex<Vec<(Arc<Upstream>, JoinSet<()>)>>,
 }
 
 struct BuiltUpstream {
@@ -59,13 +59,20 @@ impl UpstreamWatch {
         Ok(upstream)
     }
 
-    /// Starts the tasks of these upstreams, and ends those of all others.
+    /// Starts the tasks of these upstreams, and ends those of all others. An upstream that has not changed keeps its
+    /// task, so a reload does not disturb its health checks.
     pub(super) fn activate(&self, upstreams: &[Arc<Upstream>]) {
-        let mut tasks = JoinSet::new();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|(upstream, _)| upstreams.iter().any(|next| Arc::ptr_eq(next, upstream)));
         for upstream in upstreams {
-            tasks.spawn_on(upstream::maintain(upstream.clone()), &self.runtime);
+            if tasks.iter().any(|(current, _)| Arc::ptr_eq(current, upstream)) {
+                continue;
+            }
+            let mut task = JoinSet::new();
+            task.spawn_on(upstream::maintain(upstream.clone()), &self.runtime);
+            tasks.push((upstream.clone(), task));
         }
-        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
+        drop(tasks);
         self.built().retain(|built| upstreams.iter().any(|upstream| Arc::ptr_eq(upstream, &built.upstream)));
         self.current.store(Arc::new(upstreams.to_vec()));
     }
@@ -86,7 +93,7 @@ impl UpstreamWatch {
         metrics.gauges("upstream_server_requests", help, each(|server| server.in_flight as f64));
         let help = "How often a server was ejected because requests failed";
         metrics.counters("upstream_server_ejections", help, each(|server| server.ejections as f64));
-        let help = "Requests that failed at a server and were retried";
+        let help = "Requests that failed at a server and were sent again, to it or to another one";
         metrics.counters("upstream_server_retries", help, each(|server| server.retries as f64));
         let help = "Failed health checks of a server";
         metrics.counters("upstream_server_failed_checks", help, each(|server| server.failed_checks as f64));

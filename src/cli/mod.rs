@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::telemetry::messages::Messages;
 use crate::types::process;
 
 /// A reverse-proxy auth gateway that enforces and brokers tokens.
@@ -61,7 +62,7 @@ enum Command {
 /// Runs the command that the arguments name. Invalid arguments end the process here, with exit status 2.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    start_logging(&arguments.command);
+    let messages = start_logging(&arguments.command);
     // Before any secret is read.
     if let Err(error) = process::forbid_dumps() {
         tracing::warn!(%error, "cannot forbid core files and debuggers of this user");
@@ -76,6 +77,9 @@ pub fn run() -> ExitCode {
         Command::Token(command) => token::run(command),
         Command::Keys(command) => keys::run(command),
     };
+    if let Some(messages) = messages {
+        messages.flush();
+    }
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.print(),
@@ -83,9 +87,22 @@ pub fn run() -> ExitCode {
 }
 
 /// Logs to standard error. `BEARWARD_LOG` sets the levels: `debug`, `bearward::upstream=trace`, …
-fn start_logging(command: &Command) {
+///
+/// Returns the messages of a gateway, which wait for nothing and must be flushed at the end.
+fn start_logging(command: &Command) -> Option<Messages> {
     let default = if matches!(command, Command::Serve(_)) { "info" } else { "warn" };
     let filter = EnvFilter::try_from_env("BEARWARD_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let color = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color).init();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(color);
+    let is_gateway = matches!(command, Command::Serve(_) | Command::Demo);
+    match is_gateway.then(Messages::start).and_then(Result::ok) {
+        Some(messages) => {
+            subscriber.with_writer(messages.clone()).init();
+            Some(messages)
+        }
+        None => {
+            subscriber.with_writer(std::io::stderr).init();
+            None
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::auth::context::AuthContext;
 use crate::gateway::route::Route;
+use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::RateLimitHeaders;
 use crate::protocols::http::forwarded::Origin;
@@ -31,6 +32,8 @@ pub struct RequestContext<'r> {
     pub record: &'r mut Record,
     /// The rate limits that the response reports to the client.
     pub rate_limit_headers: &'r mut Option<Box<RateLimitHeaders>>,
+    /// How far the body of a forwarded request has come. `None` before it is forwarded, and without a body.
+    pub upload: &'r mut Option<Arc<Progress>>,
     /// Reports each step to `bearward explain`. Off in a running gateway.
     pub trace: Trace<'r>,
 }

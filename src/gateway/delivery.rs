@@ -7,14 +7,16 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{Request, header};
+use http_body::Body as _;
 
 use crate::gateway::client::{InFlight, Peer};
 use crate::gateway::route::Route;
 use crate::gateway::streams::TokenBound;
+use crate::gateway::upload::Progress;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ReservedPermit;
 use crate::limits::rate_limit::RateLimitHeaders;
-use crate::protocols::http::body::{BodyEnd, BodyError, BodyObserver};
+use crate::protocols::http::body::{Body, BodyEnd, BodyError, BodyObserver};
 use crate::telemetry::access_log::Record;
 use crate::types::clock::UnixTime;
 use crate::types::close_reason::CloseReason;
@@ -34,6 +36,8 @@ pub struct Delivery {
     pub lease: Option<Lease>,
     /// Ends the response with the token that allowed it.
     pub token_bound: Option<TokenBound>,
+    /// How far the body of a forwarded request has come.
+    upload: Option<Arc<Progress>>,
     /// The permit from the reserve, if the worker is nearly full.
     reserved: Option<ReservedPermit>,
     /// Rejected as overload: no longer counted as in flight.
@@ -63,6 +67,7 @@ impl Delivery {
             rate_limit_headers: None,
             lease: None,
             token_bound: None,
+            upload: None,
             reserved: None,
             rejected_early: false,
             worker: worker.clone(),
@@ -88,9 +93,24 @@ impl Delivery {
     }
 
     /// The parts that the request's context borrows.
-    pub fn parts(&mut self) -> (&mut Record, &mut Option<Arc<Route>>, &mut Option<Box<RateLimitHeaders>>, &Worker) {
-        (&mut self.record, &mut self.route, &mut self.rate_limit_headers, &self.worker)
+    pub fn parts(&mut self) -> Parts<'_> {
+        let Delivery { record, route, rate_limit_headers, upload, worker, .. } = self;
+        Parts { record, route, rate_limit_headers, upload, worker }
     }
+
+    /// Returns true if the client has more of its body to send.
+    pub fn has_unread_body(&self, request: &Request<Body>) -> bool {
+        self.upload.as_ref().map_or(!request.body().is_end_stream(), |upload| !upload.is_complete())
+    }
+}
+
+/// What the context of a request borrows from its delivery.
+pub struct Parts<'d> {
+    pub record: &'d mut Record,
+    pub route: &'d mut Option<Arc<Route>>,
+    pub rate_limit_headers: &'d mut Option<Box<RateLimitHeaders>>,
+    pub upload: &'d mut Option<Arc<Progress>>,
+    pub worker: &'d Worker,
 }
 
 impl BodyObserver for Delivery {
@@ -117,7 +137,11 @@ impl BodyObserver for Delivery {
         if matches!(error, BodyError::Ended(Reason::RequestTimeout)) {
             self.record.ended = Some(CloseReason::RequestTimeout);
         }
+        let upload = self.upload.as_deref();
         let is_server_fault = match error {
+            // The client's body has failed first, and with it the connection to the server.
+            _ if upload.is_some_and(Progress::has_failed) => false,
+            BodyError::IdleTimeout(_) if upload.is_some_and(Progress::waits_for_client) => false,
             BodyError::IdleTimeout(_) => !self.token_bound.as_ref().is_some_and(TokenBound::may_be_idle),
             BodyError::Http(_) | BodyError::Truncated => true,
             BodyError::TooLarge | BodyError::TooSlow | BodyError::Ended(_) => false,

@@ -5,13 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 
 use crate::auth::bearer;
 use crate::auth::keyring::Keyring;
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
+use crate::gateway::redirects;
 use crate::gateway::route::TokenForwarding;
 use crate::gateway::streams::{Termination, TokenBound};
 use crate::gateway::upload::{Progress, Upload, response_within};
@@ -33,6 +34,8 @@ use crate::upstream::{CurrentServer, Lease, Protocol, Upstream};
 pub struct Forwarder {
     pub upstreams: Vec<Arc<Upstream>>,
     pub hygiene: Arc<Hygiene>,
+    /// `forwarding.x_real_ip`
+    pub sets_real_ip: bool,
     /// `None` if no route captures a login: then these headers mean nothing.
     pub login: Option<LoginHeaders>,
     /// If true, a route has `login = "cookie"`: no backend gets the cookies of the gateway.
@@ -54,6 +57,8 @@ pub struct Forwarded {
     pub tunnel: Option<Tunnel>,
     /// Ends the response, or the tunnel, with the token. `None` for a response of the gateway itself.
     pub token_bound: Option<TokenBound>,
+    /// See [`Forwarder::is_grpc_call`].
+    pub is_grpc_call: bool,
     /// What the backend says about a login. Used only on a route that captures logins.
     pub login: Option<Box<LoginHeaderValues>>,
 }
@@ -61,7 +66,7 @@ pub struct Forwarded {
 impl Forwarded {
     /// A response of the gateway itself.
     pub fn local_reply(response: Response<Body>) -> Self {
-        Forwarded { response, lease: None, tunnel: None, token_bound: None, login: None }
+        Forwarded { response, lease: None, tunnel: None, token_bound: None, is_grpc_call: false, login: None }
     }
 }
 
@@ -71,8 +76,9 @@ struct Sent {
     websocket: Option<UpgradeRequest>,
     /// The token was taken out of the WebSocket subprotocols, where the client expects a choice.
     token_was_subprotocol: bool,
-    /// `None` for a request without a body.
-    progress: Option<Arc<Progress>>,
+    is_grpc_call: bool,
+    /// The server has taken the whole body, or there is none.
+    upload_is_complete: bool,
 }
 
 impl Forwarder {
@@ -85,25 +91,45 @@ impl Forwarder {
     ) -> Result<Forwarded, Reject> {
         let upstream = &self.upstreams[permit.route().upstream];
         context.record.upstream = Some(upstream.name.clone());
+        // Before the head is prepared: then the version is that of the upstream.
+        let is_grpc_call = self.is_grpc_call(&permit, request);
         let (websocket, token_was_subprotocol) = self.prepare_head(request, &permit, upstream, host, context)?;
         let key = upstream.key(request.headers(), permit.caller().map(|caller| caller.token().subject.as_str()));
         let mut token_bound = TokenBound::by(permit.holder(), &context.worker.streams);
-        let progress = self.limit_body(request, context.record.version, &token_bound)?;
+        let min_rate = if is_grpc_call { self.grpc_rate() } else { self.min_upload_rate };
+        *context.upload = self.limit_body(request, context.record.version, &token_bound, min_rate)?;
+        let progress = context.upload.as_deref();
 
         let current_server = CurrentServer::default();
         let (worker, client) = (context.worker, context.client());
         let sending = pin!(upstream.send(worker.number, &worker.metrics, client, key, &current_server, request));
         let timeout = upstream.settings.response_timeout;
-        let result = response_within(timeout, progress.as_deref(), &mut token_bound, sending).await;
+        let result = response_within(timeout, progress, &mut token_bound, sending).await;
         let (response, lease) = result.map_err(|reject| {
-            let reject = attribute_failure(reject, progress.as_deref(), upstream, &current_server);
+            let reject = attribute_failure(reject, progress, upstream, &current_server);
             // The token was valid when the request began, so a token reason here means that it has expired or was
             // revoked since.
             context.record.ended = reject.reason.is_invalid_token().then_some(CloseReason::Token(reject.reason));
             reject
         })?;
-        let sent = Sent { websocket, token_was_subprotocol, progress };
-        self.prepare_response(response, lease, token_bound, sent, context.record)
+        let upload_is_complete = progress.is_none_or(Progress::is_complete);
+        let sent = Sent { websocket, token_was_subprotocol, is_grpc_call, upload_is_complete };
+        let mut forwarded = self.prepare_response(response, lease, token_bound, sent, context.record)?;
+        if upstream.settings.rewrite_redirects && forwarded.tunnel.is_none() && !is_grpc_call {
+            redirects::rewrite(forwarded.response.headers_mut(), upstream, context);
+        }
+        Ok(forwarded)
+    }
+
+    /// Returns true for a gRPC call: a POST over HTTP/2, to an upstream that speaks HTTP/2. The content type alone
+    /// would let any client lift the limits that do not suit a call.
+    pub(super) fn is_grpc_call<B>(&self, permit: &Permit, request: &Request<B>) -> bool {
+        grpc::is_call(request) && self.upstreams[permit.route().upstream].settings.protocol == Protocol::Http2
+    }
+
+    /// gRPC streams messages: the backend decides how fast they come, and `body_idle` bounds their silence.
+    fn grpc_rate(&self) -> MinRate {
+        MinRate { bytes_per_second: 0, ..self.min_upload_rate }
     }
 
     /// Writes the head that the upstream gets. Returns the WebSocket that the client wants to open, and whether its
@@ -133,11 +159,14 @@ impl Forwarder {
         };
         self.hygiene.clean_request(request.headers_mut());
         headers::set_origin(request.headers_mut(), context.origin, Some(&host));
+        if self.sets_real_ip {
+            headers::set_real_ip(request.headers_mut(), context.origin);
+        }
         set_identity(request, permit, context.record);
         if websocket.is_some() {
             websocket::set_upgrade_headers(request.headers_mut());
         }
-        set_target(request, upstream, host);
+        set_target(request, upstream, host)?;
         Ok((websocket, token_was_subprotocol))
     }
 
@@ -163,6 +192,7 @@ impl Forwarder {
         request: &mut Request<Body>,
         client_version: Version,
         token_bound: &TokenBound,
+        min_rate: MinRate,
     ) -> Result<Option<Arc<Progress>>, Reject> {
         if request.body().is_known_to_exceed(self.body_size) {
             let detail = format!("over {} bytes by its Content-Length", self.body_size);
@@ -174,10 +204,6 @@ impl Forwarder {
         let progress = Arc::new(Progress::begin());
         let (hygiene, token_bound) = (self.hygiene.clone(), token_bound.another());
         let watch = Box::new(Upload { progress: progress.clone(), hygiene, token_bound });
-        // gRPC streams messages: the backend decides how fast they come, and `body_idle` bounds their silence.
-        let is_grpc = grpc::is_grpc(request.headers());
-        let min_rate =
-            if is_grpc { MinRate { bytes_per_second: 0, ..self.min_upload_rate } } else { self.min_upload_rate };
         let body = mem::take(request.body_mut()).fail_if_truncated(client_version == Version::HTTP_2);
         let limited = body.with_max_size(self.body_size).with_idle_timeout(self.body_idle).with_min_rate(min_rate);
         *request.body_mut() = limited.with_observer(watch);
@@ -215,12 +241,13 @@ impl Forwarder {
         let over_http2 = response.version() == Version::HTTP_2;
         *response.version_mut() = Version::HTTP_11;
         // The response to a request that is still being sent may end in a reset.
-        let must_end = over_http2 && sent.progress.is_none_or(|progress| progress.is_complete());
-        token_bound.set_termination(Termination::of(&record.method, &response));
+        let must_end = over_http2 && sent.upload_is_complete;
+        token_bound.set_termination(Termination::of(&record.method, sent.is_grpc_call, &response));
         let incoming = |body| Body::incoming(body).with_idle_timeout(self.body_idle).fail_if_truncated(must_end);
         let response = response.map(incoming);
         let lease = tunnel.is_none().then_some(lease);
-        Ok(Forwarded { response, lease, tunnel, token_bound: Some(token_bound), login })
+        let (token_bound, is_grpc_call) = (Some(token_bound), sent.is_grpc_call);
+        Ok(Forwarded { response, lease, tunnel, token_bound, is_grpc_call, login })
     }
 }
 
@@ -261,7 +288,7 @@ fn set_identity(request: &mut Request<Body>, permit: &Permit, record: &Record) {
 }
 
 /// Writes the request's target in the form that the upstream's protocol uses.
-fn set_target(request: &mut Request<Body>, upstream: &Upstream, host: HeaderValue) {
+fn set_target(request: &mut Request<Body>, upstream: &Upstream, host: HeaderValue) -> Result<(), Reject> {
     let host = if upstream.settings.preserve_host { host } else { upstream.host.clone() };
     match upstream.settings.protocol {
         Protocol::Http1 => {
@@ -276,11 +303,9 @@ fn set_target(request: &mut Request<Body>, upstream: &Upstream, host: HeaderValu
         }
         Protocol::Http2 => {
             *request.version_mut() = Version::HTTP_2;
-            let mut parts = target::origin_form(request.uri()).into_parts();
-            parts.scheme = Some(upstream.scheme.clone());
-            parts.authority = host.to_str().ok().and_then(|host| host.parse().ok());
-            *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+            *request.uri_mut() = target::absolute_form(request.uri(), &upstream.scheme, &host)?;
             request.headers_mut().remove(header::HOST);
         }
     }
+    Ok(())
 }

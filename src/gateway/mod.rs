@@ -16,8 +16,10 @@ pub mod endpoints;
 pub mod forward;
 pub mod login_capture;
 pub mod oauth;
+mod redirects;
 mod response;
 pub mod route;
+mod route_methods;
 pub mod route_table;
 pub mod rules;
 pub mod streams;
@@ -28,23 +30,22 @@ pub mod worker;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
-use http_body::Body as _;
 
 use crate::gateway::authorize::Permit;
 use crate::gateway::client::Peer;
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::decide::{Decider, Decision};
-use crate::gateway::delivery::Delivery;
+use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
 use crate::gateway::response::ResponseRules;
 use crate::gateway::token_calls::TokenCalls;
 use crate::gateway::worker::Worker;
 use crate::limits::rate_limit::{self, RateLimitHeaders, RateLimits};
-use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::forwarded::{Forwarding, Origin};
 use crate::protocols::http::respond::RejectFormat;
@@ -83,26 +84,23 @@ impl Gateway {
     /// Handles one request. The request stays where it is until it is sent on: passed by value, it would lie in the
     /// future of every step, twice in each.
     pub async fn handle(&self, request: &mut Request<Body>, peer: &Arc<Peer>, worker: &Arc<Worker>) -> Handled {
-        let rules = ResponseRules {
-            format: RejectFormat::for_request(request),
-            has_body: !request.body().is_end_stream(),
-            timeout: self.request_timeout.filter(|_| !grpc::is_grpc(request.headers())),
-        };
+        let rules = ResponseRules { format: RejectFormat::for_request(request) };
         let page = self.decider.cors.origin(request.headers());
         let mut delivery = Box::new(Delivery::open(request, peer, worker, self.clock.now()));
-        let result = self.respond_in_time(request, peer, &mut delivery, rules.timeout).await;
+        let result = self.respond_in_time(request, peer, &mut delivery).await;
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
             Err(reject) => {
                 // Lets other requests run first: hyper would otherwise handle many rejected requests in a row.
                 tokio::task::yield_now().await;
-                rules.reject(reject, self.token_calls.challenge(), peer, &mut delivery)
+                let has_unread_body = delivery.has_unread_body(request);
+                rules.reject(reject, self.token_calls.challenge(), peer, &mut delivery, has_unread_body)
             }
         };
         let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
         response::set_cors(&mut forwarded, &self.decider.cors, page.as_ref(), delivery.route.as_deref());
-        let response = response::attach_delivery(forwarded, delivery, worker, rules.timeout);
+        let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
     }
 
@@ -111,24 +109,26 @@ impl Gateway {
         request: &mut Request<Body>,
         peer: &Peer,
         delivery: &mut Delivery,
-        timeout: Option<Duration>,
     ) -> Result<Forwarded, Reject> {
+        let is_grpc_call = AtomicBool::new(false);
         // Pinned: by value, the future would lie here twice, with and without a timeout.
-        let responding = pin!(self.respond(request, peer, delivery));
-        match timeout {
-            None => responding.await,
-            Some(time) => tokio::time::timeout(time, responding).await.unwrap_or_else(|_| {
-                Err(Reject::new(Reason::RequestTimeout, format!("no response within {}ms", time.as_millis())))
-            }),
+        let mut responding = pin!(self.respond(request, peer, delivery, &is_grpc_call));
+        let Some(time) = self.request_timeout else { return responding.await };
+        match tokio::time::timeout(time, responding.as_mut()).await {
+            Ok(result) => result,
+            // A call may last, and may get no response before its client has sent everything.
+            Err(_) if is_grpc_call.load(Ordering::Relaxed) => responding.await,
+            Err(_) => Err(Reject::new(Reason::RequestTimeout, format!("no response within {}ms", time.as_millis()))),
         }
     }
 
-    /// The pipeline.
+    /// The pipeline. Sets `is_grpc_call` before it forwards a call.
     async fn respond(
         &self,
         request: &mut Request<Body>,
         peer: &Peer,
         delivery: &mut Delivery,
+        is_grpc_call: &AtomicBool,
     ) -> Result<Forwarded, Reject> {
         websocket::http2::translate(request)?;
         let forwarded = self.forwarded_origin(peer, request);
@@ -139,7 +139,7 @@ impl Gateway {
             // A malformed request ends its connection, also while there is no time for others.
             return Err(self.decider.malformed(request).unwrap_or(overloaded));
         }
-        let (record, route, rate_limit_headers, worker) = delivery.parts();
+        let Parts { record, route, rate_limit_headers, upload, worker } = delivery.parts();
         let mut context = RequestContext {
             now: record.time,
             clock: &*self.clock,
@@ -150,6 +150,7 @@ impl Gateway {
             worker,
             record,
             rate_limit_headers,
+            upload,
             trace: Trace::OFF,
         };
         let decision = self.decider.decide(request, &mut context).await;
@@ -160,6 +161,9 @@ impl Gateway {
             decision => (decision, None),
         };
         self.check_rates(&decision, request.uri().path(), &mut context)?;
+        if let Ok(Decision::Forward { permit, .. }) = &decision {
+            is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
+        }
         let mut forwarded = self.carry_out(decision?, request, &mut context).await?;
         if let Some(cookies) = cookies {
             forwarded = cookies.add_to(forwarded);

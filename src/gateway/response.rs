@@ -12,7 +12,6 @@ use crate::gateway::forward::Forwarded;
 use crate::gateway::route::Route;
 use crate::gateway::streams::TokenBound;
 use crate::gateway::worker::Worker;
-use crate::protocols::grpc;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::media_type;
 use crate::protocols::http::respond::{self, RejectFormat};
@@ -26,25 +25,24 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 pub(super) struct ResponseRules {
     /// The format in which the client reads a rejection.
     pub(super) format: RejectFormat,
-    pub(super) has_body: bool,
-    /// `timeouts.request`. `None` for a gRPC call: it may last, and may get no response before its client has sent
-    /// everything.
-    pub(super) timeout: Option<Duration>,
 }
 
 impl ResponseRules {
     /// Turns a rejection into its response. Also returns true if the client's body counts as too much.
+    ///
+    /// `has_unread_body`: the response closes the connection, so that the rest of the body is not read as a request.
     pub(super) fn reject(
         &self,
         reject: Reject,
         challenge: &HeaderValue,
         peer: &Peer,
         delivery: &mut Delivery,
+        has_unread_body: bool,
     ) -> (Forwarded, bool) {
         let record = &mut delivery.record;
         let mut response = respond::reject(&reject, challenge, record.request_id, self.format);
         let mut body_rejected = false;
-        if self.has_body && record.version != Version::HTTP_2 && reject.reason.has_unread_body() {
+        if has_unread_body && record.version != Version::HTTP_2 {
             response.headers_mut().insert(header::CONNECTION, CLOSE);
             body_rejected = reject.reason.is_limit_exceeded();
         }
@@ -109,12 +107,13 @@ pub(super) fn attach_delivery(
     worker: &Arc<Worker>,
     timeout: Option<Duration>,
 ) -> Response<Body> {
-    let Forwarded { response, lease, tunnel, token_bound, login: _ } = forwarded;
+    let Forwarded { response, lease, tunnel, token_bound, is_grpc_call, login: _ } = forwarded;
     delivery.lease = lease;
     match tunnel {
         None => {
             delivery.token_bound = token_bound;
-            let may_last = delivery.record.rejected.is_some() || is_long_lived(&response);
+            let is_stream = is_grpc_call || media_type::is_event_stream(response.headers());
+            let may_last = delivery.record.rejected.is_some() || is_stream;
             let deadline = timeout.filter(|_| !may_last).map(|time| delivery.started + time);
             response.map(|body| body.with_deadline(deadline).with_observer(delivery))
         }
@@ -133,9 +132,4 @@ fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: B
         delivery.record.complete = end == Some(TunnelEnd::Closed);
         delivery.record.ended = end.and_then(TunnelEnd::close_reason);
     });
-}
-
-/// Returns true for responses that are meant to last.
-fn is_long_lived(response: &Response<Body>) -> bool {
-    grpc::is_grpc(response.headers()) || media_type::is_event_stream(response.headers())
 }

@@ -161,8 +161,9 @@ impl TokenCalls {
 
     /// Reads the body, and the clock once more: what the call does is done at the end of the body, not at its head.
     async fn read_body(&self, request: &mut Request<Body>, context: &mut RequestContext<'_>) -> Result<Bytes, Reject> {
-        let paced = mem::take(request.body_mut()).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
-        let read = tokio::time::timeout(self.body_timeout, body::read(paced, BODY_LIMIT)).await;
+        let body = request.body_mut();
+        *body = mem::take(body).with_idle_timeout(self.body_idle).with_min_rate(self.min_upload_rate);
+        let read = tokio::time::timeout(self.body_timeout, body::read(body, BODY_LIMIT)).await;
         context.now = context.clock.now();
         read.unwrap_or_else(|_| Err(Reject::new(Reason::BodyTimeout, "not complete within timeouts.token_call_body")))
     }

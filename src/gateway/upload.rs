@@ -16,7 +16,7 @@ use crate::types::reject::{Reason, Reject};
 use crate::upstream::{Failure, UpstreamResponse};
 
 /// How far the body of a request has come. Shared by the body and the wait for the response.
-pub(super) struct Progress {
+pub struct Progress {
     start: Instant,
     /// When data last moved, in milliseconds after `start`.
     last: AtomicU64,
@@ -40,6 +40,16 @@ impl Progress {
 
     pub(super) fn take_failure(&self) -> Option<Reject> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns true if the client's body failed: the server cannot be blamed for what follows.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns true if the server has taken everything that the client has sent so far, and there is more to come.
+    pub(super) fn waits_for_client(&self) -> bool {
+        !self.is_complete() && self.waits_for_client.load(Ordering::Relaxed)
     }
 
     fn moved(&self) {

@@ -200,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientStream<S> {
         } else {
             self.read_unread(buffer);
         }
-        let read = &buffer.filled()[before..];
+        let read = &mut buffer.filled_mut()[before..];
         let Some(guard) = &mut self.flood_guard else {
             self.turn = self.turn.saturating_sub(read.len());
             return Poll::Ready(Ok(()));
@@ -297,6 +297,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         let this = self.get_mut();
         if this.exchange.keeps_open() {
             return Poll::Ready(Ok(()));
+        }
+        if this.exchange.is_tunnel() {
+            // The client may have closed only its own direction, or the backend may still read: the tunnel decides.
+            let polled = Pin::new(&mut this.stream).poll_shutdown(context);
+            return this.check_timeout(context, polled);
         }
         let lingering = match &mut this.lingering {
             Some(lingering) => lingering,

@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use super::settings::FloodSettings;
+use super::trailers;
 
 const CONTROL_PERIOD: Duration = Duration::from_secs(1);
 const RESETS_PERIOD: Duration = Duration::from_secs(10);
@@ -111,19 +112,20 @@ impl FloodGuard {
     }
 
     /// Counts the frames in `bytes`, which the client sent, and deducts their cost from `turn`. Returns how many of the
-    /// bytes h2 may act on in this turn: at least one.
-    pub(super) fn count_received(&mut self, bytes: &[u8], turn: &mut usize) -> Result<usize, Flood> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let skipped = self.payload_left.min(rest.len());
+    /// bytes h2 may act on in this turn: at least one. Marks malformed trailers for h2.
+    pub(super) fn count_received(&mut self, bytes: &mut [u8], turn: &mut usize) -> Result<usize, Flood> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let skipped = self.payload_left.min(bytes.len() - at);
             self.payload_left -= skipped;
-            rest = &rest[skipped..];
-            let taken = (FRAME_HEADER - self.header_len).min(rest.len());
-            self.header[self.header_len..self.header_len + taken].copy_from_slice(&rest[..taken]);
+            at += skipped;
+            let taken = (FRAME_HEADER - self.header_len).min(bytes.len() - at);
+            self.header[self.header_len..self.header_len + taken].copy_from_slice(&bytes[at..at + taken]);
             self.header_len += taken;
-            rest = &rest[taken..];
+            at += taken;
             if self.header_len == FRAME_HEADER {
                 self.header_len = 0;
+                self.mark_malformed_trailers(bytes, at);
                 let turn_is_over = *turn == 0;
                 *turn = turn.saturating_sub(self.count_frame()?);
                 // h2 acts on the frame before this one now.
@@ -132,9 +134,27 @@ impl FloodGuard {
                 }
             }
         }
-        let passed = bytes.len() - rest.len();
-        *turn = turn.saturating_sub(passed);
-        Ok(passed)
+        *turn = turn.saturating_sub(at);
+        Ok(at)
+    }
+
+    /// Takes END_STREAM from trailers with a pseudo-header, so that h2 resets their stream. `at`: where the payload of
+    /// the current frame begins. A client that sends header and payload apart is not stopped; h2 then drops its
+    /// pseudo-headers.
+    fn mark_malformed_trailers(&self, bytes: &mut [u8], at: usize) {
+        let [high, middle, low, kind, flags, stream @ ..] = self.header;
+        // The HEADERS of a request have a higher stream than all before.
+        if kind != HEADERS || flags & END_STREAM == 0 || stream > self.last_stream {
+            return;
+        }
+        let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        let payload = &bytes[at..bytes.len().min(at + length)];
+        // The flags are the fifth of the nine bytes before the payload.
+        if trailers::begin_with_pseudo_header(flags, payload)
+            && let Some(flags) = at.checked_sub(5).and_then(|flags| bytes.get_mut(flags))
+        {
+            *flags &= !END_STREAM;
+        }
     }
 
     /// Counts bytes that were sent to the client.
@@ -152,7 +172,7 @@ impl FloodGuard {
         self.payload_left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         match kind {
             HEADERS => {
-                self.last_stream = stream;
+                self.last_stream = self.last_stream.max(stream);
                 self.control.earn(1);
                 self.resets.earn(1);
                 return Ok(REQUEST_COST);
@@ -193,7 +213,8 @@ mod tests {
 
     impl FloodGuard {
         fn receive(&mut self, bytes: &[u8]) -> Result<(), Flood> {
-            self.count_received(bytes, &mut usize::MAX.clone()).map(|passed| assert_eq!(passed, bytes.len()))
+            self.count_received(&mut bytes.to_vec(), &mut usize::MAX.clone())
+                .map(|passed| assert_eq!(passed, bytes.len()))
         }
     }
 
@@ -278,8 +299,8 @@ mod tests {
                 let mut left = TURN;
                 while left > 0 && passed < sent.len() {
                     // As the gateway reads them: some KiB at once.
-                    let read = &sent[passed..sent.len().min(passed + 8192)];
-                    passed += guard.count_received(read, &mut left).expect("no limit");
+                    let mut read = sent[passed..sent.len().min(passed + 8192)].to_vec();
+                    passed += guard.count_received(&mut read, &mut left).expect("no limit");
                 }
                 turns += 1;
             }

@@ -25,6 +25,7 @@ mod request_heads;
 mod retry_delay;
 mod settings;
 mod shared;
+mod trailers;
 mod worker;
 
 pub use retry_delay::RetryDelay;

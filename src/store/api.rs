@@ -85,7 +85,7 @@ pub struct KeysChanged {
 pub struct Outbox {
     /// Notified when events are durable.
     pub written: Notify,
-    /// Number of undelivered events. Events of an open transaction are not counted yet.
+    /// Number of undelivered events, which the store maintains. Events of an open transaction are not counted yet.
     pub waiting: AtomicU64,
     /// Number of events that were not recorded because the outbox was full.
     pub lost: AtomicU64,

@@ -2,4 +2,5 @@
 
 pub mod access_log;
 pub mod audit_log;
+pub mod messages;
 pub mod metrics;

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::tokens::jwt::json;
+use crate::tokens::scope::are_scope_tokens;
 
 /// Claims that only the gateway sets. A login must not contain them.
 pub const RESERVED_CLAIMS: &[&str] =
@@ -41,9 +42,7 @@ impl Login {
         if let Some(name) = self.claims.keys().find(|name| RESERVED_CLAIMS.contains(&name.as_str())) {
             return Err(LoginError::ReservedClaim(name.clone()));
         }
-        // RFC 6749 section 3.3: printable ASCII without quote and backslash, separated by spaces.
-        let is_scope_character = |byte: u8| matches!(byte, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-        if !self.scope.bytes().all(is_scope_character) {
+        if !are_scope_tokens(&self.scope) {
             return Err(LoginError::ScopeCharacter);
         }
         if self.idle == Some(Duration::ZERO) || self.absolute == Some(Duration::ZERO) {

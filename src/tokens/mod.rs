@@ -4,4 +4,5 @@ pub mod audit_event;
 pub mod family;
 pub mod jwt;
 pub mod login;
+pub mod scope;
 pub mod signing;

@@ -186,32 +186,6 @@ impl Reason {
         )
     }
 
-    /// Returns true if the request may be rejected before its body was read completely. The response then closes the
-    /// connection, so that the rest of the body is not read as a request.
-    pub const fn has_unread_body(self) -> bool {
-        use Reason::*;
-        let after_upstream = matches!(self, UpstreamBroken | UpstreamTimeout | LoginCapture);
-        let after_store = matches!(
-            self,
-            GrantMalformed
-                | GrantUnknown
-                | GrantForged
-                | GrantRevoked
-                | GrantExpired
-                | GrantReused
-                | GrantMismatch
-                | GrantAhead
-                | RefreshConflict
-                | FamilyLimited
-                | StoreUnavailable
-        );
-        let after_body = matches!(
-            self,
-            BadBody | BadForm | UnsupportedGrantType | UnsupportedTokenType | ClientAuthentication | WrongClientSecret
-        );
-        !after_upstream && !after_store && !after_body
-    }
-
     /// Returns true if the token is the cause, so that a repeated request would be rejected again.
     pub fn is_invalid_token(self) -> bool {
         self.status() == StatusCode::UNAUTHORIZED || self == Reason::SeveralTokens

@@ -106,13 +106,9 @@ impl Upstream {
         current: &CurrentServer,
         request: &mut Request<Body>,
     ) -> Result<UpstreamResponse, Failure> {
-        let requests = &self.requests[worker].0;
-        requests.inc();
-        // Each worker begins at another server.
-        let ticket = requests.get().wrapping_add(worker as u64);
+        let ticket = self.next_ticket(worker);
         let mut attempt = if self.servers.len() == 1 { Attempt::OnlyServer } else { Attempt::FirstOfSeveral };
-        let mut tried = 0;
-        let mut at = 0;
+        let (mut tried, mut at) = (0, 0);
         loop {
             at = self.pick(worker, ticket, key, tried).unwrap_or(at);
             tried |= 1 << at;
@@ -120,28 +116,40 @@ impl Upstream {
             let ejections = server.state.ejections();
             current.set(at, ejections);
             let SendFailure { failure, retry } = match server.send(worker, metrics, client, request, attempt).await {
-                Ok((response, mut lease)) => {
-                    if self.servers.len() > 1 {
-                        server.state.record_head();
-                        lease.ejections = Some(ejections);
-                    }
-                    return Ok((response, lease));
-                }
+                Ok(response) => return Ok(self.with_head(server, ejections, response)),
                 Err(failure) => failure,
             };
             let has_others = (tried.count_ones() as usize) < self.servers.len();
-            match retry {
-                Some(RetryReason::Unsent) if has_others => {}
-                Some(RetryReason::Repeatable) if self.may_repeat(has_others) => {
-                    metrics.upstream_retries.inc();
-                    attempt = Attempt::Retry;
-                }
-                _ => return Err(failure),
-            }
-            server.state.retries.fetch_add(1, Ordering::Relaxed);
+            let Some(next) = self.next_attempt(attempt, retry, has_others) else { return Err(failure) };
+            attempt = next;
+            server.count_retry(metrics);
             if !matches!(failure, Failure::Busy(_)) {
                 self.count_failure(current, &failure.to_string());
             }
+        }
+    }
+
+    /// Counts a request. Each worker begins at another server.
+    fn next_ticket(&self, worker: usize) -> u64 {
+        let requests = &self.requests[worker].0;
+        requests.inc();
+        requests.get().wrapping_add(worker as u64)
+    }
+
+    /// Records the head of a response. `ejections`: how often the server had been ejected when it was chosen.
+    fn with_head(&self, server: &Server, ejections: u64, (response, mut lease): UpstreamResponse) -> UpstreamResponse {
+        if self.servers.len() > 1 {
+            server.state.record_head();
+            lease.ejections = Some(ejections);
+        }
+        (response, lease)
+    }
+
+    /// Which attempt follows a failed one. `None` if the request must not be sent again.
+    fn next_attempt(&self, failed: Attempt, retry: Option<RetryReason>, has_others: bool) -> Option<Attempt> {
+        match retry? {
+            RetryReason::Unsent => has_others.then_some(failed),
+            RetryReason::Repeatable => self.may_repeat(has_others).then_some(Attempt::Retry),
         }
     }
 

@@ -3,10 +3,10 @@
 
 use std::error::Error;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode, Version, header};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::connect::Connector;
 use super::failure::Failure;
@@ -56,15 +56,16 @@ pub(super) struct Target<'s> {
     pub(super) authority: &'s str,
 }
 
-/// Checks one server.
+/// Checks one server until `deadline`.
 pub(super) async fn check(
     connector: &Connector,
     protocol: Protocol,
     target: Target<'_>,
     settings: &HealthCheckSettings,
+    deadline: Instant,
 ) -> Result<(), CheckError> {
     let request = send(connector, protocol, target, &settings.path);
-    let received = match timeout(settings.timeout, request).await {
+    let received = match timeout_at(deadline.into(), request).await {
         Ok(status) => status?,
         Err(_) => return Err(CheckError::Timeout(settings.timeout)),
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 
 use super::group::Upstream;
 use super::health::{self, Target};
@@ -47,11 +48,11 @@ pub async fn maintain(upstream: Arc<Upstream>) {
 }
 
 async fn keep_checking(server: Arc<Server>, settings: HealthCheckSettings) {
-    let mut due = every(settings.interval);
     loop {
-        due.tick().await;
+        sleep_until(server.state.next_check(&settings, Instant::now()).into()).await;
+        let deadline = server.state.begin_check(&settings, Instant::now());
         let target = Target { scheme: server.scheme(), authority: &server.name };
-        let result = health::check(&server.connector, server.protocol, target, &settings).await;
+        let result = health::check(&server.connector, server.protocol, target, &settings, deadline).await;
         server.state.record_check(result, &settings, &server.ejection, Instant::now());
     }
 }

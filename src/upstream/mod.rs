@@ -5,6 +5,7 @@
 //! `health` decide which servers are in rotation. `maintenance` runs the background tasks.
 
 mod balance;
+mod check_schedule;
 mod connect;
 mod failure;
 mod group;
@@ -13,6 +14,7 @@ mod io;
 mod lease;
 mod maintenance;
 mod outlier;
+mod own_origin;
 mod pool;
 mod report;
 mod resolve;

@@ -107,10 +107,22 @@ impl Rotation {
             self.ejected_until = None;
             return (!self.is_out()).then(|| self.start_slowly(now));
         }
-        if self.share(settings, now) == FULL_WEIGHT {
+        self.settle(settings, now);
+        None
+    }
+
+    /// Forgets the results of the current series of health checks: the next ones have other settings.
+    pub(super) fn restart_series(&mut self) {
+        self.opposite_checks = 0;
+    }
+
+    /// As [`Rotation::share`]. Also ends a slow start when its time is over, so that the state and the share agree.
+    pub(super) fn settle(&mut self, settings: &EjectionSettings, now: Instant) -> u16 {
+        let share = self.share(settings, now);
+        if share == FULL_WEIGHT {
             self.slow_start_since = None;
         }
-        None
+        share
     }
 
     fn start_slowly(&mut self, now: Instant) -> RotationChange {

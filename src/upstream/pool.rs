@@ -136,6 +136,13 @@ impl Server {
         })
     }
 
+    /// Counts a request that failed at this server and is sent again, to it or to another server. Both metrics of
+    /// retries count here, so that they agree.
+    pub(super) fn count_retry(&self, metrics: &WorkerMetrics) {
+        metrics.upstream_retries.inc();
+        self.state.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Records that the server closed a connection under a request. It may do so again soon.
     pub(super) fn expect_early_close(&self) {
         self.distrusted.store(DISTRUST, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 
+use super::failure::Failure;
 use super::lease::Lease;
 use super::pool::Server;
 use super::retry::{Attempt, SendFailure, copy_if_repeatable};
@@ -69,13 +70,20 @@ impl Server {
                     return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt));
                 }
             };
-            metrics.upstream_retries.inc();
+            self.count_retry(metrics);
         }
         let mut connection = self.open_http1(client, metrics).await.map_err(SendFailure::unsent)?;
         let copy = (attempt == Attempt::FirstOfSeveral).then(|| copy_if_repeatable(request)).flatten();
         match connection.sender.try_send_request(mem::take(request)).await {
             Ok(response) => Ok((response, Lease::new(self, worker, Some(connection), slot))),
-            Err(error) => Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
+            Err(mut error) => Err(match error.take_message() {
+                // The server closed the new connection before the request was sent.
+                Some(unsent) => {
+                    *request = unsent;
+                    SendFailure::unsent(Failure::broken(error.into_error()))
+                }
+                None => SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt),
+            }),
         }
     }
 
@@ -93,12 +101,16 @@ impl Server {
             let copy = (attempt != Attempt::Retry).then(|| copy_if_repeatable(request)).flatten();
             match sender.try_send_request(mem::take(request)).await {
                 Ok(response) => return Ok((response, Lease::new(self, worker, None, slot))),
-                Err(mut error) => match error.take_message().filter(|_| is_first) {
+                Err(mut error) => match error.take_message() {
                     // The server closed the connection before the request was sent.
                     Some(unsent) => {
-                        metrics.upstream_retries.inc();
+                        *request = unsent;
                         self.drop_http2(worker, opened).await;
-                        (*request, is_first) = (unsent, false);
+                        if !is_first {
+                            return Err(SendFailure::unsent(Failure::broken(error.into_error())));
+                        }
+                        self.count_retry(metrics);
+                        is_first = false;
                     }
                     None => return Err(SendFailure::sent(error.into_error(), copy, request, self.protocol, attempt)),
                 },

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::balance::FULL_WEIGHT;
+use super::check_schedule::CheckSchedule;
 use super::health::CheckError;
 use super::outlier::{Rotation, RotationChange};
 use super::settings::{EjectionSettings, HealthCheckSettings};
@@ -22,6 +23,7 @@ pub(super) struct ServerState {
     /// Whether the last failure was in a response body. Then only a complete response resets `failures`, not a head.
     has_broken_body: AtomicBool,
     rotation: Mutex<Rotation>,
+    schedule: Mutex<CheckSchedule>,
     ejections: AtomicU64,
     /// Requests that were sent again, on another connection or to another server.
     pub(super) retries: AtomicU64,
@@ -37,6 +39,7 @@ impl ServerState {
             failures: AtomicU32::new(0),
             has_broken_body: AtomicBool::new(false),
             rotation: Mutex::default(),
+            schedule: Mutex::default(),
             ejections: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             failed_checks: AtomicU64::new(0),
@@ -114,9 +117,10 @@ impl ServerState {
         ejection: &EjectionSettings,
         now: Instant,
     ) {
+        self.schedule().end();
         let mut rotation = self.rotation();
         let change = rotation.record_check(result.is_ok(), health_check, now);
-        self.share.store(rotation.share(ejection, now), Ordering::Relaxed);
+        self.share.store(rotation.settle(ejection, now), Ordering::Relaxed);
         drop(rotation);
         let error = result.err();
         if error.is_some() {
@@ -132,17 +136,34 @@ impl ServerState {
         }
         let mut rotation = self.rotation();
         let change = rotation.advance(settings, now);
-        self.share.store(rotation.share(settings, now), Ordering::Relaxed);
+        self.share.store(rotation.settle(settings, now), Ordering::Relaxed);
         drop(rotation);
         self.log(change, None);
     }
 
+    /// When the next health check begins. A reload that does not change `settings` does not change it.
+    pub(super) fn next_check(&self, settings: &HealthCheckSettings, now: Instant) -> Instant {
+        self.schedule().next(settings, now)
+    }
+
+    /// Begins a health check, and returns when it must have ended. A reload can end the task of a check before its
+    /// result; the check that repeats it then has only the rest of its time. Otherwise a server that hangs would never
+    /// fail a check while the configuration is reloaded often.
+    pub(super) fn begin_check(&self, settings: &HealthCheckSettings, now: Instant) -> Instant {
+        let mut schedule = self.schedule();
+        if schedule.begin(settings, now) {
+            self.rotation().restart_series();
+        }
+        schedule.deadline(settings, now)
+    }
+
     /// Forgets the results of health checks, because the configuration has none any more.
     pub(super) fn forget_checks(&self, settings: &EjectionSettings, now: Instant) {
+        *self.schedule() = CheckSchedule::default();
         let mut rotation = self.rotation();
         if rotation.is_out() {
             rotation.forget_checks(now);
-            self.share.store(rotation.share(settings, now), Ordering::Relaxed);
+            self.share.store(rotation.settle(settings, now), Ordering::Relaxed);
         }
     }
 
@@ -156,6 +177,10 @@ impl ServerState {
             (Some(RotationChange::Returned), _) => tracing::info!(upstream, server, "gets requests again"),
             (None, _) => {}
         }
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, CheckSchedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn rotation(&self) -> MutexGuard<'_, Rotation> {
@@ -198,5 +223,29 @@ mod tests {
         let other = ServerState::new("backend", "b:80".into());
         (0..100).for_each(|_| other.count_failure(&never, "refused", now));
         assert_eq!(other.share(), FULL_WEIGHT);
+    }
+
+    /// A health check can end a slow start between two calls of `advance`, and a slow start can have no length.
+    #[test]
+    fn a_server_with_its_full_share_is_in_rotation() {
+        let second = Duration::from_secs(1);
+        let health_check = HealthCheckSettings {
+            path: "/".into(),
+            interval: second,
+            timeout: second,
+            healthy_threshold: 1,
+            unhealthy_threshold: 1,
+            status: Vec::new(),
+        };
+        for slow_start in [second * 10, Duration::ZERO] {
+            let settings =
+                EjectionSettings { consecutive_failures: 3, base_time: second, max_time: second * 60, slow_start };
+            let (state, now) = (ServerState::new("backend", "a:80".into()), Instant::now());
+            state.record_check(Err(CheckError::Timeout(second)), &health_check, &settings, now);
+            assert_eq!((state.share(), state.name()), (0, "unhealthy"));
+            state.record_check(Ok(()), &health_check, &settings, now + second);
+            state.record_check(Ok(()), &health_check, &settings, now + second + slow_start);
+            assert_eq!((state.share(), state.name()), (FULL_WEIGHT, "in"));
+        }
     }
 }

@@ -35,6 +35,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
     pub preserve_host: bool,
+    /// If true, redirects of a server to itself become redirects to the gateway.
+    pub rewrite_redirects: bool,
     /// The version of the PROXY protocol header that each connection begins with. A connection then carries the
     /// requests of one client only. `None`: no header.
     pub proxy_protocol: Option<Version>,

@@ -72,6 +72,7 @@ fn settings(hosts: &[&str]) -> Settings {
         connect_timeout: second,
         response_timeout: second,
         preserve_host: true,
+        rewrite_redirects: true,
         proxy_protocol: None,
         retry_budget_percent: 20,
         health_check: None,

@@ -21,6 +21,7 @@ use bearward::auth::identity::Identity;
 use bearward::config::{self, Probe};
 use bearward::protocols::http::headers::Hygiene;
 use bearward::protocols::http::path::CanonicalPath;
+use bearward::protocols::http::removed_fields::FieldRules;
 use bearward::tokens::jwt::key_set::KeySet;
 use bearward::tokens::jwt::pointer::Pointer;
 use bearward::tokens::jwt::verify::{TrustedIssuer, verify};
@@ -155,7 +156,7 @@ pub fn headers(bytes: &[u8]) -> bool {
     let subject = HeaderName::from_static("x-auth-subject");
     let claims = vec![(Pointer::parse("/a").expect("a pointer"), HeaderName::from_static("x-auth-claims"))];
     let identity = Identity { subject: Some(subject), scope: None, token_id: None, issuer: None, claims };
-    Hygiene::new(identity.names()).clean_request(&mut left);
+    Hygiene::new(identity.names(), &FieldRules::default()).clean_request(&mut left);
 
     let as_cgi = |name: &str| name.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     for name in left.keys().map(HeaderName::as_str) {

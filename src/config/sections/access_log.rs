@@ -1,4 +1,4 @@
-//! `[access_log]`: the destination and format of the access log.
+//! `[access_log]`: the destination, format and limits of the access log.
 
 use crate::config::document::table::Table;
 use crate::config::sections::files;
@@ -17,5 +17,11 @@ pub(super) fn read(table: &mut Table<'_>) -> Settings {
         table.accept("file", files::can_create(path));
     }
     let format = table.choice("format", Format::Json, &[("json", Format::Json), ("text", Format::Text)]);
-    Settings { target, format }
+    Settings {
+        target,
+        format,
+        max_field_size: table.size("max_field_size", 256, 64..=4096),
+        rejections_per_second: u32::try_from(table.integer("rejections_per_second", 100, 0..=100_000))
+            .unwrap_or(u32::MAX),
+    }
 }

@@ -1,5 +1,7 @@
 //! `[audit]`: the file or webhook for audit events.
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::config::document::error::ConfigError;
@@ -7,6 +9,8 @@ use crate::config::document::table::Table;
 use crate::config::sections::{files, pem};
 use crate::protocols::url::{SecureUrl, UrlError};
 use crate::telemetry::audit_log::{Settings, Target, Webhook};
+
+const NO_PIPE: &str = "a pipe does not confirm that an event was stored; use a file or `webhook`";
 
 /// Keys that need `webhook`.
 const WEBHOOK_ONLY: &[&str] = &["webhook_ca_file", "webhook_authorization_file", "webhook_allow_http"];
@@ -39,7 +43,7 @@ fn file(table: &mut Table<'_>, store: &Path) -> Target {
         Some("stdout") => {
             value.reject(
                 ConfigError::new("audit events cannot be written to stdout", "expected the path of a file, or \"off\"")
-                    .help("a pipe does not confirm that an event was stored; use a file or `webhook`"),
+                    .help(NO_PIPE),
             );
             return default();
         }
@@ -47,8 +51,18 @@ fn file(table: &mut Table<'_>, store: &Path) -> Target {
         None => None,
     };
     let Some(path) = path else { return default() };
-    table.accept("file", files::can_create(&path));
+    table.accept("file", files::can_create(&path).and_then(|()| is_no_pipe(&path)));
     Target::File(path)
+}
+
+fn is_no_pipe(path: &Path) -> Result<(), ConfigError> {
+    match fs::metadata(path) {
+        Ok(found) if found.file_type().is_fifo() => {
+            let what = format!("{} is a named pipe", path.display());
+            Err(ConfigError::new(what, "expected the path of a file, or \"off\"").help(NO_PIPE))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn webhook(table: &mut Table<'_>) -> Option<Webhook> {

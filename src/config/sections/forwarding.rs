@@ -1,16 +1,59 @@
-//! `[forwarding]`: the proxies that may set the address of a client.
+//! `[forwarding]`: the proxies that may set the address of a client, and the headers that no client may set.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::auth::identity::Identity;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::protocols::http::forwarded::Forwarding;
+use crate::protocols::http::headers;
+use crate::protocols::http::name_pattern::NamePattern;
+use crate::protocols::http::removed_fields::{FieldRules, removed_by_default};
 
-pub(super) fn read(table: &mut Table<'_>) -> Forwarding {
+const EXPECTED_NAME: &str = "expected the name of a header, or a beginning with `-*`, for example \"X-SSL-*\"";
+
+/// `identity`: what `[identity]` sets. `keep` must not name it.
+pub(super) fn read(table: &mut Table<'_>, identity: &Identity) -> Forwarding {
     let trusted = table.take("trusted").and_then(|value| value.list_of("[\"10.0.0.0/8\"]", network));
-    Forwarding { trusted: trusted.unwrap_or_default() }
+    let sets_real_ip = table.boolean("x_real_ip", false);
+    let remove = table.take("remove").and_then(|value| value.list_of("[\"X-Tenant\"]", removed));
+    let real_ip = sets_real_ip.then_some(headers::X_REAL_IP.as_str());
+    let own = identity.names().map(|name| name.as_str()).chain(headers::own_fields()).chain(real_ip);
+    let own: Vec<NamePattern> = own.map(NamePattern::exact).collect();
+    let keep = table.take("keep").and_then(|value| value.list_of("[\"X-SSL-*\"]", |text| kept(text, &own)));
+    let fields = FieldRules { remove: remove.unwrap_or_default(), keep: keep.unwrap_or_default() };
+    Forwarding { trusted: trusted.unwrap_or_default(), sets_real_ip, fields }
+}
+
+fn pattern(text: &str) -> Result<NamePattern, ConfigError> {
+    let error = || ConfigError::new(format!("\"{}\" is not a header name", text.escape_debug()), EXPECTED_NAME);
+    NamePattern::parse(text).ok_or_else(error)
+}
+
+fn removed(text: &str) -> Result<NamePattern, ConfigError> {
+    let pattern = pattern(text)?;
+    match headers::essential_fields().find(|name| pattern.matches(name.as_bytes())) {
+        None => Ok(pattern),
+        Some(name) => Err(ConfigError::new(format!("{text} would remove {name}"), EXPECTED_NAME)
+            .help("remove it from the list; requests need this header")),
+    }
+}
+
+/// `own`: the headers that the gateway sets, or always removes. A beginning in `keep` may cover one: it is removed
+/// anyway.
+fn kept(text: &str, own: &[NamePattern]) -> Result<NamePattern, ConfigError> {
+    let pattern = pattern(text)?;
+    if own.contains(&pattern) {
+        return Err(ConfigError::new(format!("a client must not set {text}"), EXPECTED_NAME)
+            .help("remove it from the list; the gateway sets this header itself, or forwards it never"));
+    }
+    if removed_by_default().any(|removed| removed.covers(&pattern) || pattern.covers(&removed)) {
+        return Ok(pattern);
+    }
+    Err(ConfigError::new(format!("{text} is not removed by default"), EXPECTED_NAME)
+        .help("remove it from the list; `keep` is for headers in the list at `remove`"))
 }
 
 fn network(text: &str) -> Result<IpNet, ConfigError> {

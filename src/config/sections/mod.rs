@@ -48,7 +48,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let workers = workers(root);
     let limits = root.table("limits", limits::limits);
     let timeouts = root.table("timeouts", limits::timeouts);
-    let forwarding = root.table("forwarding", forwarding::read);
+    let identity = root.table("identity", identity::read);
+    let forwarding = root.table("forwarding", |table| forwarding::read(table, &identity));
     let listeners = listener::listeners(root, &forwarding);
     let store = root.table("store", |table| store::read(table, timeouts.store));
     let admin = root.table("admin", |table| listener::admin(table, &store.sqlite));
@@ -62,7 +63,6 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let mut rates = rate::rates(root);
     let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors);
     rate::number_all(&mut rates, &mut routes);
-    let identity = root.table("identity", identity::read);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let access_log = root.table("access_log", access_log::read);

@@ -8,6 +8,7 @@ use crate::config::document::table::Table;
 use crate::config::document::value::Value;
 use crate::gateway::rules::{ClaimRule, Condition, Rules};
 use crate::tokens::jwt::pointer::Pointer;
+use crate::tokens::scope::is_scope_token;
 
 /// `known_issuers`: all accepted issuers, also the gateway itself.
 pub(super) fn rules(table: &mut Table<'_>, known_issuers: &[String]) -> Rules {
@@ -41,10 +42,8 @@ fn known_issuer(text: &str, known: &[String]) -> Result<String, ConfigError> {
     })
 }
 
-/// `scope-token` in RFC 6749, appendix A.4.
 pub(super) fn scope(text: &str) -> Result<String, ConfigError> {
-    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-    if !text.is_empty() && text.bytes().all(allowed) {
+    if is_scope_token(text) {
         return Ok(text.to_owned());
     }
     let error = ConfigError::new(

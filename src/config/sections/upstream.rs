@@ -72,6 +72,7 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
         connect_timeout: table.duration("connect_timeout", timeouts.upstream_connect, MIN_TIMEOUT..=MAX_TIMEOUT),
         response_timeout: table.duration("response_timeout", timeouts.upstream_response, MIN_TIMEOUT..=MAX_TIMEOUT),
         preserve_host: table.boolean("preserve_host", true),
+        rewrite_redirects: table.boolean("rewrite_redirects", true),
         proxy_protocol,
         retry_budget_percent: table.integer("retry_budget_percent", 20, 0..=100),
         health_check: health::health_check(table),

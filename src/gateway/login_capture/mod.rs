@@ -134,11 +134,11 @@ async fn login(
 ) -> Result<Forwarded, Reject> {
     // No user has logged in: the password was wrong, or the backend asks for a second factor.
     let Some(values) = forwarded.login.take() else { return Ok(forwarded) };
-    let (head, body) = forwarded.response.into_parts();
+    let (head, mut body) = forwarded.response.into_parts();
     check_head(&head)?;
     let event = context.event();
     let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
-    let content = body::read(body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
+    let content = body::read(&mut body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
     let object =
         JsonObject::read(&content, TokenPair::member_names(broker.settings.extra_fields)).map_err(unmergeable)?;
     // The body is complete: the upstream connection need not wait for the store.

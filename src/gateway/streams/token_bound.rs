@@ -49,8 +49,9 @@ pub struct MessageTracker {
 }
 
 impl Termination {
-    /// Returns how the response to this method can end. With a Content-Length, it can only be reset.
-    pub fn of<B: HttpBody>(method: &Method, response: &Response<B>) -> Self {
+    /// Returns how the response to this method can end. With a Content-Length, it can only be reset. Only a gRPC call
+    /// has a client that reads trailers.
+    pub fn of<B: HttpBody>(method: &Method, is_grpc_call: bool, response: &Response<B>) -> Self {
         if response.body().size_hint().exact().is_some() {
             return Termination::Abort;
         }
@@ -59,7 +60,7 @@ impl Termination {
             Some(_) if media_type::is_event_stream(headers) => {
                 Termination::EventStream { is_get: *method == Method::GET }
             }
-            Some(_) if grpc::is_grpc(headers) => Termination::Grpc(Box::default()),
+            Some(_) if is_grpc_call && grpc::is_grpc(headers) => Termination::Grpc(Box::default()),
             Some(_) if grpc::is_grpc_web(headers) => Termination::GrpcWeb(Box::default()),
             _ => Termination::Abort,
         }

@@ -11,6 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
+use crate::protocols::http::removed_fields::FieldRules;
+
 /// Where a request comes from, as the gateway reports it to backends.
 pub struct Origin {
     /// The client's address: that of the peer, or the one that a trusted proxy reports.
@@ -41,6 +43,9 @@ impl Origin {
 pub struct Forwarding {
     /// Networks of trusted proxies. Empty: no proxy is trusted.
     pub trusted: Vec<IpNet>,
+    /// `forwarding.x_real_ip`: if true, backends get the client's address in `X-Real-IP` too.
+    pub sets_real_ip: bool,
+    pub fields: FieldRules,
 }
 
 impl Forwarding {
@@ -108,7 +113,7 @@ mod tests {
 
     fn client(peer: &str, fields: &[&'static str]) -> String {
         let trusted = ["10.0.0.0/8", "fd00::/8", "192.0.2.7/32"].map(|network| network.parse().expect("a network"));
-        let forwarding = Forwarding { trusted: trusted.into() };
+        let forwarding = Forwarding { trusted: trusted.into(), ..Forwarding::default() };
         let headers =
             fields.iter().map(|field| ("x-forwarded-for".parse().expect("a name"), HeaderValue::from_static(field)));
         let peer = Origin::new(peer.parse().expect("an address"), true);

@@ -1,22 +1,21 @@
 //! Header hygiene: which fields are removed from requests and responses, and which are set. Pure.
 //!
 //! The order matters: the gateway first removes the fields that `Connection` nominates and those that a client must not
-//! set, then sets its own. Names are compared as CGI reads them: it turns dash, underscore and dot into `_`, so
-//! `X_Auth-Subject` would become the same variable as `X-Auth-Subject` (Caddy GHSA-f59h-q822-g45g).
+//! set, then sets its own.
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use crate::protocols::http::field_list;
 use crate::protocols::http::forwarded::Origin;
+use crate::protocols::http::removed_fields::{FieldRules, RemovedFields};
 
 /// The reason for which a route that does not enforce would have rejected the request.
 pub const OBSERVED: &str = "x-auth-observed";
 
-/// Fields about the origin of a request. Only the gateway knows it, because it is the client's peer.
-const FORWARDING: &[&str] = &["forwarded", "x-real-ip", "x-rewrite-url", "x-request-id"];
-/// Prefixes of such fields: a list of names is never complete (Traefik CVE-2024-52003, CVE-2026-35051).
-const FORWARDING_PREFIXES: [&[u8]; 2] = [b"x-forwarded-", b"x-original-"];
+/// Fields about the origin of a request, which the gateway sets: it is the client's peer.
+static ORIGIN: [HeaderName; 5] =
+    [header::FORWARDED, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_REQUEST_ID];
 
 /// A CGI program gets it as `HTTP_PROXY` and may use it as the proxy for its own requests (httpoxy, CVE-2016-5385). It
 /// has no meaning in a request.
@@ -34,6 +33,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Set with `forwarding.x_real_ip = true`.
+pub static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Fields for one connection only (RFC 9110 section 7.6.1). `TE` and `Trailer` have rules of their own.
 static HOP_BY_HOP: [HeaderName; 8] = [
@@ -53,42 +54,21 @@ static NEVER_NOMINATED: [HeaderName; 6] =
 
 /// Removes fields from requests. Built once from the configuration.
 pub struct Hygiene {
-    /// Further names to remove, folded.
-    folded: Vec<Vec<u8>>,
-    /// Whether a name to remove begins with this byte, folded. Most names begin with another one and need no further
-    /// comparison.
-    first_bytes: [bool; 256],
+    removed: RemovedFields,
 }
 
 impl Hygiene {
-    /// `identity`: the fields that only the gateway sets. They are removed in every spelling.
-    pub fn new<'n>(identity: impl Iterator<Item = &'n HeaderName>) -> Self {
-        let names = identity.map(HeaderName::as_str).chain([OBSERVED, PROXY]);
-        let folded: Vec<Vec<u8>> = names.map(fold).collect();
-        let fixed = HOP_BY_HOP.iter().map(HeaderName::as_str).chain(FORWARDING.iter().copied()).map(str::as_bytes);
-        let mut first_bytes = [false; 256];
-        for first in fixed.chain(FORWARDING_PREFIXES).chain(folded.iter().map(Vec::as_slice)).flat_map(<[u8]>::first) {
-            first_bytes[usize::from(*first)] = true;
-        }
-        Hygiene { folded, first_bytes }
-    }
-
-    /// Removes these fields too.
-    pub fn with_names<'n>(mut self, names: impl Iterator<Item = &'n HeaderName>) -> Self {
-        for name in names.map(|name| fold(name.as_str())) {
-            if let Some(first) = name.first() {
-                self.first_bytes[usize::from(*first)] = true;
-            }
-            self.folded.push(name);
-        }
-        self
+    /// `identity`: the further fields that only the gateway sets. All are removed in every spelling.
+    pub fn new<'n>(identity: impl Iterator<Item = &'n HeaderName>, rules: &FieldRules) -> Self {
+        let own = identity.map(HeaderName::as_str).chain(own_fields());
+        Hygiene { removed: RemovedFields::new(own, rules) }
     }
 
     /// Removes fields that are hop-by-hop, that `Connection` nominates, or that only the gateway sets. One pass over
     /// the names; a request without such fields is not changed.
     pub fn clean_request(&self, headers: &mut HeaderMap) {
         remove_nominated(headers);
-        let removed: Vec<HeaderName> = headers.keys().filter(|name| self.must_remove(name)).cloned().collect();
+        let removed: Vec<HeaderName> = headers.keys().filter(|name| self.removed.contains(name)).cloned().collect();
         for name in removed {
             headers.remove(name);
         }
@@ -99,32 +79,28 @@ impl Hygiene {
 
     /// Removes the same fields from trailers, because some backends merge trailers into the headers.
     pub fn clean_trailers(&self, trailers: &mut HeaderMap) {
-        let must_remove = |name: &&HeaderName| self.must_remove(name) || NEVER_NOMINATED.contains(name);
+        let must_remove = |name: &&HeaderName| self.removed.contains(name) || NEVER_NOMINATED.contains(name);
         let removed: Vec<HeaderName> = trailers.keys().filter(must_remove).cloned().collect();
         for name in removed {
             trailers.remove(name);
         }
     }
-
-    fn must_remove(&self, name: &HeaderName) -> bool {
-        let first = name.as_str().as_bytes().first();
-        let may_match = first.is_some_and(|first| self.first_bytes[usize::from(folded(*first))]);
-        may_match && (is_hop_by_hop(name) || self.is_gateway_field(name))
-    }
-
-    /// Returns true if this name, in any spelling, is one that a client must not set.
-    fn is_gateway_field(&self, name: &HeaderName) -> bool {
-        let name = name.as_str().as_bytes();
-        let has_prefix = |prefix: &[u8]| name.len() > prefix.len() && folds_to(&name[..prefix.len()], prefix);
-        FORWARDING_PREFIXES.into_iter().any(has_prefix)
-            || FORWARDING.iter().any(|removed| folds_to(name, removed.as_bytes()))
-            || self.folded.iter().any(|removed| folds_to(name, removed))
-    }
 }
 
-/// How many fields the gateway usually adds to a request: four about its origin, four about its caller, and its id.
-/// Claims come on top.
-const ADDED_FIELDS: usize = 9;
+/// The fields that the gateway sets itself or never forwards, so that `forwarding.keep` cannot keep them.
+pub fn own_fields<'n>() -> impl Iterator<Item = &'n str> {
+    HOP_BY_HOP.iter().chain(&ORIGIN).map(HeaderName::as_str).chain([OBSERVED, PROXY])
+}
+
+/// The fields without which a request has another meaning, so that `forwarding.remove` must not remove them.
+pub fn essential_fields() -> impl Iterator<Item = &'static str> {
+    let of_content = ["content-type", "content-encoding", "expect"];
+    NEVER_NOMINATED.iter().chain(&HOP_BY_HOP).map(HeaderName::as_str).chain(of_content)
+}
+
+/// How many fields the gateway usually adds to a request: up to five about its origin, four about its caller, and its
+/// id. Claims come on top.
+const ADDED_FIELDS: usize = 10;
 
 /// Sets the fields about the origin. To be called after [`Hygiene::clean_request`], because `Connection` could nominate
 /// them.
@@ -137,6 +113,11 @@ pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, host: Option<&Header
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST, host.clone());
     }
+}
+
+/// `forwarding.x_real_ip`: the same address, under the name that backends behind nginx read.
+pub fn set_real_ip(headers: &mut HeaderMap, origin: &Origin) {
+    headers.insert(X_REAL_IP.clone(), origin.forwarded_for.clone());
 }
 
 /// Joins several `Cookie` fields, as HTTP/2 clients send them, into one (RFC 9113 section 8.2.3). A backend would read
@@ -221,19 +202,6 @@ fn reduce_te(headers: &mut HeaderMap) {
     }
 }
 
-fn fold(name: &str) -> Vec<u8> {
-    name.bytes().map(folded).collect()
-}
-
-fn folded(byte: u8) -> u8 {
-    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
-}
-
-/// Returns true if `name`, folded, is `expected`, which is folded already.
-fn folds_to(name: &[u8], expected: &[u8]) -> bool {
-    name.len() == expected.len() && name.iter().zip(expected).all(|(byte, expected)| folded(*byte) == *expected)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,7 +212,7 @@ mod tests {
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        Hygiene::new(identity.iter()).clean_request(&mut headers);
+        Hygiene::new(identity.iter(), &FieldRules::default()).clean_request(&mut headers);
         headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or("?"))).collect()
     }
 
@@ -265,14 +233,17 @@ mod tests {
             "x_original_method",
             "proxy",
             "keep-alive",
+            "keep_alive",
             "proxy-connection",
+            "proxy_connection",
+            "transfer_encoding",
             "upgrade",
         ] {
             assert!(cleaned(&[(name, "forged"), (name, "again")]).is_empty(), "{name}");
         }
         let others = [
             ("x-auth-subjects", "1"),
-            ("x-forwarded", "2"),
+            ("x-forwardeds", "2"),
             ("x-original", "3"),
             ("x-originals", "4"),
             ("proxying", "5"),

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use http::uri::{PathAndQuery, Scheme};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 
 use crate::types::reject::{Reason, Reject};
@@ -99,6 +99,16 @@ pub fn origin_form(uri: &Uri) -> Uri {
     }
 }
 
+/// The same target as HTTP/2 sends it: with scheme and authority. An error, never another target: the backend would
+/// get a request that no check has seen.
+pub fn absolute_form(uri: &Uri, scheme: &Scheme, host: &HeaderValue) -> Result<Uri, Reject> {
+    let mut parts = origin_form(uri).into_parts();
+    let authority = Authority::try_from(host.as_bytes());
+    parts.scheme = Some(scheme.clone());
+    parts.authority = Some(authority.map_err(|_| Reject::new(Reason::BadHost, "Host is not an authority"))?);
+    Uri::from_parts(parts).map_err(|_| Reject::new(Reason::BadPath, "the target cannot be sent over HTTP/2"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +163,20 @@ mod tests {
             assert_eq!(found(target, &["a.example"]), Err(Reason::BadHost), "{target}");
         }
         assert_eq!(found(&format!("/{}", "a".repeat(64)), &["a"]), Err(Reason::UriTooLong));
+    }
+
+    #[test]
+    fn a_target_is_rebuilt_whole_or_rejected() {
+        let rebuilt = |target: &str, host: &'static str| {
+            let uri: Uri = target.parse().expect("a target");
+            let absolute = absolute_form(&uri, &Scheme::HTTP, &HeaderValue::from_static(host));
+            absolute.map(|uri| uri.to_string()).map_err(|reject| reject.reason)
+        };
+        assert_eq!(rebuilt("/a?b=c", "x.example:1"), Ok("http://x.example:1/a?b=c".into()));
+        assert_eq!(rebuilt("https://y.example/a", "x.example"), Ok("http://x.example/a".into()));
+        for host in ["", "a b", "a/b", "[::1"] {
+            assert_eq!(rebuilt("/a", host), Err(Reason::BadHost), "{host:?}");
+        }
     }
 
     #[test]

@@ -24,6 +24,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_FRAME_TIMEOUT: Duration = Duration::from_millis(400);
 const CLOSE_FRAME_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// How long a client sends nothing before its connection is closed. A client that reads has the close frame by then.
+const IDLE_CLIENT: Duration = Duration::from_millis(500);
+/// Maximum bytes that are read and discarded after the last frame, and how long that takes at most.
+const MAX_DISCARDED: usize = 256 * 1024;
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+
 type UpgradedIo = TokioIo<Upgraded>;
 
 /// Both ends of a WebSocket, as soon as each has switched protocols.
@@ -62,32 +68,46 @@ impl Tunnel {
         let mut to_backend = 0;
         let mut up = Direction::new(from_client, backend, &mut to_backend, None);
         let mut down = Direction::new(from_backend, client, to_client, self.client_write_timeout);
-        let Some(reason) = copy_until(&mut up, &mut down, end).await else { return Some(TunnelEnd::Closed) };
-        close(&mut up, &mut down, reason).await;
-        Some(TunnelEnd::ByGateway(reason))
+        match copy_until(&mut up, &mut down, end).await {
+            CopyEnd::ByGateway(reason) => {
+                close(&mut up, &mut down, reason).await;
+                return Some(TunnelEnd::ByGateway(reason));
+            }
+            CopyEnd::Closed if down.is_http1() => linger(&mut up.from).await,
+            CopyEnd::Closed | CopyEnd::TimedOut => {}
+        }
+        Some(TunnelEnd::Closed)
     }
 }
 
-/// `None` if both sides have closed, or one of them did not close in time.
+/// Why nothing more is copied.
+enum CopyEnd {
+    ByGateway(CloseReason),
+    /// Both sides have closed, or accept no more.
+    Closed,
+    /// One side has closed, and the other did not in time.
+    TimedOut,
+}
+
 async fn copy_until(
     up: &mut Direction<'_>,
     down: &mut Direction<'_>,
     end: impl Future<Output = CloseReason>,
-) -> Option<CloseReason> {
+) -> CopyEnd {
     let (mut up, mut down, mut end) = (pin!(up.copy()), pin!(down.copy()), pin!(end));
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
-        reason = end.as_mut() => return Some(reason),
+        reason = end.as_mut() => return CopyEnd::ByGateway(reason),
         () = up.as_mut() => tokio::select! {
-            reason = end => return Some(reason),
-            _ = timeout(CLOSE_TIMEOUT, down) => {}
+            reason = end => return CopyEnd::ByGateway(reason),
+            ended = timeout(CLOSE_TIMEOUT, down) => ended,
         },
         () = down.as_mut() => tokio::select! {
-            reason = end => return Some(reason),
-            _ = timeout(CLOSE_TIMEOUT, up) => {}
+            reason = end => return CopyEnd::ByGateway(reason),
+            ended = timeout(CLOSE_TIMEOUT, up) => ended,
         },
-    }
-    None
+    };
+    if ended.is_ok() { CopyEnd::Closed } else { CopyEnd::TimedOut }
 }
 
 /// Sends a close frame to both sides. A side that does not read it in time is disconnected all the same.
@@ -112,8 +132,24 @@ async fn close(up: &mut Direction<'_>, down: &mut Direction<'_>, reason: CloseRe
         let _ = tokio::join!(to_client, to_backend);
     })
     .await;
-    // Waits for the client to close. A reset could take the close frame from a client that has not read it yet.
     let _ = timeout(CLOSE_TIMEOUT, down.to.shutdown()).await;
+    if down.is_http1() {
+        linger(&mut up.from).await;
+    }
+}
+
+/// Waits for an HTTP/1.1 client to close, and discards what it still sends. Otherwise a reset could take the last
+/// frames from a client that has not read them yet.
+async fn linger(from: &mut ReadHalf<UpgradedIo>) {
+    let discarding = async {
+        let (mut space, mut left) = ([0; 4096], MAX_DISCARDED);
+        while left > 0
+            && let Ok(Ok(read @ 1..)) = timeout(IDLE_CLIENT, from.read(&mut space)).await
+        {
+            left = left.saturating_sub(read);
+        }
+    };
+    let _ = timeout(LINGER_TIMEOUT, Box::pin(discarding)).await;
 }
 
 /// One direction of a tunnel. Its futures may be dropped at any time: what it has read and not written is kept.
@@ -139,6 +175,11 @@ impl<'c> Direction<'c> {
     ) -> Self {
         let buffer = Vec::with_capacity(8 * 1024);
         Direction { from, to, buffer, written: 0, frames: Frames::default(), total, write_timeout }
+    }
+
+    /// Returns true if `to` is a client over HTTP/1.1.
+    fn is_http1(&self) -> bool {
+        self.write_timeout.is_none()
     }
 
     /// Copies until `from` closes or is reset, or `to` accepts no more.

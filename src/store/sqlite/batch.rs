@@ -26,6 +26,8 @@ pub(super) struct Batch<'writer> {
     pub(super) connection: &'writer Connection,
     pub(super) limits: &'writer TokenLimits,
     revocations: Vec<Revocation>,
+    /// Undelivered events before this transaction.
+    waiting_before: u64,
     pub(super) events: RecordedEvents,
 }
 
@@ -33,12 +35,20 @@ pub(super) struct Batch<'writer> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct RecordedEvents {
     pub(super) recorded: u64,
+    pub(super) delivered: u64,
     pub(super) lost: u64,
 }
 
 impl<'writer> Batch<'writer> {
-    pub(super) fn new(connection: &'writer Connection, limits: &'writer TokenLimits) -> Self {
-        Batch { connection, limits, revocations: Vec::new(), events: RecordedEvents::default() }
+    /// `waiting`: the number of undelivered events in the database.
+    pub(super) fn new(connection: &'writer Connection, limits: &'writer TokenLimits, waiting: u64) -> Self {
+        let (revocations, events) = (Vec::new(), RecordedEvents::default());
+        Batch { connection, limits, revocations, waiting_before: waiting, events }
+    }
+
+    /// The number of undelivered events at this point of the transaction.
+    pub(super) fn waiting(&self) -> u64 {
+        (self.waiting_before + self.events.recorded).saturating_sub(self.events.delivered)
     }
 
     /// The written revocations, in the order of their sequence.

@@ -19,6 +19,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Size of the cache of prepared statements. Larger than the number of statements, so that each is compiled once.
 const STATEMENT_CACHE: usize = 64;
 
+/// Maximum size of the `-wal` that remains after a checkpoint: twice the size at which SQLite makes one.
+pub(super) const WAL_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
+
 /// The open database.
 pub(super) struct Opened {
     pub(super) connection: Connection,
@@ -139,6 +142,8 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     set(&connection, "journal_mode", "wal", "wal".to_string())?;
     // Flushes at every commit. With less, SQLite can lose acknowledged commits in WAL mode.
     set(&connection, "synchronous", "full", 2)?;
+    // A reader that blocks checkpoints makes the -wal grow. After it, the file shrinks to this size again.
+    set(&connection, "journal_size_limit", &WAL_SIZE_LIMIT.to_string(), WAL_SIZE_LIMIT)?;
     // Temporary data stays in memory, so that a full /tmp has no effect.
     set(&connection, "temp_store", "memory", 2)?;
     schema::migrate(&mut connection, found)?;

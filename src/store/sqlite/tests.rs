@@ -245,3 +245,27 @@ async fn the_limit_of_live_families_skips_ended_families() {
     let plan = plan.await.expect("explains");
     assert!(plan[0].contains("families_unrevoked"), "{plan:?}");
 }
+
+/// A reader, such as a backup, keeps SQLite from moving commits out of the `-wal`.
+#[tokio::test]
+async fn the_wal_shrinks_after_a_long_read() {
+    let test = new_store();
+    let path = test._folder.path().join("bearward.db");
+    let wal_size = || std::fs::metadata(path.with_file_name("bearward.db-wal")).expect("a file").len();
+    let limit = file::WAL_SIZE_LIMIT.unsigned_abs();
+    let write = async || {
+        let large = Family { label: "x".repeat(200_000), ..family("alice") };
+        test.store.issue(large, 1_000, NOW.into()).await.expect("issues");
+    };
+    let reader = Connection::open(&path).expect("opens");
+    reader.execute_batch("begin; select count(*) from families").expect("reads");
+    for _ in 0..60 {
+        write().await;
+    }
+    assert!(wal_size() > limit, "{} bytes", wal_size());
+    drop(reader);
+    // The first commit moves everything, the next one starts the file again.
+    write().await;
+    write().await;
+    assert!(wal_size() <= limit, "{} bytes", wal_size());
+}

@@ -194,7 +194,7 @@ impl Worker {
     fn commit(&self, operations: &mut [Box<dyn Operation>]) -> Result<Vec<Revocation>, BatchError> {
         let connection = &self.opened.connection;
         begin(connection).map_err(BatchError::Transaction)?;
-        let mut batch = Batch::new(connection, &self.limits);
+        let mut batch = Batch::new(connection, &self.limits, self.outbox.waiting.load(Ordering::Relaxed));
         for operation in operations {
             let changes_before = connection.total_changes();
             let outcome = operation.run(&mut batch);
@@ -209,6 +209,8 @@ impl Worker {
             }
         }
         end(connection).map_err(BatchError::Transaction)?;
+        // Only this thread changes the number.
+        self.outbox.waiting.store(batch.waiting(), Ordering::Relaxed);
         self.report_events(batch.events);
         Ok(batch.into_revocations())
     }
@@ -226,7 +228,6 @@ impl Worker {
             }
         }
         if events.recorded > 0 {
-            self.outbox.waiting.fetch_add(events.recorded, Ordering::Relaxed);
             self.outbox.written.notify_one();
         }
     }

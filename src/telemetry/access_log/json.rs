@@ -7,13 +7,14 @@
 use std::io::Write;
 use std::net::IpAddr;
 
+use super::field::{cut, cut_bytes};
 use super::record::Record;
 use crate::types::close_reason::CloseReason;
 
 /// The names of the members are an interface to operators. A member without a value is left out.
-pub(super) fn write_json(record: &Record, time: &str, path: &str, page: &mut Vec<u8>) {
+pub(super) fn write_json(record: &Record, time: &str, path: &str, max_field: usize, page: &mut Vec<u8>) {
     let caller = record.caller.as_deref();
-    let mut line = Object { page };
+    let mut line = Object { page, max_field };
     line.page.extend_from_slice(b"{\"time\":\"");
     line.page.extend_from_slice(time.as_bytes());
     line.page.extend_from_slice(b"\",\"request_id\":\"");
@@ -22,7 +23,7 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, page: &mut Vec
     if let Some(client) = record.client {
         line.address("client", client.to_canonical());
     }
-    line.plain("method", record.method.as_str());
+    line.plain("method", &cut(record.method.as_str(), max_field));
     line.optional("host", record.host());
     line.text("path", path);
     line.plain("protocol", record.protocol());
@@ -49,7 +50,7 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, page: &mut Vec
     line.page.extend_from_slice(if record.complete { b"true" } else { b"false" });
     line.optional("ended", record.ended.map(CloseReason::code));
     if let Some(agent) = &record.user_agent {
-        line.text("user_agent", &String::from_utf8_lossy(agent.as_bytes()));
+        line.text("user_agent", &cut_bytes(agent.as_bytes(), max_field));
     }
     line.page.push(b'}');
 }
@@ -57,6 +58,7 @@ pub(super) fn write_json(record: &Record, time: &str, path: &str, page: &mut Vec
 /// Writes the members of an object after the first one.
 struct Object<'p> {
     page: &'p mut Vec<u8>,
+    max_field: usize,
 }
 
 impl Object<'_> {
@@ -69,7 +71,7 @@ impl Object<'_> {
     fn text(&mut self, name: &str, value: &str) {
         self.name(name);
         // Writing to memory does not fail.
-        let _ = serde_json::to_writer(&mut *self.page, value);
+        let _ = serde_json::to_writer(&mut *self.page, &*cut(value, self.max_field));
     }
 
     fn optional(&mut self, name: &str, value: Option<&str>) {

@@ -9,12 +9,14 @@ use super::timestamp::Timestamps;
 
 pub(super) struct LineWriter {
     format: Format,
+    /// `access_log.max_field_size`
+    max_field: usize,
     timestamps: Timestamps,
 }
 
 impl LineWriter {
-    pub(super) fn new(format: Format) -> Self {
-        LineWriter { format, timestamps: Timestamps::default() }
+    pub(super) fn new(format: Format, max_field: usize) -> Self {
+        LineWriter { format, max_field, timestamps: Timestamps::default() }
     }
 
     /// Appends the line of one record to the page.
@@ -22,8 +24,8 @@ impl LineWriter {
         let path = without_tokens(record.uri.path());
         let time = self.timestamps.format(record.time);
         match self.format {
-            Format::Json => write_json(record, time, &path, page),
-            Format::Text => write_text(record, time, &path, page),
+            Format::Json => write_json(record, time, &path, self.max_field, page),
+            Format::Text => write_text(record, time, &path, self.max_field, page),
         }
         page.push(b'\n');
     }
@@ -32,13 +34,14 @@ impl LineWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::jwt::VerifiedToken;
     use crate::types::clock::UnixTime;
     use crate::types::close_reason::CloseReason;
     use crate::types::reject::{Reason, Reject};
 
     fn written(format: Format, record: &Record) -> String {
         let mut page = Vec::new();
-        LineWriter::new(format).write(record, &mut page);
+        LineWriter::new(format, 256).write(record, &mut page);
         String::from_utf8(page).expect("lines are text")
     }
 
@@ -101,5 +104,42 @@ mod tests {
         let json = json(&record);
         assert_eq!((json["ended"].as_str(), json["complete"].as_bool()), (Some("revoked"), Some(false)));
         assert!(written(Format::Text, &record).contains(" revoked \""));
+    }
+
+    /// Each text as long as a client can make it, and of what grows most when it is escaped.
+    fn longest() -> Record {
+        let long = |text: &str| text.repeat(60_000);
+        let token = VerifiedToken::with_subject(long("\0"));
+        Record {
+            client: "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().ok(),
+            method: http::Method::from_bytes(long("M").as_bytes()).expect("a token"),
+            uri: "/\"".repeat(30_000).parse().expect("a target"),
+            host: http::HeaderValue::from_str(&long("\"")).ok(),
+            user_agent: http::HeaderValue::from_bytes(&b"\"\\\t\xff".repeat(10_000)).ok(),
+            route: Some(long("r").into()),
+            caller: Some(std::sync::Arc::new(token)),
+            upstream: Some(long("u").into()),
+            rejected: Some(Reject::new(Reason::UnknownIssuer, long("\u{7}"))),
+            duration: std::time::Duration::MAX,
+            sent: u64::MAX,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_line_has_a_maximum_length() {
+        // What a client sent is quoted in a detail, so only quotes and backslashes are escaped once more.
+        let without_token = Some(Reject::new(Reason::UnknownIssuer, "\\\"".repeat(10_000)));
+        for (format, record, max) in [
+            (Format::Json, longest(), 8 * 1024),
+            (Format::Json, Record { caller: None, rejected: None, ..longest() }, 3 * 1024),
+            (Format::Json, Record { caller: None, rejected: without_token, ..longest() }, 4 * 1024),
+            (Format::Text, longest(), 8 * 1024),
+        ] {
+            let line = written(format, &record);
+            assert!(line.len() <= max, "{} bytes: {line}", line.len());
+            assert!(line.contains('…') && line.matches('\n').count() == 1, "{line}");
+        }
+        assert!(json(&longest()).is_object());
     }
 }

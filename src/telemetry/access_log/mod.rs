@@ -6,13 +6,17 @@
 //! would read it with a cold cache and free memory of another thread. If the thread cannot keep up (a full disk, a
 //! stalled terminal), lines are dropped and counted.
 //!
-//! The query and all headers but User-Agent are not logged, because they can hold secrets.
+//! The query and all headers but User-Agent are not logged, because they can hold secrets. A client cannot fill the
+//! disk with a few bytes: every text is cut (`field`), and rejected requests have a limit (`rejections`).
 
+mod field;
 mod json;
 mod line;
 mod record;
 mod redact;
+mod rejections;
 mod settings;
+mod sink;
 mod text;
 mod timestamp;
 mod writer;

@@ -6,6 +6,10 @@ use std::path::PathBuf;
 pub struct Settings {
     pub target: Target,
     pub format: Format,
+    /// `access_log.max_field_size`: Maximum bytes of one text in a line.
+    pub max_field_size: usize,
+    /// `access_log.rejections_per_second`: Maximum lines of rejected requests; 0 for no limit.
+    pub rejections_per_second: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use super::field::cut;
 use super::record::Record;
 
 /// Everything that a client sent is quoted with escapes, so that it cannot begin a line of its own.
-pub(super) fn write_text(record: &Record, time: &str, path: &str, page: &mut Vec<u8>) {
+pub(super) fn write_text(record: &Record, time: &str, path: &str, max_field: usize, page: &mut Vec<u8>) {
     let client = record.client.map_or_else(|| "-".into(), |address| address.to_canonical().to_string());
     let (observed, reason) = match (&record.rejected, &record.observed) {
         (Some(reject), _) => ("", reject.reason.code()),
@@ -15,9 +16,10 @@ pub(super) fn write_text(record: &Record, time: &str, path: &str, page: &mut Vec
     // Writing to memory does not fail.
     let _ = write!(
         page,
-        "{time} {client} {} {:?} {path:?} {} {} {}us {} {:?} {observed}{reason} {} {:?}",
-        record.method,
-        record.host().unwrap_or("-"),
+        "{time} {client} {} {:?} {:?} {} {} {}us {} {:?} {observed}{reason} {} {:?}",
+        cut(record.method.as_str(), max_field),
+        cut(record.host().unwrap_or("-"), max_field),
+        cut(path, max_field),
         record.protocol(),
         record.status,
         record.duration.as_micros(),
@@ -26,8 +28,8 @@ pub(super) fn write_text(record: &Record, time: &str, path: &str, page: &mut Vec
             None if record.complete => "complete",
             None => "cut",
         },
-        record.caller.as_ref().map_or("-", |caller| &*caller.subject),
+        cut(record.caller.as_ref().map_or("-", |caller| &*caller.subject), max_field),
         record.request_id,
-        record.detail().unwrap_or("-"),
+        cut(record.detail().unwrap_or("-"), max_field),
     );
 }

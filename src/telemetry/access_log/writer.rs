@@ -1,17 +1,17 @@
 //! The buffers that workers write lines into, and the thread that writes them out.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::convert::Infallible;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::line::LineWriter;
 use super::record::Record;
-use super::settings::{Settings, Target};
+use super::rejections::RejectionLimit;
+use super::settings::Settings;
+use super::sink::Sink;
 use crate::telemetry::metrics::WorkerMetrics;
 
 /// Maximum bytes of lines in one buffer: those of half a second at 100,000 requests a second.
@@ -23,10 +23,17 @@ const KEPT_PAGE: usize = 1 << 20;
 /// How long lines gather before they are written. A line reaches the disk at most this late.
 const WRITE_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How long the end of the gateway waits for the last lines. A pipe that no program reads takes none.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often to say that lines of rejected requests are left out.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The lines of one worker that are not written yet.
 pub struct Buffer {
     page: Mutex<Page>,
     wake: Arc<Wake>,
+    rejections: Arc<RejectionLimit>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -37,10 +44,14 @@ struct Page {
 
 impl Buffer {
     pub fn push(&self, record: &Record) {
+        if record.rejected.is_some() && !self.rejections.take(record.client, Instant::now()) {
+            self.metrics.access_log_left_out.inc();
+            return;
+        }
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let Page { lines, text } = &mut *page;
         if text.len() >= MAX_PAGE {
-            self.metrics.access_log_dropped.inc();
+            self.metrics.access_log_dropped.add_shared(1);
             return;
         }
         let is_first = text.is_empty();
@@ -77,28 +88,37 @@ impl Wake {
 pub struct AccessLog {
     buffers: Vec<Arc<Buffer>>,
     wake: Arc<Wake>,
-    thread: Option<JoinHandle<()>>,
+    /// Disconnected when the thread has ended.
+    closed: Mutex<Receiver<Infallible>>,
 }
 
 impl AccessLog {
     /// Opens the target and starts the thread. `None` if the log is off.
     pub fn open(settings: &Settings, workers: &[Arc<WorkerMetrics>]) -> io::Result<Option<AccessLog>> {
-        let mut sink = match &settings.target {
-            Target::Off => return Ok(None),
-            Target::Stdout => Sink::Stdout(io::stdout()),
-            Target::File(path) => Sink::File { file: open_file(path)?, path: path.clone() },
-        };
+        let Some(sink) = Sink::open(&settings.target)? else { return Ok(None) };
         let wake = Arc::new(Wake::default());
+        let rejections = Arc::new(RejectionLimit::new(settings.rejections_per_second));
         let new_buffer = |metrics: &Arc<WorkerMetrics>| {
-            let page = Mutex::new(Page { lines: LineWriter::new(settings.format), text: Vec::new() });
-            Arc::new(Buffer { page, wake: wake.clone(), metrics: metrics.clone() })
+            let lines = LineWriter::new(settings.format, settings.max_field_size);
+            let page = Mutex::new(Page { lines, text: Vec::new() });
+            let (wake, rejections) = (wake.clone(), rejections.clone());
+            Arc::new(Buffer { page, wake, rejections, metrics: metrics.clone() })
         };
         let buffers: Vec<_> = workers.iter().map(new_buffer).collect();
-        let (all, woken) = (buffers.clone(), wake.clone());
-        let thread = std::thread::Builder::new()
-            .name("access-log".into())
-            .spawn(move || write_until_closed(&all, &woken, &mut sink))?;
-        Ok(Some(AccessLog { buffers, wake, thread: Some(thread) }))
+        let (closing, closed) = sync_channel(0);
+        let writer = Writer {
+            buffers: buffers.clone(),
+            wake: wake.clone(),
+            sink,
+            is_failing: false,
+            left_out: 0,
+            reported: None,
+        };
+        std::thread::Builder::new().name("access-log".into()).spawn(move || {
+            writer.run();
+            drop::<SyncSender<Infallible>>(closing);
+        })?;
+        Ok(Some(AccessLog { buffers, wake, closed: Mutex::new(closed) }))
     }
 
     pub fn buffer(&self, worker: usize) -> Arc<Buffer> {
@@ -110,73 +130,77 @@ impl Drop for AccessLog {
     fn drop(&mut self) {
         self.wake.closing.store(true, Ordering::Release);
         self.wake.notify();
-        if let Some(thread) = self.thread.take() {
-            // If the thread panicked, there is nothing to write any more.
-            let _ = thread.join();
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        // If the thread panicked, there is nothing to write any more.
+        if matches!(closed.recv_timeout(CLOSE_TIMEOUT), Err(RecvTimeoutError::Timeout)) {
+            tracing::warn!("the last lines of the access log were not written within {CLOSE_TIMEOUT:?}");
         }
     }
 }
 
-enum Sink {
-    Stdout(io::Stdout),
-    File { file: File, path: PathBuf },
+/// The thread that writes lines. Nothing else waits for a disk or a pipe.
+struct Writer {
+    buffers: Vec<Arc<Buffer>>,
+    wake: Arc<Wake>,
+    sink: Sink,
+    is_failing: bool,
+    /// How many lines of rejected requests had been left out at the last report, and when that was.
+    left_out: u64,
+    reported: Option<Instant>,
 }
 
-impl Sink {
-    /// Reopens the file if another one has its path now, so that log rotation needs no signal.
-    fn write(&mut self, page: &[u8]) -> io::Result<()> {
-        match self {
-            Sink::Stdout(stdout) => stdout.write_all(page).and_then(|()| stdout.flush()),
-            Sink::File { file, path } => {
-                if !is_at(file, path)? {
-                    *file = open_file(path)?;
-                }
-                file.write_all(page)
+impl Writer {
+    fn run(mut self) {
+        let mut page = Vec::new();
+        loop {
+            self.wake.wait();
+            let closing = self.wake.closing.load(Ordering::Acquire);
+            if !closing {
+                std::thread::sleep(WRITE_INTERVAL);
+            }
+            for number in 0..self.buffers.len() {
+                self.write_buffer(number, &mut page);
+            }
+            self.report_left_out(Instant::now());
+            if closing {
+                return;
             }
         }
     }
-}
 
-/// Returns true if the open file is the one at this path.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let open = file.metadata()?;
-    Ok(std::fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())))
-}
-
-/// Log files have subjects and addresses in them, so only the owner and the group can read them.
-fn open_file(path: &PathBuf) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
-}
-
-fn write_until_closed(buffers: &[Arc<Buffer>], wake: &Wake, sink: &mut Sink) {
-    let mut page = Vec::new();
-    let mut is_failing = false;
-    loop {
-        wake.wait();
-        let closing = wake.closing.load(Ordering::Acquire);
-        if !closing {
-            std::thread::sleep(WRITE_INTERVAL);
-        }
-        for buffer in buffers {
-            // The two pages are swapped, so that both keep their memory.
-            std::mem::swap(&mut buffer.page.lock().unwrap_or_else(PoisonError::into_inner).text, &mut page);
-            if page.is_empty() {
-                continue;
-            }
-            match sink.write(&page) {
-                Ok(()) => is_failing = false,
-                // Only the first failure in a row is reported.
-                Err(error) if !is_failing => {
-                    tracing::error!(%error, "cannot write the access log; lines are lost until it works again");
-                    is_failing = true;
-                }
-                Err(_) => {}
-            }
-            page.clear();
-            page.shrink_to(KEPT_PAGE);
-        }
-        if closing {
+    fn write_buffer(&mut self, number: usize, page: &mut Vec<u8>) {
+        let buffer = &self.buffers[number];
+        // The two pages are swapped, so that both keep their memory.
+        std::mem::swap(&mut buffer.page.lock().unwrap_or_else(PoisonError::into_inner).text, page);
+        if page.is_empty() {
             return;
         }
+        match self.sink.write(page) {
+            Ok(()) => self.is_failing = false,
+            Err(failure) => {
+                buffer.metrics.access_log_dropped.add_shared(failure.lost);
+                // Only the first failure in a row is reported.
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    let error = failure.error;
+                    tracing::error!(%error, "cannot write the access log; lines are lost until it works again");
+                }
+            }
+        }
+        page.clear();
+        page.shrink_to(KEPT_PAGE);
+    }
+
+    fn report_left_out(&mut self, now: Instant) {
+        let left_out = self.buffers.iter().map(|buffer| buffer.metrics.access_log_left_out.get()).sum();
+        let is_due = self.reported.is_none_or(|last| now.saturating_duration_since(last) >= REPORT_INTERVAL);
+        if left_out == self.left_out || !is_due {
+            return;
+        }
+        tracing::warn!(
+            lines = left_out - self.left_out,
+            "the access log left out lines of rejected requests, because there were more than \
+             access_log.rejections_per_second allows; the metric bearward_rejections_total counts all of them"
+        );
+        (self.left_out, self.reported) = (left_out, Some(now));
     }
 }

@@ -1,7 +1,6 @@
 //! The task that delivers events.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -89,7 +88,6 @@ impl Delivery {
             let Some(last) = events.last() else { return Ok(()) };
             self.deliver(&events).await?;
             self.store.delivered(last.sequence).await?;
-            self.store.outbox().waiting.fetch_sub(events.len() as u64, Ordering::Relaxed);
         }
     }
 

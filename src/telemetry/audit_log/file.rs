@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::tokens::audit_event::{LINE_PREFIX, Recorded};
@@ -17,7 +17,12 @@ const TAIL: u64 = 64 * 1024;
 pub(super) fn append(path: &Path, events: &[Recorded]) -> io::Result<()> {
     // The file has subjects and addresses in it, so only the owner and the group can read it.
     let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)?;
-    let length = file.metadata()?.len();
+    let metadata = file.metadata()?;
+    if metadata.file_type().is_fifo() {
+        let message = "this is a named pipe, which does not confirm that an event was stored; use a file or a webhook";
+        return Err(io::Error::other(message));
+    }
+    let length = metadata.len();
     if length == 0 {
         // A new file is durable only after a flush of its folder.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -147,13 +147,22 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("token_cache_hits", "Requests with a token from the cache", |worker| &worker.token_cache_hits),
     ("token_cache_misses", "Requests with a token that was not in the cache", |worker| &worker.token_cache_misses),
     ("upstream_connects", "Connections opened to upstreams", |worker| &worker.upstream_connects),
-    ("upstream_retries", "Requests retried on another upstream connection", |worker| &worker.upstream_retries),
+    ("upstream_retries", "Requests that failed at a server and were sent again, to it or to another one", |worker| {
+        &worker.upstream_retries
+    }),
     ("streams_opened", "WebSockets, and responses and uploads that took more than a moment", |worker| {
         &worker.streams_opened
     }),
     ("streams_closed", "Closed streams", |worker| &worker.streams_closed),
     ("streams_drained", "Streams that the gateway ended during a graceful shutdown", |worker| &worker.streams_drained),
-    ("access_log_dropped", "Access log lines lost because the log could not keep up", |worker| {
-        &worker.access_log_dropped
-    }),
+    (
+        "access_log_dropped",
+        "Access log lines lost because the log could not keep up or could not be written",
+        |worker| &worker.access_log_dropped,
+    ),
+    (
+        "access_log_rejections_left_out",
+        "Rejected requests without an access log line, beyond access_log.rejections_per_second",
+        |worker| &worker.access_log_left_out,
+    ),
 ];

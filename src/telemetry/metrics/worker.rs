@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::types::close_reason::CloseReason;
 use crate::types::reject::Reason;
 
-/// A counter that only one thread increases. Every thread can read it.
+/// A counter that usually one thread increases. Every thread can read it.
 #[derive(Default)]
 pub struct Count(AtomicU64);
 
@@ -14,6 +14,11 @@ impl Count {
     pub fn add(&self, amount: u64) {
         // With one writer, no read-modify-write is needed, which costs ten times as much.
         self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// As [`Count::add`], for a counter that several threads increase. All of them must use this.
+    pub fn add_shared(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
     }
 
     pub fn inc(&self) {
@@ -54,7 +59,10 @@ pub struct WorkerMetrics {
     pub token_cache_misses: Count,
     pub upstream_connects: Count,
     pub upstream_retries: Count,
+    /// Increased by the worker and by the thread that writes the log.
     pub access_log_dropped: Count,
+    /// Lines of rejected requests beyond `access_log.rejections_per_second`.
+    pub access_log_left_out: Count,
     pub streams_opened: Count,
     pub streams_closed: Count,
     pub(super) streams_ended: ByReason,
@@ -86,6 +94,7 @@ impl Default for WorkerMetrics {
             upstream_connects: Count::default(),
             upstream_retries: Count::default(),
             access_log_dropped: Count::default(),
+            access_log_left_out: Count::default(),
             streams_opened: Count::default(),
             streams_closed: Count::default(),
             streams_ended: by_reason(),

@@ -75,3 +75,37 @@ impl VerifiedToken {
         self.scope.iter().any(|held| held == scope)
     }
 }
+
+#[cfg(test)]
+impl VerifiedToken {
+    /// A token that only has a subject, for tests of other modules.
+    pub(crate) fn with_subject(subject: String) -> Self {
+        use super::issuer::{Audience, Confirmation};
+        let policy = Issuer {
+            issuer: "https://login.example".into(),
+            audience: Audience::Any,
+            algorithms: Vec::new(),
+            types: Vec::new(),
+            clock_skew: Duration::ZERO,
+            max_lifetime: Duration::ZERO,
+            require_subject: false,
+            own: false,
+            confirmation: Confirmation::Reject,
+        };
+        VerifiedToken {
+            issuer: policy.issuer.clone(),
+            own: false,
+            subject,
+            scope: Vec::new(),
+            jti: None,
+            issued_at: UnixTime::default(),
+            not_before: UnixTime::default(),
+            expires: UnixTime::MAX,
+            family: None,
+            generation: None,
+            claims: Map::new(),
+            policy: Arc::new(policy),
+            signer: None,
+        }
+    }
+}

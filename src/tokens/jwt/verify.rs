@@ -15,6 +15,7 @@ use super::json::{optional_str, quoted};
 use super::jws::Jws;
 use super::key_set::KeySet;
 use super::verified_token::{Validity, VerifiedToken};
+use crate::tokens::scope::is_scope_token;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -173,14 +174,20 @@ fn read_family(claims: &Map<String, Value>) -> Result<(Option<TokenId>, Option<u
     Ok((Some(family), Some(generation)))
 }
 
-/// `scope` (RFC 8693) or `scp`: a space-separated string or an array of strings.
+/// `scope` (RFC 8693) or `scp`: a space-separated string or an array of strings. A scope with a space in it, or with
+/// another character that RFC 6749 does not allow, would be one scope here and two for a backend that splits
+/// `X-Auth-Scope`.
 fn scopes(claims: &Map<String, Value>) -> Result<Vec<String>, Reject> {
     let Some(value) = claims.get("scope").or_else(|| claims.get("scp")) else { return Ok(Vec::new()) };
+    let scope_token = |scope: &str| match is_scope_token(scope) {
+        true => Ok(scope.to_owned()),
+        false => Err(bad(format!("scope contains {}, which is not one scope", quoted(Some(scope))))),
+    };
     match value {
-        Value::String(text) => Ok(text.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect()),
+        Value::String(text) => text.split(' ').filter(|scope| !scope.is_empty()).map(scope_token).collect(),
         Value::Array(several) => several
             .iter()
-            .map(|scope| scope.as_str().map(str::to_owned).ok_or_else(|| bad("an element of scope is not a string")))
+            .map(|scope| scope.as_str().ok_or_else(|| bad("an element of scope is not a string")).and_then(scope_token))
             .collect(),
         _ => Err(bad("scope is neither a string nor an array")),
     }

@@ -5,6 +5,7 @@ pub mod enforce;
 pub mod forward;
 pub mod login;
 pub mod logout;
+pub mod methods;
 pub mod oauth;
 pub mod replaced_tokens;
 pub mod rules;

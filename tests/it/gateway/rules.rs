@@ -66,6 +66,8 @@ async fn a_token_must_satisfy_every_rule_of_its_route() {
         ("/all", json!({}), ""),
         ("/all", json!({ "scope": "b a c" }), ""),
         ("/all", json!({ "scope": ["a", "b"] }), ""),
+        ("/all", json!({ "scope": " a  b " }), ""),
+        ("/all", json!({ "scope": ["a", "b", "x y"] }), "bad_claims"),
         ("/all", json!({ "scope": null, "scp": "a b" }), ""),
         ("/all", json!({ "scope": "a" }), "insufficient_scope"),
         ("/all", json!({ "scope": "ab" }), "insufficient_scope"),
@@ -99,6 +101,7 @@ async fn a_token_must_satisfy_every_rule_of_its_route() {
         match *reason {
             "" => assert_eq!(response.status, 200, "{path} {changes}: {response:?}"),
             "claim_rejected" => response.assert_rejected(403, "forbidden"),
+            "bad_claims" => response.assert_rejected(401, "invalid_token"),
             reason => response.assert_rejected(403, reason),
         }
     }

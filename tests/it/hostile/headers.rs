@@ -45,6 +45,20 @@ const ORIGIN: &[&str] = &[
     "X-Original-Forwarded-For",
     "X-Rewrite-URL",
     "X-Request-Id",
+    "True-Client-IP",
+    "Client-IP",
+    "CF-Connecting-IP",
+    "X-Cluster-Client-IP",
+    "Fastly-Client-IP",
+    "X-Envoy-External-Address",
+    "Forwarded-For",
+    "X-Forwarded",
+    "Remote-User",
+    "X-WebAuth-User",
+    "X-Auth-Request-User",
+    "Client-Cert",
+    "SSL-Client-Verify",
+    "X-SSL-Client-Verify",
 ];
 
 /// Spellings that CGI, WSGI and the like turn into the same variable (Caddy GHSA-f59h-q822-g45g), also with other

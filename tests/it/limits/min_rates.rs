@@ -14,10 +14,11 @@ use crate::support::{Gateway, HonestClient, Upstream, Wire};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
+const MIN_RATES: &str = "[limits]\nmin_upload_rate = \"2KiB\"\nmin_download_rate = \"2KiB\"\n\
+                         [timeouts]\nrate_window = \"300ms\"\nwrite = \"1s\"";
+
 fn with_min_rates(upstream: &Upstream) -> Gateway {
-    let limits = "[limits]\nmin_upload_rate = \"2KiB\"\nmin_download_rate = \"2KiB\"\n\
-                  [timeouts]\nrate_window = \"300ms\"\nwrite = \"1s\"";
-    Gateway::public(upstream.address, limits)
+    Gateway::public(upstream.address, MIN_RATES)
 }
 
 /// An honest client with the same pauses as the attacker, but more data.
@@ -80,8 +81,8 @@ async fn a_refresh_below_the_minimum_rate_is_rejected() {
 /// A stream of messages may pause for `timeouts.body_idle`, and its messages may be small.
 #[tokio::test]
 async fn the_minimum_rate_does_not_apply_to_grpc_messages() {
-    let upstream = Upstream::start();
-    let gateway = with_min_rates(&upstream);
+    let upstream = Upstream::start_http2();
+    let gateway = Gateway::public(upstream.address, &format!("protocol = \"h2\"\n{MIN_RATES}"));
     let mut client = HttpConnection::http2(gateway.address()).await;
     let (pieces, body) = connection::streamed();
     let request = Request::post("/mirror").header("content-type", "application/grpc+proto").body(body);

@@ -3,7 +3,9 @@
 pub mod forwarded;
 pub mod framing;
 pub mod grpc;
+pub mod grpc_limits;
 pub mod headers;
 pub mod paths;
 pub mod proxy_protocol;
+pub mod removed_headers;
 pub mod tls;

@@ -1,4 +1,4 @@
-/* Makes writes to the database fail (LD_PRELOAD).
+/* Makes writes to the database and to the access log fail (LD_PRELOAD).
  * The environment variable BEARWARD_DISK names a file with one word. It is read at each call:
  *
  *   full       every write fails: ENOSPC
@@ -6,6 +6,7 @@
  *   broken     every flush fails: EIO
  *   stuck      a flush waits until the file has another word
  *   slow       a flush takes 4 ms longer, as on a network disk
+ *   torn       a write to the access log writes half of it, and the next ones fail: ENOSPC
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,12 +18,16 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int is_database(int file) {
+static int has_name(int file, const char *part) {
     char name[64], path[4096];
     snprintf(name, sizeof name, "/proc/self/fd/%d", file);
     ssize_t length = readlink(name, path, sizeof path - 1);
     path[length > 0 ? length : 0] = 0;
-    return strstr(path, "bearward.db") != NULL;
+    return strstr(path, part) != NULL;
+}
+
+static int is_database(int file) {
+    return has_name(file, "bearward.db");
 }
 
 static int disk_is(const char *word) {
@@ -56,8 +61,17 @@ static int flush_fails(int file) {
 
 ssize_t write(int file, const void *bytes, size_t count) {
     static ssize_t (*next)(int, const void *, size_t);
+    static int is_torn;
     if (!next)
         next = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    if (has_name(file, "access.log") && disk_is("torn")) {
+        if (is_torn) {
+            errno = ENOSPC;
+            return -1;
+        }
+        is_torn = 1;
+        return next(file, bytes, count / 2);
+    }
     return write_fails(file) ? -1 : next(file, bytes, count);
 }
 

@@ -21,7 +21,12 @@ pub struct FakeDns<'f> {
 
 impl FakeDns<'_> {
     pub fn resolves_to(&self, address: &str) {
-        preload::write(self.folder, "dns", &format!("{} {address}\n", self.name));
+        self.resolves_to_all(&[address]);
+    }
+
+    pub fn resolves_to_all(&self, addresses: &[&str]) {
+        let lines: String = addresses.iter().map(|address| format!("{} {address}\n", self.name)).collect();
+        preload::write(self.folder, "dns", &lines);
     }
 
     pub fn has_no_address(&self) {

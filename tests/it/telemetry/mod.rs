@@ -2,3 +2,5 @@
 
 pub mod access_log;
 pub mod audit_log;
+mod log_floods;
+mod stuck_output;

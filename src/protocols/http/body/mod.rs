@@ -16,12 +16,14 @@ pub use error::BodyError;
 pub use observer::{BodyEnd, BodyObserver};
 pub use streamed::{Body, LONG_RUNNING_AFTER};
 
-/// Reads a whole small body, for requests that the gateway handles itself.
-pub async fn read(body: Body, limit: u64) -> Result<Bytes, Reject> {
+/// Reads a whole small body, for requests that the gateway handles itself. If it fails, [`Body::is_end_stream`] says
+/// whether there is more to read.
+pub async fn read(body: &mut Body, limit: u64) -> Result<Bytes, Reject> {
     if body.is_known_to_exceed(limit) {
         return Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes by its Content-Length")));
     }
-    match body.with_max_size(limit).collect().await {
+    body.limit_size(limit);
+    match body.collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(BodyError::TooLarge) => Err(Reject::new(Reason::BodyTooLarge, format!("over {limit} bytes"))),
         Err(error) => Err(error.reject()),

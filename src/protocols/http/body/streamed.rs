@@ -117,8 +117,13 @@ impl Body {
 
     /// Fails at the first byte beyond `limit`.
     pub fn with_max_size(mut self, limit: u64) -> Self {
-        self.remaining = limit;
+        self.limit_size(limit);
         self
+    }
+
+    /// As [`Body::with_max_size`].
+    pub fn limit_size(&mut self, limit: u64) {
+        self.remaining = limit;
     }
 
     /// Returns true if the length is known and is more than `limit`.
@@ -163,6 +168,8 @@ impl Body {
                 Poll::Ready(Some(Err(BodyError::Truncated)))
             }
             Poll::Ready(None) => {
+                // A chunked body does not know by itself that it has ended.
+                self.inner = Inner::Empty;
                 self.complete();
                 Poll::Ready(None)
             }

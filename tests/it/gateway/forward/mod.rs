@@ -4,5 +4,6 @@ mod bodies;
 mod changes;
 mod connections;
 mod protocols;
+mod redirects;
 mod semantics;
 mod unchanged;

@@ -14,7 +14,7 @@ use crate::support::connection::{self, HttpConnection};
 type Tunnelled = WebSocketStream<TokioIo<Upgraded>>;
 
 /// An extended CONNECT with these headers.
-fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Request<connection::Body> {
+pub(super) fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Request<connection::Body> {
     let mut request = Request::builder().method(Method::CONNECT).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -24,7 +24,7 @@ fn connect(path: &str, protocol: &'static str, headers: &[(&str, &str)]) -> Requ
     request
 }
 
-async fn connection(gateway: &Gateway) -> HttpConnection {
+pub(super) async fn connection(gateway: &Gateway) -> HttpConnection {
     let mut connection = HttpConnection::http2(gateway.address()).await;
     // The client may send an extended CONNECT only after it has received the gateway's SETTINGS.
     connection.send(Request::get("/.well-known/jwks.json").body(connection::empty()).expect("a request")).await;

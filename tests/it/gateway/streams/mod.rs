@@ -3,6 +3,7 @@
 mod bodies;
 mod draining;
 mod grpc;
+mod half_closed;
 mod http2;
 mod many;
 mod renewed;

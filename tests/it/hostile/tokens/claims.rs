@@ -100,6 +100,9 @@ fn identities(world: &World) -> Vec<Row> {
     rows.extend(claim(world, "jti", no_text(), false, BadClaims));
     let no_scope = || {
         let listed = vec![json!([1]), json!(["a", null]), json!([["admin"]]), json!([{ "admin": true }])];
+        // One scope for the gateway, and several for a backend that splits `X-Auth-Scope`.
+        let listed = [listed, vec![json!(["profile admin"]), json!(["a", "b\tadmin"]), json!(["a "]), json!([""])]];
+        let listed = [listed.concat(), vec![json!(["a\"b"]), json!(["é"]), json!("a\tadmin"), json!("a\nb")]].concat();
         [vec![json!(0), json!(true), json!({ "admin": true })], listed].concat()
     };
     rows.extend(claim(world, "scope", no_scope(), false, BadClaims));

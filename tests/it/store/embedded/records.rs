@@ -130,6 +130,37 @@ async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
     assert_eq!(sequence(&store).await, [6]);
 }
 
+/// The sequence numbers of lost events are gaps. They take no room.
+#[tokio::test]
+async fn a_gap_in_the_outbox_takes_no_room() {
+    let (_folder, path) = database_path();
+    let settings =
+        Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 100 };
+    let open =
+        || SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_| {})).expect("the file opens");
+    let store = open();
+    for _ in 0..300 {
+        issued(&store, "alice", LOGIN).await;
+    }
+    store.delivered(99).await.expect("writes");
+    let counts = |store: &SqliteStore| {
+        let outbox = store.outbox();
+        [&outbox.waiting, &outbox.lost].map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
+    };
+    assert_eq!(counts(&store), [1, 200], "one event waits before the gap");
+    for _ in 0..99 {
+        issued(&store, "alice", LOGIN).await;
+    }
+    assert_eq!(counts(&store), [100, 200], "all 99 free places are used");
+    drop(store);
+    let store = open();
+    issued(&store, "alice", LOGIN).await;
+    assert_eq!(counts(&store), [100, 1], "and the outbox is full after a restart, too");
+    let events = store.undelivered(1_000).await.expect("reads");
+    let sequences: Vec<_> = events.iter().map(|event| event.sequence).collect();
+    assert_eq!(sequences, [100].into_iter().chain(301..400).collect::<Vec<_>>());
+}
+
 /// Families and watermarks still count after the operator changes `tokens.issuer`.
 #[tokio::test]
 async fn a_watermark_survives_a_change_of_the_issuers_name() {

@@ -18,11 +18,11 @@ use crate::support::upstream::ReceivedRequest;
 use crate::support::wait::eventually;
 use crate::support::{Gateway, ScriptedBackend, TokenPair, Upstream};
 
-fn folder() -> Arc<TempDir> {
+pub(super) fn folder() -> Arc<TempDir> {
     Arc::new(TempDir::new().expect("a folder"))
 }
 
-fn start_in(folder: Arc<TempDir>, upstream: &Upstream, audit: &str) -> Gateway {
+pub(super) fn start_in(folder: Arc<TempDir>, upstream: &Upstream, audit: &str) -> Gateway {
     let text = Gateway::config_text(&upstream.address.to_string(), &format!("[audit]\n{audit}\n"));
     Gateway::in_folder(text, folder, Arc::new(ManualClock::new()))
 }
@@ -31,13 +31,13 @@ fn sequence(events: &[Value]) -> Vec<u64> {
     events.iter().map(|event| event["seq"].as_u64().expect("a number")).collect()
 }
 
-fn waiting(gateway: &Gateway) -> u64 {
+pub(super) fn waiting(gateway: &Gateway) -> u64 {
     let page = gateway.running().metrics.render();
     let line = page.lines().find_map(|line| line.strip_prefix("bearward_audit_waiting "));
     line.expect("the metric exists").parse::<f64>().expect("a number") as u64
 }
 
-fn failures(gateway: &Gateway) -> u64 {
+pub(super) fn failures(gateway: &Gateway) -> u64 {
     let page = gateway.running().metrics.render();
     let line = page.lines().find_map(|line| line.strip_prefix("bearward_audit_failures_total "));
     line.expect("the metric exists").parse::<f64>().expect("a number") as u64

@@ -14,7 +14,7 @@ use super::points::{End, OK, STATUS_200, with_one_place};
 use super::{log_entry, logged};
 use crate::support::connection::{self, HttpConnection};
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS};
-use crate::support::{Gateway, ScriptedBackend, Wire};
+use crate::support::{Gateway, ScriptedBackend, Upstream, Wire};
 
 /// The first body fits into any buffer. The second fits into none, so its client is still sending.
 const SIZES: [usize; 2] = [1 << 10, 64 << 20];
@@ -136,4 +136,53 @@ async fn respond_to_next_streams(mut wire: Wire) {
     let head = frames::frame(HEADERS, END_HEADERS, stream, STATUS_200);
     wire.send([head, frames::frame(DATA, END_STREAM, stream, b"ok")].concat()).await;
     wire.read_to_end().await;
+}
+
+/// The rest of the body must not be read as a request. A client that has sent everything keeps its connection.
+#[tokio::test]
+async fn only_an_unread_body_closes_the_connection() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[timeouts]\nrequest = \"300ms\"");
+    let head = "POST /hang HTTP/1.1\r\nHost: a\r\n";
+    for (rest, closes) in [
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n", true),
+        ("Content-Length: 10\r\n\r\nfirst", true),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n0\r\n\r\n", false),
+        ("Content-Length: 5\r\n\r\nfirst", false),
+        ("\r\n", false),
+    ] {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.send(format!("{head}{rest}")).await;
+        let response = client.read_response().await;
+        assert_eq!((response.status, response.header("connection")), (504, closes.then_some("close")), "{rest}");
+        if closes {
+            client.assert_closed().await;
+        } else {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            assert_eq!(client.read_response().await.status, 200, "{rest}");
+        }
+    }
+}
+
+/// The gateway reads the bodies of its own calls itself.
+#[tokio::test]
+async fn an_unread_body_of_an_own_call_closes_the_connection() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let head = "POST /user/refresh HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+    let long = format!("Transfer-Encoding: chunked\r\n\r\n4000\r\n{}\r\n", "x".repeat(0x4000));
+    for (rest, status, closes) in [
+        (long.as_str(), 413, true),
+        ("Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, false),
+        ("Content-Length: 2\r\n\r\n{}", 400, false),
+    ] {
+        let mut client = Wire::connect(gateway.address()).await;
+        client.send(format!("{head}{rest}")).await;
+        let response = client.read_response().await;
+        assert_eq!((response.status, response.header("connection")), (status, closes.then_some("close")));
+        if !closes {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            assert_eq!(client.read_response().await.status, 401);
+        }
+    }
 }

@@ -174,3 +174,66 @@ async fn a_server_without_checks_is_no_longer_unhealthy() {
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert!(checked.checks.load(Ordering::SeqCst) <= checks + 1, "the checks have ended");
 }
+
+#[tokio::test]
+async fn reloads_do_not_restart_the_checks() {
+    let checked = CheckedBackend::start();
+    let other = Upstream::start();
+    let servers = [checked.backend.address, other.address];
+    let checks = CHECKS.replace("50ms", "1h");
+    let gateway = in_front_of(&servers, &checks);
+    eventually("the server is checked", || checked.checks.load(Ordering::SeqCst) == 1).await;
+    checked.set_status(503);
+    for reload_number in 0..5 {
+        // The same upstream, and one with other settings of its connections.
+        for more in ["", &format!("idle_timeout = \"{}s\"\n", 100 + reload_number)] {
+            reload(&gateway, &text(&servers, &format!("{more}{checks}")));
+        }
+    }
+    // The absence of further checks is under test, so there is no condition to wait for.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(checked.checks.load(Ordering::SeqCst), 1);
+    assert_eq!(metric(&gateway, "share", servers[0]).await, 1.0);
+    // Other settings of the checks apply at once.
+    reload(&gateway, &text(&servers, CHECKS));
+    wait_for_share(&gateway, servers[0], |share| share == 0.0).await;
+}
+
+/// The reloads come faster than a check times out, and change the upstream each time.
+#[tokio::test]
+async fn a_hanging_server_is_found_despite_reloads() {
+    let silent = ScriptedBackend::start(|mut wire, _| async move {
+        wire.try_read_until("never").await;
+    });
+    let healthy = Upstream::start();
+    let servers = [silent.address, healthy.address];
+    let checks = CHECKS.replace("timeout = \"5s\"", "timeout = \"400ms\"");
+    let gateway = in_front_of(&servers, &checks);
+    let reloads = AtomicUsize::new(0);
+    crate::support::wait::eventually_ok("the server is unhealthy", async || {
+        for _ in 0..4 {
+            let idle_timeout = 100 + reloads.fetch_add(1, Ordering::SeqCst);
+            reload(&gateway, &text(&servers, &format!("idle_timeout = \"{idle_timeout}s\"\n{checks}")));
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let share = metric(&gateway, "share", servers[0]).await;
+        (share == 0.0).then_some(()).ok_or_else(|| format!("{share}"))
+    })
+    .await;
+    assert_eq!(metric(&gateway, "share", servers[1]).await, 1.0);
+}
+
+/// The gateway reports `in` as soon as the server has all its requests again.
+#[tokio::test]
+async fn a_server_with_its_full_share_does_not_stay_returning() {
+    let checked = CheckedBackend::start();
+    let other = Upstream::start();
+    let servers = [checked.backend.address, other.address];
+    let gateway = in_front_of(&servers, CHECKS);
+    checked.set_status(503);
+    wait_for_share(&gateway, servers[0], |share| share == 0.0).await;
+    checked.set_status(200);
+    wait_for_share(&gateway, servers[0], |share| share == 1.0).await;
+    let listed = gateway.admin_client().get("/admin/v1/upstreams").await.json();
+    assert_eq!(listed["upstreams"][0]["servers"][0]["state"], "in", "{listed}");
+}

@@ -8,9 +8,10 @@ mod load;
 mod names;
 mod quiet;
 mod retries;
-
 mod stalled;
 mod tls;
+mod unsent;
+mod uploads;
 
 use std::net::SocketAddr;
 

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use http::Request;
+use http::{Request, Version};
 use http_body_util::BodyExt;
 
 use super::{in_front_of, metric};
@@ -11,15 +11,22 @@ use crate::support::connection::{self, HttpConnection};
 use crate::support::{ScriptedBackend, Upstream, frames};
 
 /// Sends three requests to each backend, and asserts that the quiet streams end without an ejection.
-async fn assert_only_streams_end(quiet: SocketAddr, other: &Upstream, protocol: &str) {
+///
+/// `call`: the content type of a gRPC call.
+async fn assert_only_streams_end(quiet: SocketAddr, other: &Upstream, protocol: &str, call: Option<&str>) {
     let more = format!(
         "protocol = \"{protocol}\"\n[upstream.ejection]\nconsecutive_failures = 2\n[timeouts]\nbody_idle = \"200ms\""
     );
     let gateway = in_front_of(&[other.address, quiet], &more);
     let mut ended = 0;
     for _ in 0..6 {
-        let mut connection = HttpConnection::http1(gateway.address()).await;
-        let answer = connection.send(Request::get("/").body(connection::empty()).expect("a request")).await;
+        let version = if call.is_some() { Version::HTTP_2 } else { Version::HTTP_11 };
+        let mut connection = HttpConnection::of(version, gateway.address()).await;
+        let request = match call {
+            Some(kind) => Request::post("/").header("content-type", kind),
+            None => Request::get("/"),
+        };
+        let answer = connection.send(request.body(connection::empty()).expect("a request")).await;
         assert_eq!(answer.status(), 200);
         ended += usize::from(answer.into_body().collect().await.is_err());
     }
@@ -35,7 +42,7 @@ async fn a_quiet_event_stream_does_not_eject_its_server() {
         wire.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: hello\n\n").await;
         wire.read_to_end().await;
     });
-    assert_only_streams_end(quiet.address, &Upstream::start(), "http1").await;
+    assert_only_streams_end(quiet.address, &Upstream::start(), "http1", None).await;
 }
 
 #[tokio::test]
@@ -53,6 +60,6 @@ async fn a_quiet_grpc_call_does_not_eject_its_server() {
                 wire.send(frames::frame(frames::HEADERS, frames::END_HEADERS, request.stream, &head)).await;
             }
         });
-        assert_only_streams_end(quiet.address, &Upstream::start_http2(), "h2").await;
+        assert_only_streams_end(quiet.address, &Upstream::start_http2(), "h2", Some(kind)).await;
     }
 }

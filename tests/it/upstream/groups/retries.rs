@@ -55,7 +55,7 @@ async fn the_retry_budget_limits_the_load_on_a_failing_group() {
     }
 }
 
-/// A request that was never sent can go to any server, and counts as no retry.
+/// A request that was never sent can go to any server, and takes nothing from the retry budget.
 #[tokio::test]
 async fn a_post_without_a_connection_goes_to_another_server() {
     let unused_address =

@@ -146,7 +146,7 @@ pub fn exchanges() -> Vec<Exchange> {
             ("if-none-match", "W/\"1\", \"2\""),
             ("origin", "null"),
             ("via", "1.1 cave"),
-            ("x-forwarded", "not one of x-forwarded-*"),
+            ("x-forwarders", "not one of x-forwarded-*"),
         ])),
         exchange("compressed", "POST", "/")
             .sends(Message::with(&[("content-encoding", "gzip"), ("content-type", "a/b")]).body(noise(100)))

@@ -1,0 +1,176 @@
+//! URLs of redirects in which a backend names itself, replaced by what the client used. Pure.
+//!
+//! A backend knows its own address, or the host that it was asked for with its own port and scheme. Its absolute
+//! redirects would lead the client past the gateway, or nowhere, and reveal the address. nginx replaces them by default
+//! (`proxy_redirect default`).
+
+use http::header::{self, Entry, HeaderName};
+use http::{HeaderMap, HeaderValue};
+
+const REFRESH: HeaderName = HeaderName::from_static("refresh");
+
+/// The beginning of an absolute URL.
+#[derive(Debug, PartialEq)]
+pub struct NamedOrigin<'u> {
+    /// Whether the scheme is `https`. `None` for a URL that begins with `//`.
+    pub tls: Option<bool>,
+    /// With its port, as it is written.
+    pub authority: &'u str,
+    /// In lower or upper case. An IPv6 address has no brackets here.
+    pub host: &'u str,
+    pub port: Option<u16>,
+}
+
+/// Replaces scheme and authority in `Location`, `Content-Location` and `Refresh` by these, if `is_backend` says so of
+/// what is there. Path, query and fragment stay as they are, and so do relative URLs.
+pub fn rewrite(headers: &mut HeaderMap, scheme: &str, authority: &str, is_backend: impl Fn(&NamedOrigin<'_>) -> bool) {
+    for name in [header::LOCATION, header::CONTENT_LOCATION, REFRESH] {
+        if !headers.contains_key(&name) {
+            continue;
+        }
+        let finds_url = if name == REFRESH { url_of_refresh } else { |_: &[u8]| Some(0) };
+        let Entry::Occupied(mut values) = headers.entry(name) else { continue };
+        for value in values.iter_mut() {
+            let Some(at) = finds_url(value.as_bytes()) else { continue };
+            if let Some(replaced) = replaced(value.as_bytes(), at, scheme, authority, &is_backend) {
+                *value = replaced;
+            }
+        }
+    }
+}
+
+fn replaced(
+    value: &[u8],
+    at: usize,
+    scheme: &str,
+    authority: &str,
+    is_backend: impl Fn(&NamedOrigin<'_>) -> bool,
+) -> Option<HeaderValue> {
+    let (before, url) = value.split_at(at);
+    let (origin, rest) = origin(url)?;
+    if !is_backend(&origin) {
+        return None;
+    }
+    let scheme = origin.tls.map(|_| [scheme, ":"].concat()).unwrap_or_default();
+    HeaderValue::from_bytes(&[before, scheme.as_bytes(), b"//", authority.as_bytes(), rest].concat()).ok()
+}
+
+/// The origin of a URL, and what follows it. `None` for a relative URL, another scheme, and an authority that is more
+/// than a host and a port.
+fn origin(url: &[u8]) -> Option<(NamedOrigin<'_>, &[u8])> {
+    let after = |scheme: &str| match url.split_at_checked(scheme.len()) {
+        Some((beginning, rest)) if beginning.eq_ignore_ascii_case(scheme.as_bytes()) => Some(rest),
+        _ => None,
+    };
+    let (tls, rest) = if let Some(rest) = after("http://") {
+        (Some(false), rest)
+    } else if let Some(rest) = after("https://") {
+        (Some(true), rest)
+    } else {
+        (None, after("//")?)
+    };
+    let in_authority = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(byte);
+    let end = rest.iter().position(|byte| !in_authority(byte)).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    // After `user@` or `%`, a host would be something else than it seems.
+    if !matches!(rest.first(), None | Some(b'/' | b'?' | b'#' | b'"' | b'\'' | b' ' | b';' | b',')) {
+        return None;
+    }
+    let authority = std::str::from_utf8(authority).ok()?;
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => None,
+        Some("") => None,
+        Some(digits) => Some(digits.parse().ok()?),
+        None => return None,
+    };
+    (!host.is_empty()).then_some((NamedOrigin { tls, authority, host, port }, rest))
+}
+
+/// Where the URL begins in `5; url=https://…`, also in quotes.
+fn url_of_refresh(value: &[u8]) -> Option<usize> {
+    let separator = value.iter().position(|byte| matches!(byte, b';' | b','))?;
+    let spaces = |from: usize| value[from..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let name = separator + 1 + spaces(separator + 1);
+    if !value.get(name..name + 3)?.eq_ignore_ascii_case(b"url") {
+        return None;
+    }
+    let equals = name + 3 + spaces(name + 3);
+    if value.get(equals) != Some(&b'=') {
+        return None;
+    }
+    let url = equals + 1 + spaces(equals + 1);
+    Some(url + usize::from(matches!(value.get(url), Some(b'"' | b'\''))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(name: &'static str, value: &str) -> String {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).expect("a value"));
+        rewrite(&mut headers, "https", "gateway.example:8443", |origin| {
+            matches!((origin.host, origin.port), ("127.0.0.1" | "::1", Some(3000)) | ("backend", None))
+        });
+        headers[name].to_str().expect("text").to_owned()
+    }
+
+    #[test]
+    fn only_the_origin_of_the_backend_is_replaced() {
+        for (value, expected) in [
+            ("http://127.0.0.1:3000/a?b=c#d", "https://gateway.example:8443/a?b=c#d"),
+            ("HTTP://127.0.0.1:3000", "https://gateway.example:8443"),
+            ("https://[::1]:3000?a", "https://gateway.example:8443?a"),
+            ("//127.0.0.1:3000/a", "//gateway.example:8443/a"),
+            ("http://backend:/http://backend/", "https://gateway.example:8443/http://backend/"),
+        ] {
+            assert_eq!(rewritten("location", value), expected);
+            assert_eq!(rewritten("content-location", value), expected);
+        }
+        for value in [
+            "",
+            "/",
+            "/a//127.0.0.1:3000/",
+            "a",
+            "?http://127.0.0.1:3000/",
+            "http://127.0.0.1:3001/",
+            "http://127.0.0.1/",
+            "http://127.0.0.1:3000@other.example/",
+            "http://user@127.0.0.1:3000/",
+            "http://127.0.0.1:3000%2fa",
+            "http://127.0.0.1:3000\\a",
+            "http://127.0.0.1:03000x/",
+            "http://127.0.0.1:99999/",
+            "http://[::1:3000/",
+            "http://[::1]3000/",
+            "http:///a",
+            "http:/127.0.0.1:3000/",
+            "ftp://127.0.0.1:3000/",
+            "https://other.example/?back=http://127.0.0.1:3000/",
+        ] {
+            assert_eq!(rewritten("location", value), value);
+        }
+    }
+
+    #[test]
+    fn the_url_of_refresh_is_found() {
+        for (value, expected) in [
+            ("5; url=http://127.0.0.1:3000/a", "5; url=https://gateway.example:8443/a"),
+            ("0;URL='http://127.0.0.1:3000/a'", "0;URL='https://gateway.example:8443/a'"),
+            ("0, url = \"http://backend\"", "0, url = \"https://gateway.example:8443\""),
+            ("5", "5"),
+            ("5;", "5;"),
+            ("5; ur", "5; ur"),
+            ("5; url", "5; url"),
+            ("5; url=", "5; url="),
+            ("5; url=/a", "5; url=/a"),
+            ("5; uri=http://127.0.0.1:3000/a", "5; uri=http://127.0.0.1:3000/a"),
+        ] {
+            assert_eq!(rewritten("refresh", value), expected);
+        }
+    }
+}
