@@ -169,7 +169,6 @@ async fn oidc_client_ts_refreshes_and_revokes() {
     let script = r#"
         const manager = new oidc.UserManager({
             authority: "https://gateway.example",
-            metadataUrl: "https://gateway.example/.well-known/oauth-authorization-server",
             client_id: "spa",
             redirect_uri: "https://app.example/",
             automaticSilentRenew: false,
