@@ -73,14 +73,15 @@
 //!
 //! | limit | enforced in | beyond it |
 //! |---|---|---|
-//! | `limits.connections` | `server/admission.rs` | closed at once |
+//! | `limits.connections` | `server/admission.rs`, `server/idle_list.rs` | the longest idle one is closed, or the new one |
 //! | `limits.connections_per_address` | `server/admission.rs`, `limits/per_address.rs` | closed at once |
 //! | `limits.concurrent_requests` | `limits/concurrency.rs`, called by `gateway/delivery.rs` | 503 `overloaded` |
-//! | `limits.reserve_percent` | `limits/reserve.rs` | the same, for addresses with many requests |
+//! | `limits.reserve_percent` | `limits/reserve.rs`; for connections `server/admission.rs` | the same, for addresses with many of them |
 //! | `limits.request_header_size` | `protocols/http/framing/parser.rs`; over HTTP/2 hyper, set in `server/http2.rs` | 431 |
 //! | `limits.request_header_count` | `protocols/http/framing/parser.rs`; over HTTP/2 `gateway/decide.rs` | 431 `head_too_large` |
 //! | `limits.uri_size` | `protocols/http/target.rs` | 414 `uri_too_long` |
 //! | `limits.body_size` | `gateway/forward.rs`, `protocols/http/body/streamed.rs` | 413 `body_too_large` |
+//! | `limits.discarded_body_size` | `server/linger.rs` | the connection closes, or the stream is reset |
 //! | `limits.min_upload_rate` | `protocols/http/body/streamed.rs` | 408 `body_too_slow` |
 //! | `limits.min_download_rate` | `server/client_io.rs`; over HTTP/2 `server/executor.rs` | disconnected |
 //! | `limits.http2_concurrent_streams` | hyper, set in `server/http2.rs` | REFUSED_STREAM |
@@ -100,6 +101,32 @@
 //! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
 //! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | closed at once |
 //! | `admin.wrong_tokens` | `admin/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
+//!
+//! # Buffers
+//!
+//! Every place in the process that can hold bytes of a client connection, and its maximum. What is not here lies in the
+//! socket buffers of the kernel, or waits with its sender.
+//!
+//! | buffer | of | maximum |
+//! |---|---|---|
+//! | PROXY protocol header | connection, until TLS | 4 KiB (`protocols/proxy_protocol.rs`) |
+//! | handshake messages | connection, until the first response | 64 KiB and one message (`server/handshake_io.rs`) |
+//! | TLS records received | connection | 16 KiB of data and 18 KiB of a record; 64 KiB during the handshake (rustls) |
+//! | TLS records to send | connection | 64 KiB (rustls); none of it is copied again below |
+//! | an incomplete head | HTTP/1 connection | `limits.request_header_size` (`server/request_heads.rs`) |
+//! | what hyper has read | HTTP/1 connection | 408 KiB (hyper); twice while bytes wait for their turn |
+//! | a response to write | HTTP/1 connection | 408 KiB and 16 frames (hyper), a frame being at most 408 KiB |
+//! | request bodies that nothing reads | HTTP/2 connection | 1 MiB, the window of the connection (hyper) |
+//! | responses without room | HTTP/2 stream | 128 KiB (`server/http2.rs`), on `limits.http2_concurrent_streams` |
+//! | a request head | HTTP/2 connection | `limits.request_header_size` (`server/http2.rs`) |
+//! | a response from an HTTP/1 backend | request | 408 KiB (hyper) |
+//! | a response from an HTTP/2 backend | request | 64 KiB, the window of the stream (`upstream/connect.rs`) |
+//! | a request body on its way | request | one frame; to an HTTP/2 backend 1 MiB (h2) |
+//! | a copy for a retry | request | the head: only a request without a body is sent twice (`upstream/send.rs`) |
+//! | the body of an own call | request | 8 KiB (`broker/settings.rs`) |
+//! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
+//! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`) |
+//! | the rest of a rejected body | connection | 16 KiB on the stack, not kept (`server/linger.rs`) |
 //!
 //! # Words
 //!

@@ -12,12 +12,13 @@ use rustls::pki_types::ServerName;
 use crate::gateway::Gateway;
 use crate::{Outcome, client};
 
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     "slow-heads",
     "slow-bodies",
     "no-reading",
     "connections",
     "idle",
+    "ten-addresses",
     "in-flight",
     "handshakes",
     "large-heads",
@@ -41,6 +42,8 @@ pub const NAMES: [&str; 23] = [
 pub struct Attack {
     address: SocketAddr,
     connections: usize,
+    /// The connections are spread over this many addresses.
+    addresses: u8,
     opening: Vec<u8>,
     behavior: Behavior,
 }
@@ -83,8 +86,13 @@ const GET: &str = "GET /public/ HTTP/1.1\r\nHost: localhost\r\n";
 impl Attack {
     pub fn by_name(name: &str, gateway: &Gateway, token: &str) -> Outcome<Attack> {
         let address = gateway.target(false).address;
-        let attack =
-            |connections, opening: &[u8], behavior| Attack { address, connections, opening: opening.into(), behavior };
+        let attack = |connections, opening: &[u8], behavior| Attack {
+            address,
+            connections,
+            addresses: 1,
+            opening: opening.into(),
+            behavior,
+        };
         let repeat = |piece: Vec<u8>| Behavior::Flood(Box::new(move |_| piece.clone()));
         let flood = |frame: Vec<u8>| repeat(frame.repeat(100));
         let of_stream = |say: fn(u32) -> Vec<u8>| {
@@ -104,6 +112,11 @@ impl Attack {
             "idle" => attack(900, format!("{GET}\r\n").as_bytes(), Behavior::Stay),
             // Requests sent before the first response wait at the gateway. When it rejects one, the next takes its
             // place.
+            // As many connections as the gateway accepts in all.
+            "ten-addresses" => {
+                let never = b"GET /public/never HTTP/1.1\r\nHost: localhost\r\n\r\n";
+                Attack { addresses: 10, ..attack(10_000, never, Behavior::Stay) }
+            }
             "in-flight" => attack(300, &[], Behavior::Drip(b"GET /public/never HTTP/1.1\r\nHost: localhost\r\n\r\n")),
             "handshakes" => {
                 let target = gateway.target(true);
@@ -168,9 +181,15 @@ impl Attack {
         })
     }
 
+    /// How many requests the honest client sends on one connection. New connections are what some attacks are against.
+    pub fn requests_per_connection(&self) -> u64 {
+        if self.addresses > 1 { 20 } else { u64::MAX }
+    }
+
     /// Attacks until `done`.
     pub fn run(&self, from: IpAddr, done: &AtomicBool) -> Sent {
-        let mut attackers: Vec<_> = (0..self.connections).map(|_| Attacker::at(from)).collect();
+        let attacker = |number: usize| Attacker::at(nth_address(from, number % usize::from(self.addresses)));
+        let mut attackers: Vec<_> = (0..self.connections).map(attacker).collect();
         let mut attacks = 0;
         while !done.load(Ordering::Relaxed) {
             if matches!(self.behavior, Behavior::Drip(_) | Behavior::Stay) {
@@ -188,6 +207,13 @@ impl Attack {
         }
         Sent { attacks, bytes: attackers.iter().map(|attacker| attacker.bytes).sum() }
     }
+}
+
+/// 127.0.1.1, 127.0.2.1 and so on for 127.0.1.1.
+fn nth_address(from: IpAddr, number: usize) -> IpAddr {
+    let IpAddr::V4(v4) = from else { return from };
+    let [first, second, third, last] = v4.octets();
+    IpAddr::from([first, second, third.wrapping_add(u8::try_from(number).unwrap_or_default()), last])
 }
 
 /// What an attacker has sent.

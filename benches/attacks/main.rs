@@ -155,9 +155,9 @@ fn run(flags: &Flags) -> Outcome<()> {
             Gateway::start(&Setup { cpus, connections: 1_000, limits: attack::LIMITS, more: &more, ..shipped })?;
         let [token, attacker_token] =
             keys.tokens(Algorithm::ES256, 2)?.try_into().map_err(|_| "expected two tokens")?;
-        let honest =
-            HonestClient { target: Target { from: Some(HONEST), ..gateway.target(true) }, token: &token, flags };
         let attack = Attack::by_name(name, &gateway, &attacker_token)?;
+        let target = Target { from: Some(HONEST), ..gateway.target(true) };
+        let honest = HonestClient { target, token: &token, per_connection: attack.requests_per_connection(), flags };
         let mut rounds = Vec::new();
         let before = Machine::now()?;
         for round in 1..=flags.rounds {
@@ -229,6 +229,8 @@ struct AttackResult {
 struct HonestClient<'r> {
     target: Target,
     token: &'r str,
+    /// Requests until it opens the next connection.
+    per_connection: u64,
     flags: &'r Flags,
 }
 
@@ -264,6 +266,9 @@ impl HonestClient<'_> {
                 break;
             }
             thread::sleep(due.saturating_duration_since(Instant::now()));
+            if turn > 0 && turn % self.per_connection == 0 {
+                connection.close();
+            }
             // After a failure, the next request opens a new connection.
             match connection.exchange(&request) {
                 Ok(response) if response.status == 200 => {}

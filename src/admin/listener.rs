@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
@@ -73,10 +74,17 @@ async fn serve_connection(
 ) {
     let peer = Peer::Remote { address: client.to_canonical(), tls: tls.clone() };
     let Some(side) = tls else { return serve_http(stream, peer, slot, admin).await };
-    let handshake = TlsAcceptor::from(side.config.clone()).accept(stream);
+    let handshake = TlsAcceptor::from(without_http2(&side)).accept(stream);
     if let Ok(Ok(stream)) = tokio::time::timeout(READ_TIMEOUT, handshake).await {
         serve_http(stream, peer, slot, admin).await;
     }
+}
+
+/// The listener speaks HTTP/1.1 only, so a client must not select HTTP/2 in the handshake.
+fn without_http2(side: &ServerTls) -> Arc<ServerConfig> {
+    let mut config = ServerConfig::clone(&side.config);
+    config.alpn_protocols.retain(|protocol| protocol != b"h2");
+    Arc::new(config)
 }
 
 async fn serve_http<S>(stream: S, peer: Peer, _slot: Slot, admin: Arc<Admin>)

@@ -128,6 +128,7 @@ impl SharedState {
             login,
             has_login_cookies: has(Capture::CookieLogin),
             body_idle: config.connections.body_idle,
+            write: config.connections.write,
             min_upload_rate: config.connections.min_upload_rate,
             body_size: config.connections.body_size.unwrap_or(u64::MAX),
             keyring: self.auth.keyring.clone(),

@@ -29,6 +29,7 @@ pub(super) fn shared(config: &Config, gateway: Gateway, draining: watch::Receive
         gateway: ArcSwap::from_pointee(gateway),
         connection_slots: Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS))),
         per_address: Arc::new(PerAddressLimit::new(settings.connections_per_address)),
+        idle: Arc::default(),
         penalties: PenaltyBox::new(settings.penalty),
         retry_delay: RetryDelay::new(&config.connections),
         settings,

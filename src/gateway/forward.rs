@@ -42,6 +42,8 @@ pub struct Forwarder {
     pub has_login_cookies: bool,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
+    /// `timeouts.write`
+    pub write: Duration,
     /// `limits.min_upload_rate`
     pub min_upload_rate: MinRate,
     /// `limits.body_size`, in bytes.
@@ -222,7 +224,7 @@ impl Forwarder {
         if !headers::has_unambiguous_length(response.headers()) {
             return Err(Reject::new(Reason::UpstreamBroken, "two lengths, or a transfer coding other than chunked"));
         }
-        let tunnel = websocket::accept_upgrade(sent.websocket, &mut response, self.body_idle)?;
+        let tunnel = websocket::accept_upgrade(sent.websocket, &mut response, self.write)?;
         // Before hop-by-hop headers are removed: a backend may name these in `Connection`, as they go no further than
         // here.
         let login = self.login.as_ref().and_then(|login| login.take_from(response.headers_mut()));

@@ -2,6 +2,7 @@
 
 pub mod concurrency;
 pub mod limiter;
+pub mod network;
 pub mod pace;
 pub mod penalty;
 pub mod per_address;

@@ -86,12 +86,12 @@ impl RateMeter {
     }
 
     /// Records that `bytes` were transferred, and ends the wait of `timer`. Returns false if the peer is too slow.
-    pub fn record(&mut self, bytes: usize, timer: &mut IdleTimer) -> bool {
+    pub fn record(&mut self, bytes: u64, timer: &mut IdleTimer) -> bool {
         if self.minimum.bytes_per_second == 0 {
             timer.reset();
             return true;
         }
-        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.bytes = self.bytes.saturating_add(bytes);
         self.waited += timer.end_wait().unwrap_or_default();
         if self.waited < self.minimum.window {
             return true;

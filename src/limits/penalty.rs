@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::limits::limiter::{Limiter, Rate};
+use crate::limits::limiter::{Key, Limiter, Rate};
+use crate::limits::network::{self, LEVELS, Network, networks};
 use crate::types::clock::Uptime;
 
 /// The gateway remembers 65,536 to 131,072 penalized addresses. It forgets the oldest first, and accepts those again.
@@ -40,17 +41,35 @@ pub struct PenaltyBox {
     /// Each address has one token in `duration`. A flood takes it, and the address is penalized until it is back.
     floods: Limiter,
     /// Failed TLS handshakes; `None` for no limit.
-    handshakes: Option<Limiter>,
+    handshakes: Option<Failures>,
     /// Malformed requests; `None` for no limit.
-    requests: Option<Limiter>,
+    requests: Option<Failures>,
     /// Rejected bodies; `None` for no limit.
-    bodies: Option<Limiter>,
+    bodies: Option<Failures>,
+}
+
+/// The failures of addresses, and of the networks that they are in.
+struct Failures([Limiter; LEVELS]);
+
+impl Failures {
+    fn new(burst: u32) -> Failures {
+        Failures(network::WEIGHTS.map(|weight| {
+            let burst = burst.saturating_mul(weight);
+            Limiter::new(Rate { burst, interval: FAILURE_WINDOW / burst })
+        }))
+    }
+
+    /// Counts a failure. Returns the smallest network that has too many.
+    fn count(&self, address: IpAddr, now: Uptime) -> Option<Key> {
+        let too_many = |network: &Network| self.0[network.level].try_take(network.key, now).is_err();
+        networks(address).find(too_many).map(|network| network.key)
+    }
 }
 
 impl PenaltyBox {
     pub fn new(settings: PenaltySettings) -> Self {
         let PenaltySettings { duration, failed_handshakes, malformed_requests, rejected_bodies } = settings;
-        let limiter = |burst| (burst > 0).then(|| Limiter::new(Rate { burst, interval: FAILURE_WINDOW / burst }));
+        let limiter = |burst| (burst > 0).then(|| Failures::new(burst));
         PenaltyBox {
             duration,
             until: AtomicU64::new(0),
@@ -78,23 +97,28 @@ impl PenaltyBox {
         self.count(self.bodies.as_ref(), address, now);
     }
 
-    fn count(&self, failures: Option<&Limiter>, address: IpAddr, now: Uptime) {
-        if failures.is_some_and(|failures| failures.try_take(address, now).is_err()) {
-            self.penalize(address, now);
+    fn count(&self, failures: Option<&Failures>, address: IpAddr, now: Uptime) {
+        if let Some(network) = failures.and_then(|failures| failures.count(address, now)) {
+            self.penalize_network(network, now);
         }
     }
 
     /// Rejects new connections of this address for the penalty duration.
     pub fn penalize(&self, address: IpAddr, now: Uptime) {
+        self.penalize_network(Key::from(address), now);
+    }
+
+    fn penalize_network(&self, network: Key, now: Uptime) {
         if !self.duration.is_zero() {
-            self.floods.take(address, now);
+            self.floods.take(network, now);
             self.until.fetch_max((now + self.duration).as_micros(), Ordering::Relaxed);
         }
     }
 
-    /// Returns true if this address has a penalty now.
+    /// Returns true if this address, or a network that it is in, has a penalty now.
     pub fn contains(&self, address: IpAddr, now: Uptime) -> bool {
-        now.as_micros() < self.until.load(Ordering::Relaxed) && self.floods.retry_after(address, now).is_some()
+        let has_penalty = |network: Network| self.floods.retry_after(network.key, now).is_some();
+        now.as_micros() < self.until.load(Ordering::Relaxed) && networks(address).any(has_penalty)
     }
 }
 
@@ -145,5 +169,22 @@ mod tests {
         let unlimited = PenaltyBox::new(UNLIMITED);
         (0..100_000).for_each(|_| unlimited.failed_handshake(attacker, NOW));
         assert!(!unlimited.contains(attacker, NOW));
+    }
+    /// A customer with a /48 cannot fail without end by using one /64 after the other.
+    #[test]
+    fn failures_in_many_small_networks_penalize_a_large_one() {
+        let address = |subnet: u16| IpAddr::from([0x2001, 0xdb8, 0, subnet, 0, 0, 0, 1]);
+        let penalties = PenaltyBox::new(PenaltySettings { failed_handshakes: 10, ..UNLIMITED });
+        let count = |subnets: &mut dyn Iterator<Item = u16>| {
+            subnets.take_while(|subnet| !penalties.contains(address(*subnet), NOW)).fold(0, |failed, subnet| {
+                penalties.failed_handshake(address(subnet), NOW);
+                failed + 1
+            })
+        };
+        assert_eq!(count(&mut (0..256)), 21, "the next after twice the limit, in a /56");
+        assert!(penalties.contains(address(255), NOW) && !penalties.contains(address(256), NOW));
+        assert_eq!(count(&mut (256..u16::MAX).step_by(256)), 21, "the next after four times the limit, in a /48");
+        let other = IpAddr::from([0x2001, 0xdb8, 1, 0, 0, 0, 0, 1]);
+        assert!(penalties.contains(address(65535), NOW) && !penalties.contains(other, NOW));
     }
 }

@@ -1,7 +1,7 @@
 //! Counts what each client address holds of something limited: connections of all workers, or slots of a reserve.
 //!
-//! The gateway checks it once for each connection, and for a request only while a reserve is in use. There are never
-//! more entries than things counted, so the overall limit of those bounds the memory too.
+//! The gateway checks it once for each connection, and for a request only while a reserve is in use. There are at most
+//! three entries for each thing counted, so the overall limit of those bounds the memory too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::fast::RandomState;
 
 use crate::limits::limiter::Key;
+use crate::limits::network::{Network, networks};
 
 pub struct PerAddressLimit {
-    /// Maximum for one address: an IPv4 address, or the /64 of an IPv6 customer.
+    /// Maximum for one address: an IPv4 address, or a /64. Larger networks have more: see [`networks`].
     limit: usize,
     counts: Mutex<HashMap<Key, usize, RandomState>>,
 }
@@ -20,7 +21,7 @@ pub struct PerAddressLimit {
 /// Counts one for its address until it is dropped.
 pub struct AddressGuard {
     owner: Arc<PerAddressLimit>,
-    key: Key,
+    address: IpAddr,
 }
 
 impl PerAddressLimit {
@@ -29,16 +30,23 @@ impl PerAddressLimit {
         PerAddressLimit { limit: if limit == 0 { usize::MAX } else { limit }, counts: Mutex::default() }
     }
 
-    /// `None` if this address is at its limit.
+    /// `None` if this address, or a network of it, is at its limit.
     pub fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<AddressGuard> {
-        let key = Key::from(address);
+        self.acquire_below(self.limit, address)
+    }
+
+    /// As [`PerAddressLimit::acquire`], with this limit if it is lower.
+    pub fn acquire_below(self: &Arc<Self>, limit: usize, address: IpAddr) -> Option<AddressGuard> {
+        let limit = limit.min(self.limit);
         let mut counts = self.lock();
-        let count = counts.entry(key).or_default();
-        if *count >= self.limit {
+        let is_full = |network: Network| {
+            counts.get(&network.key).is_some_and(|count| *count >= limit.saturating_mul(network.weight))
+        };
+        if networks(address).any(is_full) {
             return None;
         }
-        *count += 1;
-        Some(AddressGuard { owner: self.clone(), key })
+        networks(address).for_each(|network| *counts.entry(network.key).or_default() += 1);
+        Some(AddressGuard { owner: self.clone(), address })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, usize, RandomState>> {
@@ -49,10 +57,12 @@ impl PerAddressLimit {
 impl Drop for AddressGuard {
     fn drop(&mut self) {
         let mut counts = self.owner.lock();
-        if let Some(count) = counts.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.key);
+        for Network { key, .. } in networks(self.address) {
+            if let Some(count) = counts.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(&key);
+                }
             }
         }
     }
@@ -77,6 +87,24 @@ mod tests {
         assert!(limit.acquire(address("192.0.2.1")).is_some());
         drop(neighbour);
         assert!(limit.lock().is_empty(), "addresses that hold none are forgotten");
+    }
+
+    #[test]
+    fn larger_networks_have_twice_and_four_times_the_limit() {
+        let limit = Arc::new(PerAddressLimit::new(10));
+        let held = |subnets: std::ops::Range<u16>| -> Vec<_> {
+            let addresses = subnets.flat_map(|subnet| vec![[0x2001, 0xdb8, 0, subnet, 0, 0, 0, 1]; 20]);
+            addresses.filter_map(|address| limit.acquire(address.into())).collect()
+        };
+        let small = held(0..1);
+        assert_eq!(small.len(), 10, "of a /64");
+        let medium = held(1..256);
+        assert_eq!(small.len() + medium.len(), 20, "of a /56");
+        let large = held(0..5000);
+        assert_eq!(small.len() + medium.len() + large.len(), 40, "of a /48");
+        assert!(limit.acquire([0x2001, 0xdb8, 1, 0, 0, 0, 0, 1].into()).is_some(), "another customer");
+        drop((small, medium, large));
+        assert!(limit.lock().is_empty());
     }
 
     #[test]

@@ -34,6 +34,12 @@ impl Reserve {
         Reserve { size, holders: Arc::new(PerAddressLimit::new(per_address)) }
     }
 
+    /// What is left of a reserve for an address that has this many in total: an eighth of what is free, so the more
+    /// addresses take part of it, the less each can have. Some hundred addresses cannot use it up.
+    pub fn share_of_free(free: usize) -> usize {
+        (free / ADDRESSES).max(1)
+    }
+
     pub fn size(&self) -> usize {
         self.size
     }

@@ -74,10 +74,10 @@ pub fn into_tokio_stream(stream: std::net::TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(stream)
 }
 
-/// Closes a connection with a reset, which leaves no TIME_WAIT in the kernel.
-pub fn reset(stream: TcpStream) {
+/// Makes the close of a connection a reset, which leaves no TIME_WAIT in the kernel.
+pub fn reset_on_drop(stream: &TcpStream) {
     // It fails only on a connection that is closed already.
-    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
 /// Closes the connection within 20 s if the peer does not respond any more, whether or not data is on the way to it.

@@ -6,13 +6,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
 
+use super::idle_list::Idle;
 use super::proxied::{self, Client};
-use super::shared::WorkerState;
+use super::shared::{WorkerState, is_shared_proxy};
 use super::{connection, handshake};
 use crate::gateway::client::{InFlightCount, Peer};
 use crate::limits::penalty::PenaltyBox;
+use crate::limits::per_address::AddressGuard;
+use crate::limits::reserve::Reserve;
 use crate::protocols::http::forwarded::Origin;
 use crate::protocols::socket;
 use crate::protocols::tls::{ServerTls, Sni};
@@ -27,63 +31,120 @@ pub(super) async fn serve(
     state: Arc<WorkerState>,
     alive: mpsc::Sender<Infallible>,
 ) {
-    let (shared, metrics) = (&state.shared, &state.worker.metrics);
-    // A connection over the limit is closed at once. If it waited for a slot, honest clients would wait behind an
-    // attacker's.
-    let Ok(slot) = shared.connection_slots.clone().try_acquire_owned() else {
-        return metrics.connections_rejected.inc();
-    };
-    let client = match proxy_protocol {
-        false => Client::direct(address),
-        true => match proxied::client(&mut stream, address, shared).await {
-            Ok(client) => client,
-            Err(error) => {
-                metrics.proxy_protocol_failed.inc();
-                return tracing::debug!(balancer = %address, %error, "closed: no valid PROXY protocol header");
-            }
-        },
-    };
-    let ip = client.address.ip();
-    if shared.penalties.contains(ip, shared.gateway.load().clock.uptime()) {
-        metrics.penalized_connections_rejected.inc();
-        return socket::reset(stream);
+    let Some(slot) = take_slot(&state) else { return };
+    let mut client = Client::direct(address);
+    if proxy_protocol {
+        let Some(named) = named_client(&mut stream, address, &state).await else { return };
+        client = named;
     }
-    let address_guard = shared.per_address.acquire(ip);
-    // The limit per address does not apply to a trusted proxy, which brings the connections of many clients.
-    if address_guard.is_none() && !(client.trusts_forwarded && shared.gateway.load().forwarding.trusts(ip)) {
-        return metrics.address_connections_rejected.inc();
-    }
+    let Ok(address_guard) = admit(&client, &stream, &state) else { return };
+    let (idle, metrics) = (state.shared.idle.enter(Instant::now()), &state.worker.metrics);
     metrics.connections_opened.inc();
     let _closed = CloseCounter(metrics.clone());
     socket::set_options(&stream);
     let peer = Peer {
         address: client.address,
         trusts_forwarded: client.trusts_forwarded,
-        origin: Origin::new(ip, tls.is_some()),
+        origin: Origin::new(client.address.ip(), tls.is_some()),
         sni: None,
         requests: Count::default(),
         in_flight: InFlightCount::default(),
-        last_request: shared.settings.requests_per_connection,
+        last_request: state.shared.settings.requests_per_connection,
         ended: false.into(),
         kept: Box::new((slot, address_guard, alive)),
     };
     let ended = match tls {
-        None => serve_cleartext(stream, Arc::new(peer), state).await,
-        Some(side) => serve_tls(stream, side, peer, state).await,
+        None => serve_cleartext(stream, Arc::new(peer), idle, state).await,
+        Some(side) => serve_tls(stream, side, peer, idle, state).await,
     };
     if let Err(error) = ended {
         tracing::debug!(client = %client.address, %error, "connection ended");
     }
 }
 
-async fn serve_tls(stream: TcpStream, side: Arc<ServerTls>, mut peer: Peer, state: Arc<WorkerState>) -> io::Result<()> {
-    // Boxed: its memory is freed after the handshake, however long the connection is idle then.
-    let stream = match Box::pin(handshake::tls(stream, &side, state.shared.settings.tls_handshake)).await {
-        Ok(stream) => stream,
+/// Takes one of `limits.connections`. If there are none, the connection is closed at once: if it waited for a slot,
+/// honest clients would wait behind an attacker's.
+fn take_slot(state: &WorkerState) -> Option<OwnedSemaphorePermit> {
+    let slot = state.shared.connection_slots.clone().try_acquire_owned().ok();
+    if slot.is_none() {
+        state.worker.metrics.connections_rejected.inc();
+        if state.shared.idle.close_longest_for_rejected() {
+            state.worker.metrics.idle_connections_closed.inc();
+        }
+    }
+    slot
+}
+
+/// Reads the PROXY protocol header. `None` if there is none.
+async fn named_client(stream: &mut TcpStream, balancer: SocketAddr, state: &WorkerState) -> Option<Client> {
+    match proxied::client(stream, balancer, &state.shared).await {
+        Ok(client) => Some(client),
         Err(error) => {
+            state.worker.metrics.proxy_protocol_failed.inc();
+            tracing::debug!(%balancer, %error, "closed: no valid PROXY protocol header");
+            None
+        }
+    }
+}
+
+/// The address of a client may not have another connection.
+struct Rejected;
+
+/// Checks what the address of a client may have.
+fn admit(client: &Client, stream: &TcpStream, state: &WorkerState) -> Result<Option<AddressGuard>, Rejected> {
+    let (shared, metrics) = (&state.shared, &state.worker.metrics);
+    let (ip, gateway) = (client.address.ip(), shared.gateway.load());
+    if shared.penalties.contains(ip, gateway.clock.uptime()) {
+        metrics.penalized_connections_rejected.inc();
+        socket::reset_on_drop(stream);
+        return Err(Rejected);
+    }
+    // A proxy brings the connections of many clients, so nothing is counted for its address.
+    if is_shared_proxy(client.trusts_forwarded, ip, &gateway) {
+        make_room(state);
+        return Ok(None);
+    }
+    let free = shared.connection_slots.available_permits();
+    let is_reserved = free < shared.reserved_connections();
+    let limit = if is_reserved { Reserve::share_of_free(free) } else { usize::MAX };
+    let Some(guard) = shared.per_address.acquire_below(limit, ip) else {
+        metrics.address_connections_rejected.inc();
+        return Err(Rejected);
+    };
+    make_room(state);
+    Ok(Some(guard))
+}
+
+/// When few of `limits.connections` are left, each new connection closes the one that is idle for the longest time.
+fn make_room(state: &WorkerState) {
+    let shared = &state.shared;
+    let is_nearly_full = shared.connection_slots.available_permits() < shared.reserved_connections().max(1);
+    if is_nearly_full && shared.idle.close_longest() {
+        state.worker.metrics.idle_connections_closed.inc();
+    }
+}
+
+async fn serve_tls(
+    stream: TcpStream,
+    side: Arc<ServerTls>,
+    mut peer: Peer,
+    idle: Idle,
+    state: Arc<WorkerState>,
+) -> io::Result<()> {
+    // Boxed: its memory is freed after the handshake, however long the connection is idle then.
+    let mut handshake = Box::pin(handshake::tls(stream, &side, state.shared.settings.tls_handshake));
+    let ended = tokio::select! {
+        biased;
+        ended = handshake.as_mut() => ended,
+        () = idle.must_close() => return Err(io::ErrorKind::ConnectionAborted.into()),
+    };
+    drop((handshake, idle));
+    let stream = match ended {
+        Ok(stream) => stream,
+        Err(failure) => {
             state.worker.metrics.handshakes_failed.inc();
             state.shared.penalize(&peer, PenaltyBox::failed_handshake);
-            return Err(error);
+            return Err(failure.tell().await);
         }
     };
     let session = stream.get_ref().1;
@@ -92,12 +153,14 @@ async fn serve_tls(stream: TcpStream, side: Arc<ServerTls>, mut peer: Peer, stat
     connection::serve(stream, is_http2, Arc::new(peer), state).await
 }
 
-async fn serve_cleartext(stream: TcpStream, peer: Arc<Peer>, state: Arc<WorkerState>) -> io::Result<()> {
+async fn serve_cleartext(stream: TcpStream, peer: Arc<Peer>, idle: Idle, state: Arc<WorkerState>) -> io::Result<()> {
     let is_http2 = tokio::select! {
         is_http2 = handshake::is_http2(&stream) => is_http2?,
         () = tokio::time::sleep(state.shared.settings.request_header) => return Err(io::ErrorKind::TimedOut.into()),
         () = state.shared.first_request_overdue() => return Ok(()),
+        () = idle.must_close() => return Ok(()),
     };
+    drop(idle);
     connection::serve(stream, is_http2, peer, state).await
 }
 

@@ -17,9 +17,9 @@ use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
 use super::flood::{Flood, FloodGuard, TURN};
 use super::linger::{LingerSlots, LingeringClose, yield_to_others};
-use super::readable::Readable;
 use super::request_heads::{Next, RequestHeads};
 use super::settings::FloodSettings;
+use super::transport::Transport;
 use crate::limits::pace::{IdleTimer, MinRate, RateMeter};
 use crate::protocols::http::framing::Limits;
 
@@ -41,6 +41,8 @@ pub(super) struct ClientStream<S> {
     write_timer: IdleTimer,
     /// Measures how fast the client accepts bytes while the gateway waits for it.
     meter: Box<RateMeter>,
+    /// Bytes that the socket below TLS had accepted at the last check.
+    sent: u64,
     linger_slots: LingerSlots,
     lingering: Option<Box<LingeringClose>>,
     disconnected: Arc<OnceLock<DisconnectReason>>,
@@ -69,6 +71,7 @@ impl<S> ClientStream<S> {
             exchange: Arc::default(),
             write_timer: IdleTimer::new(write),
             meter: Box::new(RateMeter::new(min_rate)),
+            sent: 0,
             linger_slots,
             lingering: None,
             disconnected: Arc::default(),
@@ -106,32 +109,6 @@ impl<S> ClientStream<S> {
         io::Error::new(io::ErrorKind::TimedOut, *self.disconnected.get_or_init(|| reason))
     }
 
-    fn check_timeout<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.write_timer.reset();
-            return polled;
-        }
-        self.write_timer.poll(context).map(|_| Err(self.disconnect(DisconnectReason::Silent)))
-    }
-
-    fn check_write(
-        &mut self,
-        context: &mut Context<'_>,
-        polled: Poll<io::Result<usize>>,
-        wanted: usize,
-    ) -> Poll<io::Result<usize>> {
-        if let (Some(guard), Poll::Ready(Ok(written))) = (&mut self.flood_guard, &polled) {
-            guard.count_sent(*written);
-            self.is_between_frames = *written == wanted;
-        }
-        match polled {
-            Poll::Ready(Ok(written)) if !self.meter.record(written, &mut self.write_timer) => {
-                Poll::Ready(Err(self.disconnect(DisconnectReason::Slow)))
-            }
-            polled => self.check_timeout(context, polled),
-        }
-    }
-
     /// Returns true if the HTTP/2 connection is closing. What hyper still writes is discarded.
     fn discards_writes(&self) -> bool {
         self.flood_guard.is_some() && self.lingering.is_some()
@@ -142,7 +119,47 @@ impl<S> ClientStream<S> {
     }
 }
 
-impl<S: Readable> ClientStream<S> {
+impl<S: Transport> ClientStream<S> {
+    /// Disconnects the client if it has read nothing for too long, or too little. `accepted`: how many bytes this
+    /// write has passed on.
+    ///
+    /// What counts is what the socket accepts. TLS has a buffer of 64 KiB above it: while that empties, nothing is
+    /// accepted and the client may well be reading.
+    fn check_progress<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+        accepted: usize,
+    ) -> Poll<io::Result<T>> {
+        let progress = match self.stream.bytes_sent() {
+            None => accepted as u64,
+            Some(sent) => sent - std::mem::replace(&mut self.sent, sent),
+        };
+        let has_progress = polled.is_ready() || progress > 0;
+        if has_progress && !self.meter.record(progress, &mut self.write_timer) && !matches!(polled, Poll::Ready(Err(_)))
+        {
+            return Poll::Ready(Err(self.disconnect(DisconnectReason::Slow)));
+        }
+        match polled {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => self.write_timer.poll(context).map(|_| Err(self.disconnect(DisconnectReason::Silent))),
+        }
+    }
+
+    fn check_write(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<usize>>,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
+        let accepted = if let Poll::Ready(Ok(written)) = &polled { *written } else { 0 };
+        if let (Some(guard), Poll::Ready(Ok(written))) = (&mut self.flood_guard, &polled) {
+            guard.count_sent(*written);
+            self.is_between_frames = *written == wanted;
+        }
+        self.check_progress(context, polled, accepted)
+    }
+
     /// Returns when there is something to read, or the client closed the connection.
     pub(super) async fn readable(&self) -> io::Result<()> {
         if !self.unread.is_empty() || self.heads.as_ref().is_some_and(|heads| heads.has_pending()) {
@@ -257,7 +274,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
+impl<S: AsyncRead + AsyncWrite + Transport + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.discards_writes() {
             return Poll::Ready(Ok(bytes.len()));
@@ -288,7 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
             return Poll::Ready(Ok(()));
         }
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.check_timeout(context, polled)
+        self.check_progress(context, polled, 0)
     }
 
     /// Closes the sending side, then discards what the client still sends. To close both sides at once would reset the
@@ -301,14 +318,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         if this.exchange.is_tunnel() {
             // The client may have closed only its own direction, or the backend may still read: the tunnel decides.
             let polled = Pin::new(&mut this.stream).poll_shutdown(context);
-            return this.check_timeout(context, polled);
+            return this.check_progress(context, polled, 0);
         }
         let lingering = match &mut this.lingering {
             Some(lingering) => lingering,
             None => {
                 let polled = Pin::new(&mut this.stream).poll_shutdown(context);
-                ready!(this.check_timeout(context, polled))?;
-                let close = LingeringClose::after_response(this.flood_guard.is_some(), this.linger_slots.clone());
+                ready!(this.check_progress(context, polled, 0))?;
+                let slots = this.linger_slots.clone();
+                let close = match this.flood_guard {
+                    Some(_) => LingeringClose::after_goaway(slots),
+                    None => LingeringClose::after_response(this.exchange.is_malformed(), slots),
+                };
                 this.lingering.insert(Box::new(close))
             }
         };

@@ -3,22 +3,23 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::client_io::ClientStream;
 use super::disconnect::DisconnectReason;
 use super::exchange::Exchange;
-use super::readable::Readable;
 use super::shared::{WorkerState, is_shared_proxy};
-use super::{http1, http2};
+use super::transport::Transport;
+use super::{http1, http2, linger};
 use crate::gateway::client::Peer;
 use crate::gateway::unreadable::{record_flood, record_malformed, reject_malformed};
 use crate::gateway::{Gateway, Handled};
@@ -38,7 +39,7 @@ struct Connection {
 /// Serves the requests of a connection until it ends.
 pub(super) async fn serve<S>(stream: S, is_http2: bool, peer: Arc<Peer>, state: Arc<WorkerState>) -> io::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Transport + Unpin + Send + 'static,
 {
     let (shared, settings) = (state.shared.clone(), &state.shared.settings);
     let limits = Limits {
@@ -85,18 +86,26 @@ impl Connection {
             return reject_malformed(peer, worker, fault, gateway.token_calls.challenge(), gateway.clock.now());
         }
         let is_last = !self.is_http2 && is_last_request(request.version(), request.headers());
-        let mut handling = pin!(gateway.handle(request, peer, worker));
-        let handled = poll_fn(|context| poll_activity::report_pending(handling.as_mut().poll(context))).await;
+        let handled = {
+            let mut handling = pin!(gateway.handle(request, peer, worker));
+            poll_fn(|context| poll_activity::report_pending(handling.as_mut().poll(context))).await
+        };
         let Handled { mut response, rejected, body_rejected } = handled;
         if body_rejected {
             self.penalize(PenaltyBox::rejected_body);
         }
-        if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || is_shared_proxy(peer, gateway)) {
+        if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || self.is_of_shared_proxy(gateway)) {
             let mut wait = Box::pin(wait);
             poll_fn(|context| poll_activity::report_pending(wait.as_mut().poll(context))).await;
         }
-        if !self.is_http2 && shared.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            // The client sends its next request over another connection, to another process.
+        if self.is_http2 && !request.body().is_end_stream() {
+            let rest = mem::take(request.body_mut());
+            tokio::spawn(linger::discard(rest, self.state.linger_slots.clone()));
+        }
+        // During the drain, the client sends its next request over another connection, to another process. A response
+        // that comes before the end of its request ends the connection, too.
+        let must_close = shared.is_draining() || exchange.is_incomplete(peer.requests.get());
+        if !self.is_http2 && must_close && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if is_last || !self.is_http2 && has_close(response.headers()) {
@@ -121,6 +130,10 @@ impl Connection {
             Some(DisconnectReason::Silent | DisconnectReason::Slow) => worker.metrics.slow_clients_disconnected.inc(),
             None => {}
         }
+    }
+
+    fn is_of_shared_proxy(&self, gateway: &Gateway) -> bool {
+        is_shared_proxy(self.peer.trusts_forwarded, self.peer.address.ip(), gateway)
     }
 
     fn penalize(&self, record: fn(&PenaltyBox, IpAddr, Uptime)) {

@@ -25,6 +25,8 @@ pub(super) struct Exchange {
     closes: AtomicBool,
     /// If true, the next bytes are not a head: a body is incomplete, or the client sent something malformed.
     incomplete: AtomicBool,
+    /// How many heads the client has sent.
+    heads: AtomicU64,
 }
 
 impl Exchange {
@@ -39,8 +41,14 @@ impl Exchange {
         self.closes.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn set_incomplete(&self, incomplete: bool) {
+    pub(super) fn set_incomplete(&self, incomplete: bool, heads: u64) {
+        self.heads.store(heads, Ordering::Relaxed);
         self.incomplete.store(incomplete, Ordering::Relaxed);
+    }
+
+    /// Returns true if the client has not sent all of this request yet. A client may also have sent a part of the next.
+    pub(super) fn is_incomplete(&self, request: u64) -> bool {
+        self.incomplete.load(Ordering::Relaxed) && self.heads.load(Ordering::Relaxed) == request
     }
 
     pub(super) fn keeps_open(&self) -> bool {
@@ -54,6 +62,11 @@ impl Exchange {
     /// A malformed head came after `heads` valid ones. Nothing is read after it, so this is called once.
     pub(super) fn set_malformed(&self, heads: u64, fault: FramingError) {
         let _ = self.malformed.set((heads, fault));
+    }
+
+    /// Returns true if the client has sent a malformed head.
+    pub(super) fn is_malformed(&self) -> bool {
+        self.malformed.get().is_some()
     }
 
     /// Returns the fault if the request after `requests` others is the placeholder of a malformed head.

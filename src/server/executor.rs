@@ -45,7 +45,7 @@ where
                     stall.reset();
                     return Poll::Pending;
                 }
-                let is_too_slow = report.bytes > 0 && !meter.record(report.bytes, &mut stall);
+                let is_too_slow = report.bytes > 0 && !meter.record(report.bytes as u64, &mut stall);
                 if is_too_slow || stall.poll(context).is_ready() {
                     metrics.slow_clients_disconnected.inc();
                     return Poll::Ready(());

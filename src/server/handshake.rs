@@ -14,14 +14,39 @@ use crate::protocols::tls::ServerTls;
 /// The beginning of the connection preface of HTTP/2 (RFC 9113 section 3.4). No HTTP/1 method is `PRI`.
 const PREFACE_START: &[u8] = b"PRI";
 
+/// How long a client may take to read why its handshake failed.
+const ALERT_TIME: Duration = Duration::from_secs(1);
+
+/// A handshake that failed.
+pub(super) struct Failure {
+    pub(super) error: io::Error,
+    /// `None` if the client was silent for too long: then there is no alert to send.
+    socket: Option<HandshakeBuffer<TcpStream>>,
+}
+
+impl Failure {
+    /// Tells the client what failed, and closes the connection.
+    pub(super) async fn tell(self) -> io::Error {
+        if let Some(socket) = self.socket {
+            // This fails if the client is gone.
+            let _ = tokio::time::timeout(ALERT_TIME, socket.end_failed()).await;
+        }
+        self.error
+    }
+}
+
 /// Does the TLS handshake. The stream is boxed: each future that holds it would otherwise hold the TLS session, twice.
 pub(super) async fn tls(
     stream: TcpStream,
     side: &ServerTls,
     timeout: Duration,
-) -> io::Result<Box<TlsStream<HandshakeBuffer>>> {
-    let handshake = TlsAcceptor::from(side.config.clone()).accept(HandshakeBuffer::new(stream));
-    let mut stream = Box::new(tokio::time::timeout(timeout, handshake).await??);
+) -> Result<Box<TlsStream<HandshakeBuffer<TcpStream>>>, Failure> {
+    let handshake = TlsAcceptor::from(side.config.clone()).accept(HandshakeBuffer::new(stream)).into_fallible();
+    let mut stream = match tokio::time::timeout(timeout, handshake).await {
+        Ok(Ok(stream)) => Box::new(stream),
+        Ok(Err((error, socket))) => return Err(Failure { error, socket: Some(socket) }),
+        Err(elapsed) => return Err(Failure { error: elapsed.into(), socket: None }),
+    };
     let (socket, session) = stream.get_mut();
     let has_request = session.process_new_packets().is_ok_and(|read| read.plaintext_bytes_to_read() > 0);
     socket.end_handshake(session.protocol_version() == Some(ProtocolVersion::TLSv1_3), has_request);

@@ -4,21 +4,41 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use super::readable::Readable;
+use super::transport::Transport;
 
 /// Buffers small writes until the next write, or until there is nothing to read.
 ///
 /// At the end of a TLS 1.3 handshake the gateway sends session tickets. Clients send their first request along with
 /// their last handshake message, so the response follows soon. Both leave in one write, which saves a tenth of a
 /// handshake. If no request has arrived, the next read finds nothing and the tickets are written alone.
-pub(super) struct HandshakeBuffer {
-    stream: TcpStream,
+///
+/// Only handshake messages are copied. A response is written behind them from the memory of its sender, so that the
+/// socket alone decides how much of it is accepted: a client that reads slowly holds back its own backend.
+pub(super) struct HandshakeBuffer<S> {
+    stream: S,
+    /// At most [`MAX_BUFFERED`] bytes and one message.
     buffered: Vec<u8>,
     stage: Stage,
+    /// Bytes that the socket has accepted.
+    sent: u64,
+    /// The first byte of the client.
+    first: Option<u8>,
 }
+
+/// Handshake messages above this are written before more are buffered. A usual certificate chain has 2 to 6 KiB.
+const MAX_BUFFERED: usize = 64 * 1024;
+
+/// Bytes of the client that are read and discarded after a handshake has failed.
+const MAX_DISCARDED: usize = 64 * 1024;
+
+/// The response to an HTTP request without TLS. Methods begin with a capital letter, and a handshake with byte 22.
+const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 47\r\n\
+                      Connection: close\r\n\r\nThis port accepts only HTTPS. Use an https URL.";
+
+/// Maximum slices of one write that follow the buffered bytes.
+const SLICES: usize = 15;
 
 /// What is buffered, and when it is written.
 #[derive(Clone, Copy, PartialEq)]
@@ -34,9 +54,9 @@ enum Stage {
     Unbuffered,
 }
 
-impl HandshakeBuffer {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        HandshakeBuffer { stream, buffered: Vec::new(), stage: Stage::Handshake }
+impl<S> HandshakeBuffer<S> {
+    pub(super) fn new(stream: S) -> Self {
+        HandshakeBuffer { stream, buffered: Vec::new(), stage: Stage::Handshake, sent: 0, first: None }
     }
 
     /// Ends the handshake: what is buffered leaves with the next write. `is_tls13` says that only session tickets are
@@ -48,28 +68,70 @@ impl HandshakeBuffer {
             (false, _) => Stage::Unbuffered,
         };
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeBuffer<S> {
+    /// Ends a handshake that failed: sends the alert that TLS has buffered, or an HTTP response to a client that does
+    /// not use TLS. Then reads a little, because to close a socket with unread data would discard what was sent.
+    pub(super) async fn end_failed(mut self) -> io::Result<()> {
+        if self.first.is_some_and(|byte| byte.is_ascii_uppercase()) {
+            self.buffered = NO_TLS.as_bytes().to_vec();
+        }
+        self.stage = Stage::Unbuffered;
+        self.flush().await?;
+        self.stream.shutdown().await?;
+        let (mut unread, mut left) = ([0; 4096], MAX_DISCARDED);
+        while left > 0 {
+            match self.stream.read(&mut unread).await? {
+                0 => break,
+                read => left = left.saturating_sub(read),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: AsyncWrite + Unpin> HandshakeBuffer<S> {
     fn poll_write_buffered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.buffered.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.buffered))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.buffered.drain(..written);
+            ready!(self.poll_write_with(context, &[]))?;
         }
-        // The connection no longer needs the memory.
-        self.buffered = Vec::new();
         if self.stage == Stage::Tickets {
             self.stage = Stage::Unbuffered;
         }
         Poll::Ready(Ok(()))
     }
+
+    /// Writes the buffered bytes, and the beginning of `slices` behind them. Returns how many bytes of `slices` the
+    /// socket accepted.
+    fn poll_write_with(&mut self, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let mut together = [io::IoSlice::new(&[]); SLICES + 1];
+        let used = 1 + slices.len().min(SLICES);
+        together[1..used].copy_from_slice(&slices[..used - 1]);
+        together[0] = io::IoSlice::new(&self.buffered);
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, &together[..used]))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.sent += written as u64;
+        let of_slices = written.saturating_sub(self.buffered.len());
+        self.buffered.drain(..written - of_slices);
+        if self.buffered.is_empty() {
+            // The connection no longer needs the memory.
+            self.buffered = Vec::new();
+        }
+        Poll::Ready(Ok(of_slices))
+    }
 }
 
-impl AsyncRead for HandshakeBuffer {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for HandshakeBuffer<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if this.stage == Stage::Handshake && this.first.is_none() {
+            this.first = buffer.filled().get(before).copied();
+        }
         if this.stage == Stage::Tickets && polled.is_ready() {
             this.stage = Stage::AwaitingResponse;
         }
@@ -83,7 +145,7 @@ impl AsyncRead for HandshakeBuffer {
     }
 }
 
-impl AsyncWrite for HandshakeBuffer {
+impl<S: AsyncWrite + Unpin> AsyncWrite for HandshakeBuffer<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
     }
@@ -94,18 +156,26 @@ impl AsyncWrite for HandshakeBuffer {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.buffered.is_empty() && this.stage != Stage::Handshake {
-            return Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        if this.stage == Stage::Handshake {
+            if this.buffered.len() >= MAX_BUFFERED {
+                ready!(this.poll_write_buffered(context))?;
+            }
+            let len = slices.iter().map(|slice| slice.len()).sum();
+            slices.iter().for_each(|slice| this.buffered.extend_from_slice(slice));
+            return Poll::Ready(Ok(len));
         }
-        // Handshake messages have a few KiB at most.
-        let len = slices.iter().map(|slice| slice.len()).sum();
-        slices.iter().for_each(|slice| this.buffered.extend_from_slice(slice));
-        if this.stage != Stage::Handshake {
-            this.stage = Stage::Unbuffered;
-            // Reported as written in full. The next poll writes what the socket does not accept now.
-            let _ = this.poll_write_buffered(context)?;
+        this.stage = Stage::Unbuffered;
+        while !this.buffered.is_empty() {
+            let accepted = ready!(this.poll_write_with(context, slices))?;
+            if accepted > 0 {
+                return Poll::Ready(Ok(accepted));
+            }
         }
-        Poll::Ready(Ok(len))
+        let polled = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        if let Poll::Ready(Ok(written)) = &polled {
+            this.sent += *written as u64;
+        }
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -118,7 +188,8 @@ impl AsyncWrite for HandshakeBuffer {
         if matches!(this.stage, Stage::Handshake | Stage::AwaitingResponse) {
             return Poll::Ready(Ok(()));
         }
-        this.poll_write_buffered(context)
+        ready!(this.poll_write_buffered(context))?;
+        Pin::new(&mut this.stream).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -128,8 +199,87 @@ impl AsyncWrite for HandshakeBuffer {
     }
 }
 
-impl Readable for HandshakeBuffer {
+impl<S: Transport> Transport for HandshakeBuffer<S> {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_readable(context)
+    }
+
+    fn bytes_sent(&self) -> Option<u64> {
+        Some(self.sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+
+    const ROOM: usize = 1024;
+    const TICKETS: [u8; 200] = [b't'; 200];
+
+    /// After a handshake of TLS 1.3. The client has sent its request along.
+    async fn with_tickets() -> (HandshakeBuffer<DuplexStream>, DuplexStream) {
+        let (near, far) = duplex(ROOM);
+        let mut stream = HandshakeBuffer::new(near);
+        stream.write_all(&TICKETS).await.expect("buffered");
+        stream.end_handshake(true, true);
+        (stream, far)
+    }
+
+    /// Writes until the stream accepts no more. Returns how much it accepted.
+    fn fill(stream: &mut HandshakeBuffer<DuplexStream>) -> usize {
+        let (mut context, response) = (Context::from_waker(std::task::Waker::noop()), [b'r'; 64 * 1024]);
+        let (first, second) = response.split_at(700);
+        let slices = [io::IoSlice::new(first), io::IoSlice::new(second)];
+        let mut accepted = 0;
+        while let Poll::Ready(written) = Pin::new(&mut *stream).poll_write_vectored(&mut context, &slices) {
+            accepted += written.expect("the client is there");
+        }
+        accepted
+    }
+
+    #[tokio::test]
+    async fn a_response_behind_tickets_waits_for_the_socket() {
+        let (mut stream, mut client) = with_tickets().await;
+        let mut accepted = fill(&mut stream);
+        assert_eq!((accepted, stream.buffered.len()), (ROOM - TICKETS.len(), 0), "no more than there is room for");
+        let mut received = Vec::new();
+        for _ in 0..3 {
+            let before = received.len();
+            while received.len() < before + ROOM {
+                client.read_buf(&mut received).await.expect("readable");
+            }
+            accepted += fill(&mut stream);
+            assert_eq!((accepted, stream.buffered.len()), (received.len() + ROOM - TICKETS.len(), 0));
+        }
+        assert!(received.starts_with(&TICKETS) && received[TICKETS.len()..].iter().all(|byte| *byte == b'r'));
+        assert_eq!(stream.sent, (received.len() + ROOM) as u64);
+    }
+
+    /// The client has read nothing of the handshake yet.
+    #[tokio::test]
+    async fn a_response_does_not_overtake_handshake_messages() {
+        let (near, mut client) = duplex(ROOM);
+        let mut stream = HandshakeBuffer::new(near);
+        stream.write_all(&[b'h'; 3 * ROOM]).await.expect("buffered");
+        stream.end_handshake(false, true);
+        assert_eq!((fill(&mut stream), stream.buffered.len()), (0, 2 * ROOM));
+        let mut received = vec![0; 2 * ROOM];
+        for end in [ROOM, 2 * ROOM] {
+            client.read_exact(&mut received[end - ROOM..end]).await.expect("readable");
+            assert_eq!((fill(&mut stream), stream.buffered.len()), (0, 2 * ROOM - end));
+        }
+        client.read_exact(&mut received[..ROOM]).await.expect("readable");
+        assert!(received.iter().all(|byte| *byte == b'h'));
+        assert_eq!(fill(&mut stream), ROOM);
+    }
+
+    #[tokio::test]
+    async fn handshake_messages_are_buffered_up_to_a_maximum() {
+        let (near, _client) = duplex(ROOM);
+        let mut stream = HandshakeBuffer::new(near);
+        let accepted = fill(&mut stream);
+        assert!((MAX_BUFFERED..2 * MAX_BUFFERED).contains(&accepted), "{accepted}");
     }
 }

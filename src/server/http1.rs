@@ -15,8 +15,9 @@ use tokio::time::Instant;
 use super::client_io::ClientStream;
 use super::exchange::Exchange;
 use super::idle::IdleCheck;
-use super::readable::Readable;
+use super::idle_list::Idle;
 use super::shared::{FIRST_REQUEST, Shared};
+use super::transport::Transport;
 use crate::gateway::client::Peer;
 use crate::protocols::http::body::Body;
 
@@ -39,7 +40,7 @@ pub(super) async fn drive<S, V>(
     peer: &Peer,
 ) -> hyper::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Readable + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Transport + Unpin + Send + 'static,
     V: HttpService<Incoming, ResBody = Body> + Clone + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -50,6 +51,7 @@ where
         let active = ActiveConnection {
             connection: Box::pin(connection.with_upgrades()),
             idle: IdleCheck::new(peer),
+            listed: None,
             exchange: &exchange,
             shared,
             peer,
@@ -63,16 +65,19 @@ where
 /// Returns the stream when the client sends something. Otherwise closes it.
 async fn wait_for_request<S>(mut stream: ClientStream<S>, shared: &Shared, max_age: Instant) -> Option<ClientStream<S>>
 where
-    S: AsyncRead + AsyncWrite + Readable + Unpin,
+    S: AsyncRead + AsyncWrite + Transport + Unpin,
 {
     let idle_since = Instant::now();
+    let idle = shared.idle.enter(idle_since);
     let has_request = tokio::select! {
         biased;
         readable = stream.readable() => readable.is_ok(),
         // `timeouts.request_header` also limits the time between two requests.
         () = tokio::time::sleep_until(max_age.min(idle_since + shared.settings.request_header)) => false,
         () = shared.drain_begins_and(idle_since + NEXT_REQUEST) => false,
+        () = idle.must_close() => false,
     };
+    drop(idle);
     if !has_request {
         // This fails if the client is gone.
         let _ = stream.shutdown().await;
@@ -93,11 +98,13 @@ enum After {
 
 struct ActiveConnection<'a, S, V>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Transport + Unpin + Send + 'static,
     V: HttpService<Incoming, ResBody = Body>,
 {
     connection: Connection<S, V>,
     idle: IdleCheck,
+    /// Set while no request is in flight, so that the connection can make room for another one.
+    listed: Option<Idle>,
     exchange: &'a Exchange,
     shared: &'a Shared,
     peer: &'a Peer,
@@ -105,7 +112,7 @@ where
 
 impl<S, V> ActiveConnection<'_, S, V>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Transport + Unpin + Send + 'static,
     V: HttpService<Incoming, ResBody = Body> + Unpin,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -120,6 +127,11 @@ where
                 // Checked whenever this task is polled, which happens at least at each idle check.
                 () = poll_fn(|_| if self.shared.is_draining() { Poll::Ready(()) } else { Poll::Pending }) => {
                     return self.drain().await.map(|()| None);
+                }
+                () = must_close(self.listed.as_ref()) => {
+                    self.listed = None;
+                    // Otherwise a request came at this very moment.
+                    if self.idle.is_idle(self.peer) { return Ok(None) }
                 }
                 () = tokio::time::sleep(self.idle.next_check().min(self.shared.settings.request_header)) => {}
             }
@@ -138,6 +150,7 @@ where
         }
         if !self.idle.was_idle(self.peer) {
             *quiet_since = Instant::now();
+            self.listed = None;
             return After::Continue;
         }
         // Only after a request: otherwise a client could restart the time for its first head, or for one that it has
@@ -149,6 +162,7 @@ where
             tracing::debug!(client = %self.peer.address, "closed: no complete request header in time");
             return After::Close;
         }
+        self.listed.get_or_insert_with(|| self.shared.idle.enter(*quiet_since));
         After::Continue
     }
 
@@ -201,6 +215,14 @@ where
             return Ok(None);
         }
         Ok(Some(stream))
+    }
+}
+
+/// Returns when a connection that is in the list of idle ones has to make room for another one.
+async fn must_close(listed: Option<&Idle>) {
+    match listed {
+        Some(idle) => idle.must_close().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -16,12 +16,16 @@ use super::client_io::ClientStream;
 use super::executor::Executor;
 use super::idle::IdleCheck;
 use super::shared::Shared;
+use super::transport::Transport;
 use crate::gateway::client::Peer;
 use crate::protocols::http::body::Body;
 use crate::telemetry::metrics::WorkerMetrics;
 
 /// How long a client may send nothing after GOAWAY before its connection is closed.
 const GOAWAY_TIME: Duration = Duration::from_secs(1);
+
+/// How often the gateway checks whether a connection that was in use is idle now.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests until the client closes the connection, or until the drain, the maximum age, the last request or
 /// `timeouts.http2_idle` ends it. HTTP/2 has no time limit of its own, neither for an idle connection nor for a header
@@ -34,25 +38,23 @@ pub(super) async fn drive<S, V>(
     metrics: &Arc<WorkerMetrics>,
 ) -> hyper::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Transport + Unpin + Send + 'static,
     V: HttpService<Incoming, ResBody = Body>,
     V::Future: Send + 'static,
     V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     // Boxed: it is large, and this future passes through several functions.
     let mut connection = Box::pin(builder(shared, metrics).serve_connection(TokioIo::new(stream), service));
-    let mut idle = IdleCheck::new(peer);
     let max_age = Instant::now() + shared.settings.max_connection_age;
-    loop {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => return ended,
-            () = shared.drain_begins() => break,
-            () = poll_fn(|_| if peer.must_close() { Poll::Ready(()) } else { Poll::Pending }) => break,
-            () = tokio::time::sleep_until(max_age) => break,
-            () = tokio::time::sleep(shared.settings.http2_idle) => if idle.was_idle(peer) { break },
-        }
+    tokio::select! {
+        biased;
+        ended = connection.as_mut() => return ended,
+        () = shared.drain_begins() => {}
+        () = poll_fn(|_| if peer.must_close() { Poll::Ready(()) } else { Poll::Pending }) => {}
+        () = tokio::time::sleep_until(max_age) => {}
+        () = idle_too_long(peer, shared) => {}
     }
+    let mut idle = IdleCheck::new(peer);
     // Sends GOAWAY, and still serves the requests that the client sent before it received that.
     connection.as_mut().graceful_shutdown();
     loop {
@@ -61,6 +63,30 @@ where
             ended = connection.as_mut() => return ended,
             // A client that does not reply to GOAWAY has no request to lose.
             () = tokio::time::sleep(GOAWAY_TIME) => if idle.was_idle(peer) { return Ok(()) },
+        }
+    }
+}
+
+/// Returns when the connection was idle for `timeouts.http2_idle`, or has to make room for another one.
+async fn idle_too_long(peer: &Peer, shared: &Shared) {
+    let (limit, mut check) = (shared.settings.http2_idle, IdleCheck::new(peer));
+    loop {
+        let mut idle_since = Instant::now();
+        loop {
+            tokio::time::sleep(CHECK_INTERVAL.min(limit / 4)).await;
+            if check.was_idle(peer) {
+                break;
+            }
+            idle_since = Instant::now();
+        }
+        // Until the next request, nothing has to be checked.
+        let idle = shared.idle.enter(idle_since);
+        tokio::select! {
+            biased;
+            // A request comes with a poll of this task.
+            () = poll_fn(|_| if check.is_idle(peer) { Poll::Pending } else { Poll::Ready(()) }) => {}
+            () = tokio::time::sleep_until(idle_since + limit) => return,
+            () = idle.must_close() => return,
         }
     }
 }

@@ -33,6 +33,11 @@ impl IdleCheck {
         !was_in_use && !is_in_use && self.requests == before
     }
 
+    /// Returns true if no request is in flight, and none came since the last check.
+    pub(super) fn is_idle(&self, peer: &Peer) -> bool {
+        !peer.has_in_flight() && self.requests == peer.requests.get()
+    }
+
     /// How long to wait before the next check. Streams are checked less often.
     pub(super) fn next_check(&self) -> Duration {
         if self.was_in_use { BUSY_INTERVAL } else { IDLE_AFTER }

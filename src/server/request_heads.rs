@@ -125,6 +125,6 @@ impl RequestHeads {
 
     /// Says whether the next bytes of the client begin a head.
     fn update(&self, exchange: &Exchange) {
-        exchange.set_incomplete(self.malformed.is_some() || self.framing.is_in_body());
+        exchange.set_incomplete(self.malformed.is_some() || self.framing.is_in_body(), self.framing.heads());
     }
 }

@@ -58,6 +58,7 @@ pub struct ConnectionSettings {
     pub request_header_count: usize,
     /// `limits.uri_size`
     pub uri_size: usize,
+    pub linger: LingerSettings,
     /// `limits.body_size`: `None` for no limit.
     pub body_size: Option<u64>,
     /// `limits.http2_concurrent_streams`: maximum streams of one HTTP/2 connection.
@@ -66,6 +67,15 @@ pub struct ConnectionSettings {
     pub penalty: PenaltySettings,
     /// `limits.retry_delay`: how long a response 429 is delayed for a client that got many in a row; zero for no delay.
     pub retry_delay: Duration,
+}
+
+/// How much the gateway reads after a response that came before the end of its request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LingerSettings {
+    /// `limits.discarded_body_size`, in bytes.
+    pub max_bytes: usize,
+    /// `timeouts.lingering_close`
+    pub max_time: Duration,
 }
 
 /// Maximum HTTP/2 frames of one connection that carry no data and begin no request. 0 for no limit.

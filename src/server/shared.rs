@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use super::idle_list::IdleList;
 use super::linger::LingerSlots;
 use super::retry_delay::RetryDelay;
 use super::settings::ConnectionSettings;
@@ -29,6 +30,7 @@ pub struct Shared {
     pub connection_slots: Arc<Semaphore>,
     /// `limits.connections_per_address`
     pub per_address: Arc<PerAddressLimit>,
+    pub idle: Arc<IdleList>,
     pub penalties: PenaltyBox,
     pub retry_delay: RetryDelay,
     /// Becomes true when the drain begins.
@@ -61,20 +63,25 @@ impl Shared {
         tokio::time::sleep(FIRST_REQUEST).await;
     }
 
+    /// How many of `limits.connections` are kept for addresses with few connections.
+    pub(super) fn reserved_connections(&self) -> usize {
+        self.settings.connections * self.settings.reserve_percent / 100
+    }
+
     /// Records an offence of this peer, unless its address stands for many clients: one of them could lock out the
     /// others.
     pub(super) fn penalize(&self, peer: &Peer, record: fn(&PenaltyBox, IpAddr, Uptime)) {
         let gateway = self.gateway.load();
-        if !is_shared_proxy(peer, &gateway) {
+        if !is_shared_proxy(peer.trusts_forwarded, peer.address.ip(), &gateway) {
             record(&self.penalties, peer.address.ip(), gateway.clock.uptime());
         }
     }
 }
 
-/// Returns true if the peer carries requests of many clients: a trusted proxy, or a balancer that does not name its
-/// clients.
-pub(super) fn is_shared_proxy(peer: &Peer, gateway: &Gateway) -> bool {
-    !peer.trusts_forwarded || gateway.forwarding.trusts(peer.address.ip())
+/// Returns true if a connection carries requests of many clients: of a trusted proxy, or of a balancer that does not
+/// name its clients (`trusts_forwarded` is false: see [`crate::gateway::client::Peer`]).
+pub(super) fn is_shared_proxy(trusts_forwarded: bool, address: IpAddr, gateway: &Gateway) -> bool {
+    !trusts_forwarded || gateway.forwarding.trusts(address)
 }
 
 /// What the connections of one worker share.

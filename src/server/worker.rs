@@ -40,7 +40,8 @@ pub struct Listener {
 pub fn spawn(worker: Arc<Worker>, listeners: Vec<Listener>, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.number)).spawn(move || {
-        let state = WorkerState { shared, worker, linger_slots: LingerSlots::new() };
+        let linger = shared.settings.linger;
+        let state = WorkerState { shared, worker, linger_slots: LingerSlots::new(linger) };
         runtime.block_on(run(Arc::new(state), listeners));
         // The tasks that are left had their time.
         runtime.shutdown_background();

@@ -9,7 +9,7 @@ use crate::config::settings;
 use crate::limits::limiter::Rate;
 use crate::limits::pace::MinRate;
 use crate::limits::penalty::PenaltySettings;
-use crate::server::{ConnectionSettings, FloodSettings};
+use crate::server::{ConnectionSettings, FloodSettings, LingerSettings};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -35,6 +35,7 @@ pub(super) struct Timeouts {
     rate_window: Duration,
     max_connection_age: Duration,
     request: Duration,
+    lingering_close: Duration,
     drain: Duration,
     pub(super) store: Duration,
     /// Default of `upstream.connect_timeout`.
@@ -58,6 +59,7 @@ pub(super) fn timeouts(table: &mut Table<'_>) -> Timeouts {
         // These may be zero.
         max_connection_age: table.duration("max_connection_age", Duration::ZERO, Duration::ZERO..=7 * MAX_TIMEOUT),
         request: table.duration("request", Duration::ZERO, Duration::ZERO..=MAX_TIMEOUT),
+        lingering_close: table.duration("lingering_close", Duration::from_secs(30), Duration::ZERO..=MAX_TIMEOUT),
         drain: table.duration("drain", Duration::from_secs(30), Duration::ZERO..=MAX_TIMEOUT),
     }
 }
@@ -74,6 +76,7 @@ pub(super) struct Limits {
     min_upload_rate: usize,
     min_download_rate: usize,
     body_size: Option<u64>,
+    discarded_body_size: usize,
     http2_concurrent_streams: u32,
     flood: FloodSettings,
     penalty: PenaltySettings,
@@ -95,6 +98,7 @@ pub(super) fn limits(table: &mut Table<'_>) -> Limits {
         // The `http` crate accepts URIs of up to almost 64 KiB.
         uri_size: table.size("uri_size", 8 * KIB, 256..=63 * KIB),
         body_size: body_size(table),
+        discarded_body_size: table.size("discarded_body_size", 64 * MIB, 0..=GIB),
         // The default of Kestrel. The slowest links in use are ten times faster.
         min_upload_rate: table.size("min_upload_rate", 240, 0..=MIB),
         min_download_rate: table.size("min_download_rate", 240, 0..=MIB),
@@ -187,6 +191,7 @@ pub(super) fn connection(limits: &Limits, timeouts: &Timeouts) -> ConnectionSett
         request_header_count: limits.request_header_count,
         uri_size: limits.uri_size,
         body_size: limits.body_size,
+        linger: LingerSettings { max_bytes: limits.discarded_body_size, max_time: timeouts.lingering_close },
         http2_concurrent_streams: limits.http2_concurrent_streams,
         flood: limits.flood,
         penalty: limits.penalty,

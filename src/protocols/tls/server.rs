@@ -77,7 +77,7 @@ pub fn server_tls(settings: &Settings) -> Result<Option<Arc<ServerTls>>, TlsErro
         .map_err(TlsError::Library)?
         .with_no_client_auth()
         .with_cert_resolver(resolver.clone());
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].map(<[u8]>::to_vec).to_vec();
     // Tickets keep the resumption state with the client, so it costs no memory here and any worker can resume the
     // session.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Library)?;

@@ -127,14 +127,19 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ("connections_rejected", "Client connections rejected by limits.connections", |worker| {
         &worker.connections_rejected
     }),
-    ("address_connections_rejected", "Client connections rejected by limits.connections_per_address", |worker| {
-        &worker.address_connections_rejected
-    }),
+    (
+        "address_connections_rejected",
+        "Client connections rejected by limits.connections_per_address, or by limits.reserve_percent",
+        |worker| &worker.address_connections_rejected,
+    ),
     (
         "penalized_connections_rejected",
         "Client connections rejected because their address exceeded a limit shortly before",
         |worker| &worker.penalized_connections_rejected,
     ),
+    ("idle_connections_closed", "Idle client connections closed to make room for others", |worker| {
+        &worker.idle_connections_closed
+    }),
     ("tls_handshakes_failed", "TLS handshakes that failed or timed out", |worker| &worker.handshakes_failed),
     (
         "proxy_protocol_failed",

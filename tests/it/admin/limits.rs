@@ -174,3 +174,21 @@ async fn only_own_names_in_host_are_served() {
     let metrics = client("localhost").get("/metrics").await.text();
     assert!(metrics.contains("bearward_rejections_total{reason=\"admin_host\"} 12"), "{metrics}");
 }
+
+/// curl offers HTTP/2 and HTTP/1.1.
+#[tokio::test]
+async fn a_client_that_prefers_http2_is_served_over_tls() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "tls = \"self-signed\""));
+    let port = gateway.admin_address().port();
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--fail", "--cacert", "tls/self-signed.pem"]).current_dir(gateway.path());
+    command.args(["-H", &format!("Authorization: Bearer {}", gateway.file("admin.token").trim())]);
+    command.args([
+        "--resolve",
+        &format!("localhost:{port}:127.0.0.1"),
+        &format!("https://localhost:{port}/admin/v1/keys"),
+    ]);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("curl is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

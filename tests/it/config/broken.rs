@@ -91,6 +91,8 @@ fn durations_and_sizes_need_a_unit_and_a_valid_range() {
             "raise request_header_size",
         ),
         ("[limits]\ntoken_size = \"17KiB\"", "limits.token_size", (2, 14), "at most 16KiB"),
+        ("[limits]\ndiscarded_body_size = \"2GiB\"", "limits.discarded_body_size", (2, 23), "to 1GiB"),
+        ("[timeouts]\nlingering_close = \"25h\"", "timeouts.lingering_close", (2, 19), "to 1d"),
         ("[limits]\nbody_size = \"unlimted\"", "limits.body_size", (2, 13), "is not a size"),
         ("[limits]\nrequest_header_count = 5", "limits.request_header_count", (2, 24), "from 10 to 1000"),
     ]);

@@ -32,7 +32,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Each key that names a secret, and the secret.
-const SECRETS: [(&str, &str, &str); 9] = [
+const SECRETS: [(&str, &str, &str); 10] = [
     (
         "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"a.pem\", key = \"a.key\" }",
         "listener[0].tls.key",
@@ -48,6 +48,12 @@ const SECRETS: [(&str, &str, &str); 9] = [
     (
         "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"HS256\"]\nsecret_file = \"hmac.secret\"",
         "issuer[0].secret_file",
+        "hmac.secret",
+    ),
+    (
+        "[oauth]\nintrospection_endpoint = \"/i\"\n[[oauth.resource_server]]\nclient_id = \"a\"\n\
+         secret_file = \"hmac.secret\"",
+        "oauth.resource_server[0].secret_file",
         "hmac.secret",
     ),
     (

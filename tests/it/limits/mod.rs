@@ -3,6 +3,7 @@
 mod connection_age;
 mod connections;
 mod floods;
+mod full;
 mod min_rates;
 mod overload;
 mod penalties;

@@ -206,3 +206,16 @@ async fn a_client_that_never_reads_is_disconnected() {
         HonestClient::connect(&gateway).await.assert_served_during(attack).await;
     }
 }
+
+/// The time counts from the last request, not from a check that happens to come after it.
+#[tokio::test]
+async fn an_idle_http2_connection_is_closed_in_time() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[timeouts]\nhttp2_idle = \"4s\"");
+    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), frames::get(1, "/")]).await;
+    frames::next(&mut client, &[HEADERS]).await;
+    let idle_since = Instant::now();
+    frames::next(&mut client, &[GOAWAY]).await;
+    let idle = idle_since.elapsed().as_secs_f64();
+    assert!((3.9..7.0).contains(&idle), "closed after {idle} s");
+}

@@ -57,11 +57,40 @@ async fn the_rest_of_a_body_after_an_early_response_is_no_request() {
     let gateway = Gateway::public(backend.address, "");
     let mut client = Wire::connect(gateway.address()).await;
     client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n0123456789").await;
-    assert_eq!(client.read_response().await.status, 200);
+    let response = client.read_response().await;
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")), "the end is announced");
     tokio::time::sleep(2 * PAUSE).await;
     let _ = client.try_send(SMUGGLED).await;
     assert_eq!(client.read_to_end().await, "");
     assert_eq!(backend.connections(), 1);
+}
+
+/// The next request is already there, but not all of it.
+#[tokio::test]
+async fn a_pipelined_upload_does_not_end_the_request_before_it() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "");
+    let mut client = Wire::connect(gateway.address()).await;
+    let requests = "GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234";
+    client.send(requests).await;
+    let first = client.read_response().await;
+    assert_eq!((first.status, first.header("connection")), (200, None));
+    client.send("56789").await;
+    let second = client.read_response().await;
+    assert_eq!((second.status, second.header("connection")), (200, None));
+}
+
+#[tokio::test]
+async fn a_complete_upload_keeps_its_connection() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "");
+    let mut client = Wire::connect(gateway.address()).await;
+    for _ in 0..3 {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234").await;
+        client.send("56789").await;
+        let response = client.read_response().await;
+        assert_eq!((response.status, response.header("connection")), (200, None));
+    }
 }
 
 /// In HTTP/1.0 the end of the connection ends the response, also for a client that reads slowly.

@@ -1,4 +1,5 @@
-//! Client connections: idle connections and lingering close.
+//! Client connections: idle connections, lingering close, rejected uploads.
 
 pub mod idle;
 pub mod lingering_close;
+pub mod rejected_uploads;

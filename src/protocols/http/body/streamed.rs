@@ -183,7 +183,7 @@ impl Body {
         self.remaining = self.remaining.checked_sub(len as u64).ok_or(BodyError::TooLarge)?;
         match (&mut self.idle_timer, &mut self.meter) {
             (Some(timer), Some(meter)) => {
-                if !meter.record(len, timer) {
+                if !meter.record(len as u64, timer) {
                     return Err(BodyError::TooSlow);
                 }
             }

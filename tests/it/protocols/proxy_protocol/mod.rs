@@ -293,3 +293,50 @@ async fn announced(stream: &mut TcpStream, version: &str) -> String {
     let client = line.strip_prefix("PROXY TCP4 ").and_then(|rest| rest.split(' ').next());
     client.unwrap_or_else(|| panic!("{line:?}")).to_owned()
 }
+
+/// A balancer that does not name its clients brings the connections of all of them.
+#[tokio::test]
+async fn unnamed_clients_do_not_share_the_limit_of_an_address() {
+    let upstream = Upstream::start();
+    let gateway = gateway(upstream.address, "[limits]\nconnections_per_address = 2");
+    let mut held = Vec::new();
+    for number in 0..5 {
+        let mut wire = Wire::connect(gateway.address()).await;
+        wire.send(format!("PROXY UNKNOWN\r\n{}", get("", ""))).await;
+        assert_eq!(wire.read_response().await.status, 200, "{number}");
+        held.push(wire);
+    }
+}
+
+/// A customer with a large IPv6 network has four times the limit of an address, not one limit for each /64.
+#[tokio::test]
+async fn ipv6_networks_have_limits_of_their_own() {
+    let upstream = Upstream::start();
+    let gateway = gateway(upstream.address, "[limits]\nconnections_per_address = 2");
+    let mut held = Vec::new();
+    let mut arrive = async |client: &str| {
+        let mut wire = Wire::connect(gateway.address()).await;
+        let request = format!("PROXY TCP6 {client} 2001:db8::1 1 443\r\n{}", get("", ""));
+        let is_served = wire.try_send(request).await.is_ok() && wire.try_read_until("hello").await.is_some();
+        held.push(wire);
+        is_served
+    };
+    for (client, is_served) in [
+        ("2001:db8:1:0::1", true),
+        ("2001:db8:1:0::2", true),
+        ("2001:db8:1:0::3", false),
+        ("2001:db8:1:1::1", true),
+        ("2001:db8:1:2::1", true),
+        // A /56 has twice the limit.
+        ("2001:db8:1:3::1", false),
+        ("2001:db8:1:100::1", true),
+        ("2001:db8:1:200::1", true),
+        ("2001:db8:1:300::1", true),
+        ("2001:db8:1:400::1", true),
+        // A /48 has four times the limit.
+        ("2001:db8:1:500::1", false),
+        ("2001:db8:2:500::1", true),
+    ] {
+        assert_eq!(arrive(client).await, is_served, "{client}");
+    }
+}

@@ -3,7 +3,9 @@
 mod certificates;
 mod handshakes;
 mod listeners;
+mod manual_client;
 mod session_tickets;
+mod slow_readers;
 
 use std::sync::Arc;
 
