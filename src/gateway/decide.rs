@@ -124,6 +124,7 @@ impl Decider {
                 None => Err(Reject::new(reject.reason, reject.detail.clone())),
             },
         }
+    }
 
     /// The decision about a request with a token that was refreshed on the way.
     pub fn decide_refreshed(&self, caller: Caller, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
