@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A connection whose writes fail if a response takes too long.
+/// A connection on which writes fail if the client takes too long to read a response.
 pub(super) struct TimedWrites<S> {
     stream: S,
     limit: Duration,
