@@ -47,8 +47,10 @@ impl Exchange {
     }
 
     /// Returns true if the client has not sent all of this request yet. A client may also have sent a part of the next.
+    /// A malformed head comes after the end of this request, and gets a response of its own.
     pub(super) fn is_incomplete(&self, request: u64) -> bool {
-        self.incomplete.load(Ordering::Relaxed) && self.heads.load(Ordering::Relaxed) == request
+        let in_body = self.incomplete.load(Ordering::Relaxed) && !self.is_malformed();
+        in_body && self.heads.load(Ordering::Relaxed) == request
     }
 
     pub(super) fn keeps_open(&self) -> bool {

@@ -27,11 +27,12 @@ fn fill(database: &Path, count: usize) {
         .execute_batch("pragma journal_mode = wal; pragma synchronous = off; pragma cache_size = -500000")
         .expect("sets");
     let (now, day) = (SystemClock.now().as_millis() as i64, 86_400_000_i64);
+    // The text of an id is a number below 2^128, so it begins with a small digit.
     let sql = "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?1)
         insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
                 rotated_at, confirmed, created_at, last_used_at, idle_expiry, absolute_expiry, revoked_at,
                 revoked_reason)
-            select substr(hex(randomblob(11)), 1, 22), 'user-' || (abs(random()) % (?1 / 3 + 1)),
+            select '0' || substr(hex(randomblob(11)), 1, 21), 'user-' || (abs(random()) % (?1 / 3 + 1)),
                 'orders:read orders:write', '[]', 'app', '{}', 'a phone', randomblob(32), 7, 1, ?2 - n, 6,
                 ?2 - 20 * ?3 - n, ?2 - n, ?2 + 7 * ?3, iif(n % 10 = 0, ?2 - 2 * ?3 - n, ?2 + 10 * ?3),
                 iif(n % 100 = 1, ?2 - n, null), iif(n % 100 = 1, 'logout', null)

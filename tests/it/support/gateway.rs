@@ -3,17 +3,20 @@
 mod outputs;
 mod setup;
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bearward::app::{self, Running};
+use bearward::app::{self, Running, StartError};
 use bearward::config::{self, Probe};
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::store::embedded::LOCK_TIMEOUT;
 
 use super::client::{Client, TestResponse};
 use super::clock::ManualClock;
@@ -52,6 +55,10 @@ pub struct Gateway {
     log_start: usize,
 }
 
+fn is_locked(error: &StartError) -> bool {
+    error.source().is_some_and(|source| source.to_string().contains("is in use by a running gateway"))
+}
+
 impl Gateway {
     /// Starts a gateway with its files in `folder`. Files that the configuration names must exist there.
     pub fn in_folder(text: String, folder: Arc<TempDir>, clock: Arc<ManualClock>) -> Gateway {
@@ -60,8 +67,17 @@ impl Gateway {
             panic!("the test's configuration is invalid:\n{}", faults.render(false));
         });
         // On its own thread, because the start blocks, which the runtime of a test does not allow.
-        let started = std::thread::scope(|scope| scope.spawn(|| app::start(config, clock.clone())).join());
-        let running = started.expect("no panic").expect("the gateway starts");
+        let start = |config| std::thread::scope(|scope| scope.spawn(|| app::start(config, clock.clone())).join());
+        let began = Instant::now();
+        let mut started = start(config).expect("no panic");
+        // A program that another test starts keeps the lock of the store from its fork until its exec.
+        while started.as_ref().is_err_and(is_locked) {
+            assert!(began.elapsed() < LOCK_TIMEOUT, "the store stays locked");
+            std::thread::sleep(Duration::from_millis(10));
+            let config = config::parse(&text, folder.path(), Probe::None).expect("parsed before");
+            started = start(config).expect("no panic");
+        }
+        let running = started.expect("the gateway starts");
         Gateway { running: Some(running), text, folder, clock, secrets: Arc::default(), log_start }
     }
 
