@@ -17,7 +17,7 @@ use crate::broker::refresh::RefreshRequest;
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::context::RequestContext;
 use crate::gateway::forward::Forwarded;
-use crate::types::clock::UnixTime;
+use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 use crate::types::secret;
 
@@ -32,7 +32,8 @@ pub struct CookieRefresh(Mutex<HashMap<[u8; 32], Arc<Slot>>>);
 type Slot = AsyncMutex<Option<Refreshed>>;
 
 struct Refreshed {
-    until: UnixTime,
+    /// Of the uptime: a clock that is set back must not keep spent cookies alive.
+    until: Uptime,
     access: Arc<CachedToken>,
     cookies: NewCookies,
 }
@@ -65,9 +66,9 @@ impl CookieRefresh {
             return Err(expired);
         }
         let hash = secret::digest(&[&secret::digest(&[found.token().as_bytes()]), presented.as_bytes()]);
-        let slot = self.slot(hash, context.now);
+        let slot = self.slot(hash, context.clock.uptime());
         let mut slot = slot.lock().await;
-        if let Some(done) = slot.as_ref().filter(|done| context.now < done.until) {
+        if let Some(done) = slot.as_ref().filter(|done| context.clock.uptime() < done.until) {
             let caller = authenticator.authenticate_known(done.access.clone(), &context.auth())?;
             return Ok((caller, done.cookies.clone()));
         }
@@ -78,12 +79,12 @@ impl CookieRefresh {
         let pair = outcome.map_err(|reject| session_ended(reject, expired))?;
         let cookies = NewCookies::of(&pair.access_token, &pair.refresh_token)?;
         let caller = authenticator.authenticate_issued(&pair.access_token, &context.auth()).await?;
-        let (until, access) = (context.now + broker.settings.lifetimes.grace, caller.cached().clone());
+        let (until, access) = (context.clock.uptime() + broker.settings.lifetimes.grace, caller.cached().clone());
         *slot = Some(Refreshed { until, access, cookies: cookies.clone() });
         Ok((caller, cookies))
     }
 
-    fn slot(&self, hash: [u8; 32], now: UnixTime) -> Arc<Slot> {
+    fn slot(&self, hash: [u8; 32], now: Uptime) -> Arc<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.len() >= MAX_ENDED {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || is_current(slot, now));
@@ -104,7 +105,7 @@ async fn rotate(
     broker.refresh(RefreshRequest::of_cookie(presented), &bearer, context.event()).await
 }
 
-fn is_current(slot: &Slot, now: UnixTime) -> bool {
+fn is_current(slot: &Slot, now: Uptime) -> bool {
     slot.try_lock().is_ok_and(|done| done.as_ref().is_some_and(|done| now < done.until))
 }
 
