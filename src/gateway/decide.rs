@@ -60,6 +60,19 @@ pub enum Decision {
     Metadata,
 }
 
+impl Decision {
+    /// Returns true if the gateway responds without a token, a backend or the store.
+    pub(super) fn is_public(&self) -> bool {
+        matches!(
+            self,
+            Decision::Preflight(_)
+                | Decision::Keys
+                | Decision::Metadata
+                | Decision::Endpoint(Endpoint::ProtectedResource)
+        )
+    }
+}
+
 impl Decider {
     /// Writes into the record what it finds on the way, also for a request that a later check rejects.
     pub async fn decide<B>(&self, request: &Request<B>, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
