@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /admin/v1/keys` | 200, `{"keys": […], "nextRotation"?}`, the newest first |
 //! | `POST /admin/v1/keys/rotate` `{"now"?}` | 200, as above: the next key signs after `tokens.key_ahead`, or now |
-//! | `POST /admin/v1/keys/{kid}/revoke` `{"mayRefresh"?}` | 200, as above; 404 |
+//! | `POST /admin/v1/keys/{kid}/revoke` `{"mayRefresh"?}` | 200, as above; 404; 409: it is revoked for good |
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -61,6 +61,9 @@ struct KeyEntry {
     retired_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked_at: Option<String>,
+    /// Only of a revoked key. If true, a refresh still accepts its tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_refresh: Option<bool>,
 }
 
 /// Returns true if this module handles `path`.
@@ -110,6 +113,9 @@ impl KeyEntry {
             activated_at: time(stored.and_then(|stored| stored.activated_at)),
             retired_at: time(stored.and_then(|stored| stored.retired_at)),
             revoked_at: time(stored.and_then(|stored| stored.revoked_at)),
+            may_refresh: stored
+                .filter(|stored| stored.revoked_at.is_some())
+                .map(|stored| !stored.is_revoked_for_good()),
             kid: key.kid,
             algorithm: key.algorithm,
             state: key.state,

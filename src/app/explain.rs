@@ -1,9 +1,11 @@
 //! `bearward explain`: how the gateway decides about a request, by the same code.
 //!
-//! It does not open the store of a running gateway, so it does not know what was revoked. It reads everything else as a
-//! start does: routes, rules, the gateway's keys and the keys of other issuers.
+//! It reads the same as a start does: routes, rules, the gateway's keys, the keys of other issuers and the revocations.
+//! It opens the database read-only, also while a gateway runs. A revocation is in the database before the gateway
+//! enforces it, so what it finds there is what the gateway does. Without the database, it does not guess.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Request;
@@ -14,6 +16,7 @@ use super::issuer_keys::KeyWatch;
 use super::own_keys::{self, own_policy};
 use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::keyring::Keyring;
+use crate::auth::revocations::Revocations;
 use crate::auth::signature_queue::SignatureQueue;
 use crate::config::Config;
 use crate::gateway::context::RequestContext;
@@ -22,13 +25,14 @@ use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::protocols::http::forwarded::Origin;
+use crate::store::{StoreError, sqlite};
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::sign::SIGNING;
-use crate::types::clock::Clock;
+use crate::types::clock::{Clock, UnixTime};
 use crate::types::ids::RequestIds;
-use crate::types::reject::Reject;
+use crate::types::reject::{Reject, with_causes};
 use crate::types::trace::{Step, Trace};
 
 /// Size of the token cache in bytes: too small for a token, because a cached one skips the steps to show.
@@ -37,6 +41,8 @@ const CACHE_SIZE: usize = 1 << 10;
 pub struct Explainer {
     decider: Decider,
     clock: Arc<dyn Clock>,
+    /// Why it does not know which tokens are revoked.
+    revocations_unknown: Option<Arc<str>>,
     /// It has no connections, and serves the one request.
     worker: Worker,
     /// Keeps the fetched keys up to date.
@@ -55,6 +61,8 @@ pub enum Outcome {
     /// The gateway forwards the request, because its route has `enforce = false`.
     Observed(Arc<Reject>),
     Rejected(Reject),
+    /// The gateway forwards the request, unless the token is revoked. The text says why that is not known.
+    Unknown(Arc<str>),
     /// The gateway responds itself. The text completes the sentence "the gateway itself …".
     Local(&'static str),
 }
@@ -71,17 +79,21 @@ impl Explainer {
         let keyring = Arc::new(Keyring::new(own_keys::read_only(config, clock.now())?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
-        let auth = AuthState::new(keyring, Arc::default());
+        let (revocations, revocations_unknown) = match revocations(&config.store.sqlite, clock.now()) {
+            Ok(revocations) => (revocations, None),
+            Err(unknown) => (Revocations::new(), Some(unknown)),
+        };
+        let auth = AuthState::new(keyring, Arc::new(revocations));
         let worker = worker(config, &auth, clock.clone());
-        Ok(Explainer { decider: auth.decider(config, CACHE_SIZE), clock, worker, _keys: keys })
+        Ok(Explainer { decider: auth.decider(config, CACHE_SIZE), clock, revocations_unknown, worker, _keys: keys })
     }
 
     /// `tls`: the request arrives over TLS, and the SNI name is its `Host`.
     pub async fn explain<B>(&self, request: &Request<B>, tls: bool) -> Explanation {
         let steps = Mutex::new(Vec::new());
         let listener = |step, result| {
-            let result = match step {
-                Step::Revocation => "not checked: the running gateway has the store".to_owned(),
+            let result = match &self.revocations_unknown {
+                Some(why) if step == Step::Revocation => format!("unknown: {why}"),
                 _ => result,
             };
             steps.lock().unwrap_or_else(PoisonError::into_inner).push((step, result));
@@ -102,7 +114,13 @@ impl Explainer {
         let decision = self.decider.decide(request, &mut context).await;
         let outcome = match decision {
             Err(reject) => Outcome::Rejected(reject),
-            Ok(Decision::Forward { .. }) => record.observed.map_or(Outcome::Allowed, Outcome::Observed),
+            Ok(Decision::Forward { permit, .. }) => match (&self.revocations_unknown, record.observed) {
+                (_, Some(observed)) => Outcome::Observed(observed),
+                (Some(why), None) if permit.caller().is_some() && permit.route().enforce => {
+                    Outcome::Unknown(why.clone())
+                }
+                (_, None) => Outcome::Allowed,
+            },
             Ok(Decision::Preflight(_)) => Outcome::Local("responds to the CORS preflight"),
             Ok(Decision::Refresh) => Outcome::Local("refreshes the token pair"),
             Ok(Decision::Revoke { .. }) => Outcome::Local("revokes a session"),
@@ -112,6 +130,22 @@ impl Explainer {
         };
         Explanation { steps: steps.into_inner().unwrap_or_else(PoisonError::into_inner), outcome }
     }
+}
+
+/// What the database says is revoked.
+///
+/// # Errors
+/// Why it cannot be read. A database that does not exist is an error: the gateway may run elsewhere.
+fn revocations(file: &Path, now: UnixTime) -> Result<Revocations, Arc<str>> {
+    let unreadable = |error: StoreError| Arc::from(with_causes(&error));
+    if !sqlite::is_initialized(file).map_err(unreadable)? {
+        return Err(format!("there is no database {}", file.display()).into());
+    }
+    let revocations = Revocations::new();
+    for revocation in sqlite::stored_revocations(file, 0, now).map_err(unreadable)? {
+        revocations.enforce(&revocation, now);
+    }
+    Ok(revocations)
 }
 
 /// A worker without connections.

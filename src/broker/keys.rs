@@ -88,17 +88,32 @@ impl OwnKeys {
     }
 
     /// Ends a key now and durably. Every token that it signed is rejected. If `may_refresh` is true, a refresh still
-    /// accepts it.
+    /// accepts it. Rejected if the key was revoked for good before: what verifies its tokens is deleted.
     pub async fn revoke(self: Arc<Self>, kid: String, may_refresh: bool, context: EventContext) -> Result<(), Reject> {
         let now = context.at;
         let tools = self.tools.clone().ok_or(Reason::KeysFixed)?;
         if !self.stored.load().iter().any(|key| key.kid == kid) {
             return Err(Reason::KeyNotFound.into());
         }
+        self.check_may_refresh(&kid, may_refresh)?;
+        let revoked = kid.clone();
         let revoke = move |keys, lifetimes: &KeyLifetimes, created: &StoredKey| {
-            schedule::revoke(keys, lifetimes, created, &kid, may_refresh, now)
+            schedule::revoke(keys, lifetimes, created, &revoked, may_refresh, now)
         };
-        self.change_by_operator(tools, context, revoke).await
+        self.clone().change_by_operator(tools, context, revoke).await?;
+        // Another process may have revoked it in the meantime.
+        self.check_may_refresh(&kid, may_refresh)
+    }
+
+    fn check_may_refresh(&self, kid: &str, may_refresh: bool) -> Result<(), Reject> {
+        let stored = self.stored.load();
+        match stored.iter().find(|key| key.kid == kid && key.is_revoked_for_good()).filter(|_| may_refresh) {
+            Some(key) => {
+                let since = key.revoked_at.map(|time| format!(", since {time}")).unwrap_or_default();
+                Err(Reject::new(Reason::KeyFinallyRevoked, format!("{kid} is revoked for good{since}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// All keys, newest first, and when the next rotation is.

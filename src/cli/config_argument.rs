@@ -18,6 +18,15 @@ impl ConfigArgument {
         config::load(&self.file, probe).map_err(report)
     }
 
+    /// As [`ConfigArgument::load`]. Each warning becomes a line of the log.
+    pub(super) fn load_and_warn(&self, probe: Probe) -> Result<Config, CommandError> {
+        let (config, warnings) = config::load_with_warnings(&self.file, probe).map_err(report)?;
+        for warning in warnings.lines() {
+            tracing::warn!("{warning}");
+        }
+        Ok(config)
+    }
+
     /// The socket of the running gateway. Errors in the rest of the file do not stop a command.
     pub(super) fn admin_socket(&self) -> Result<PathBuf, CommandError> {
         config::load_admin_socket(&self.file).map_err(report)

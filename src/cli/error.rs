@@ -12,6 +12,8 @@ pub(super) enum CommandError {
     Failed(Cause),
     /// Exit status 1: the result is negative, and the command has printed it.
     Negative,
+    /// Exit status 3: the result is not known, and the command has printed why.
+    Unknown,
     /// Exit status 2: the configuration or an argument cannot be used.
     Invalid(Cause),
     /// Exit status 2: this report is printed as it is.
@@ -37,12 +39,13 @@ impl CommandError {
     pub(super) fn print(&self) -> ExitCode {
         match self {
             CommandError::Failed(error) | CommandError::Invalid(error) => eprintln!("error: {}", with_causes(&**error)),
-            CommandError::Negative => {}
+            CommandError::Negative | CommandError::Unknown => {}
             CommandError::Report(report) => eprint!("{report}"),
         }
         match self {
             CommandError::Failed(_) | CommandError::Negative => ExitCode::from(1),
             CommandError::Invalid(_) | CommandError::Report(_) => ExitCode::from(2),
+            CommandError::Unknown => ExitCode::from(3),
         }
     }
 }

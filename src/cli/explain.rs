@@ -44,7 +44,8 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// Exit status 0 if the gateway would allow the request, 1 if it would reject it, 2 if there is no decision.
+/// Exit status 0 if the gateway would allow the request, 1 if it would reject it, 2 if there is no decision, 3 if it is
+/// not known whether the token is revoked.
 pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     let config = arguments.config.load(Probe::None)?;
     let request = request(&arguments)?;
@@ -59,6 +60,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), CommandError> {
     }
     match explanation.outcome {
         Outcome::Rejected(_) => Err(CommandError::Negative),
+        Outcome::Unknown(_) => Err(CommandError::Unknown),
         Outcome::Allowed | Outcome::Observed(_) | Outcome::Local(_) => Ok(()),
     }
 }
@@ -69,6 +71,7 @@ fn print(explanation: &Explanation) {
         Outcome::Allowed => "allowed".to_owned(),
         Outcome::Observed(reject) => format!("allowed, as the route does not enforce: {}", report::describe(reject)),
         Outcome::Rejected(reject) => format!("rejected: {}", report::describe(reject)),
+        Outcome::Unknown(why) => format!("unknown: allowed, unless the token is revoked ({why})"),
         Outcome::Local(action) => format!("the gateway itself {action}"),
     };
     report::print_decision(&decision);
@@ -79,6 +82,7 @@ fn as_json(explanation: &Explanation) -> Value {
         Outcome::Allowed => ("allowed", None),
         Outcome::Observed(reject) => ("observed", Some(reject)),
         Outcome::Rejected(reject) => ("rejected", Some(reject)),
+        Outcome::Unknown(_) => ("unknown", None),
         Outcome::Local(_) => ("local", None),
     };
     report::as_json(&explanation.steps, decision, reject)

@@ -44,7 +44,8 @@ pub(super) enum KeysCommand {
         /// The `kid` in `keys list` and in the header of a token.
         #[arg(allow_hyphen_values = true)]
         kid: String,
-        /// Still accept the key's tokens at a refresh. Default: clients with no other token must log in again.
+        /// Still accept the key's tokens at a refresh. Default: clients with no other token must log in again. The same
+        /// command without it takes this back. A key that is revoked without it stays so.
         #[arg(long)]
         may_refresh: bool,
         /// Print the result as JSON.
@@ -103,7 +104,11 @@ fn print_table(keys: &Value) {
             ["kid", "algorithm", "state", "createdAt"].map(|name| text_member(key, name));
         let [activated, retired, revoked] =
             ["activatedAt", "retiredAt", "revokedAt"].map(|name| text_member(key, name));
-        let ended = if revoked.is_empty() { retired } else { revoked };
+        let ended = match key.get("mayRefresh").and_then(Value::as_bool) {
+            Some(true) => format!("{revoked}, its tokens may refresh"),
+            Some(false) => format!("{revoked}, for good"),
+            None => retired,
+        };
         println!("{kid:43}  {algorithm:9}  {state:12}  {created:24}  {activated:24}  {ended}");
     }
     match keys.get("nextRotation").and_then(Value::as_str) {

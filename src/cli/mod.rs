@@ -1,6 +1,7 @@
 //! The command line: the only code that prints for people.
 //!
-//! Exit status: 0 for success, 1 for a failure or a negative result, 2 for an invalid configuration or argument.
+//! Exit status: 0 for success, 1 for a failure or a negative result, 2 for an invalid configuration or argument, 3 for
+//! a result that is not known.
 
 #![allow(clippy::print_stdout, reason = "commands print their results")]
 
@@ -43,9 +44,10 @@ enum Command {
     Serve(serve::Arguments),
     /// Check the configuration without starting the gateway. Report every error at once.
     Check(check::Arguments),
-    /// Show step by step how the gateway decides about a request. Exit with 0 if it would allow the request.
+    /// Show step by step how the gateway decides about a request. Exit with 0 if it would allow the request, with 1 if
+    /// not, and with 3 if it is not known whether the token is revoked.
     Explain(explain::Arguments),
-    /// Verify the signature of a token from standard input. Exit with 0 if it is valid.
+    /// Verify the signature of a token from standard input. Exit with 0 if it is valid. It may be revoked: see explain.
     Verify(verify::Arguments),
     /// Run a gateway in front of a small echo backend, and print requests to try.
     Demo,

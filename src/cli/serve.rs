@@ -27,7 +27,7 @@ pub(super) fn run(Arguments { config: argument, take_over }: Arguments) -> Resul
         .map_err(|error| CommandError::failed(format!("cannot use a socket from systemd: {error}")))?;
     // Another process holds these addresses for the gateway, so they are in use.
     let probe = if take_over || !passed.is_empty() { Probe::None } else { Probe::Addresses };
-    let config = argument.load(probe)?;
+    let config = argument.load_and_warn(probe)?;
     let mut signals = Signals::catch()?;
     let inherited = match take_over {
         true => app::take_over(&config)?,

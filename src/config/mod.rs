@@ -3,6 +3,7 @@
 //! `document/` reads tables with positions, `sections/` reads and checks each section, `settings.rs` is the result.
 //! Reading changes nothing on disk, opens no connection, and never stops at the first error.
 
+mod clock;
 mod document;
 mod sections;
 mod settings;
@@ -10,10 +11,12 @@ mod settings;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use toml::de::DeTable;
 
 pub use document::error::{ConfigError, ConfigErrors, Place};
+pub use document::warnings::ConfigWarnings;
 pub use settings::{Config, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch};
 
 use document::report::Report;
@@ -21,20 +24,34 @@ use document::table::Table;
 
 /// Reads and checks a file. Relative paths in it start at its folder.
 pub fn load(path: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
+    load_with_warnings(path, probe).map(|(config, _)| config)
+}
+
+/// As [`load`], with what is allowed and dangerous.
+pub fn load_with_warnings(path: &Path, probe: Probe) -> Result<(Config, ConfigWarnings), ConfigErrors> {
     let (file, source) = file_and_source(path)?;
-    read(&file, &source, folder_of(path), probe)
+    let (config, mut warnings) = read(&file, &source, folder_of(path), probe)?;
+    warnings.extend(clock::warning(SystemTime::now(), &[path, &config.store.sqlite]));
+    Ok((config, ConfigWarnings::new(&file, &source, warnings)))
 }
 
 /// Reads and checks a text. Relative paths in it start at `base`.
 pub fn parse(text: &str, base: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
-    read("gateway.toml", text, base, probe)
+    parse_with_warnings(text, base, probe).map(|(config, _)| config)
+}
+
+/// As [`parse`], with what is allowed and dangerous.
+pub fn parse_with_warnings(text: &str, base: &Path, probe: Probe) -> Result<(Config, ConfigWarnings), ConfigErrors> {
+    let (config, warnings) = read("gateway.toml", text, base, probe)?;
+    Ok((config, ConfigWarnings::new("gateway.toml", text, warnings)))
 }
 
 /// Reads only the path of the admin socket, for commands that call a running gateway. Errors elsewhere in the file do
 /// not stop an operator who has to revoke a key.
 pub fn load_admin_socket(path: &Path) -> Result<PathBuf, ConfigErrors> {
     let (file, source) = file_and_source(path)?;
-    read_part(&file, &source, folder_of(path), |mut root| sections::admin_socket(&mut root))
+    let (socket, _) = read_part(&file, &source, folder_of(path), |mut root| sections::admin_socket(&mut root))?;
+    Ok(socket)
 }
 
 /// All keys that exist, such as `tokens.issuer` and `route[].path`, and all tables.
@@ -71,24 +88,27 @@ fn file_and_source(path: &Path) -> Result<(String, String), ConfigErrors> {
     }
 }
 
-fn read(file: &str, source: &str, base: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
+type WithWarnings<T> = (T, Vec<ConfigError>);
+
+fn read(file: &str, source: &str, base: &Path, probe: Probe) -> Result<WithWarnings<Config>, ConfigErrors> {
     read_part(file, source, base, |root| root.read(|root| sections::gateway(root, probe)))
 }
 
-/// The result of `part`, if it reported no errors and the text is TOML.
+/// The result of `part` and its warnings, if it reported no errors and the text is TOML.
 fn read_part<T>(
     file: &str,
     source: &str,
     base: &Path,
     part: impl for<'a> FnOnce(Table<'a>) -> T,
-) -> Result<T, ConfigErrors> {
+) -> Result<WithWarnings<T>, ConfigErrors> {
     let (tree, syntax) = DeTable::parse_recoverable(source);
     let report = Report::new(base);
     let result = part(Table::new(tree.get_ref(), Place::default(), &report));
 
+    let warnings = report.take_warnings();
     let errors = document::syntax::with_syntax_errors(source, tree.get_ref(), &syntax, report.into_errors(keys));
     match errors.is_empty() {
-        true => Ok(result),
+        true => Ok((result, warnings)),
         false => Err(ConfigErrors::new(file, source, errors)),
     }
 }

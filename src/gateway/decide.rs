@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::TokenLocation;
@@ -73,6 +73,16 @@ impl Decision {
     }
 }
 
+/// The path of a request, before its route is known.
+enum RequestPath<'r> {
+    Canonical(CanonicalPath<'r>),
+    /// Rejected, unless a route has `paths` for it.
+    Ambiguous {
+        path: &'r str,
+        reject: Box<Reject>,
+    },
+}
+
 impl Decider {
     /// Writes into the record what it finds on the way, also for a request that a later check rejects.
     pub async fn decide<B>(&self, request: &Request<B>, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
@@ -88,12 +98,12 @@ impl Decider {
         context.record.host = Some(host.clone());
         self.check_server_name(host_name, context.sni)?;
         context.trace.step(Step::Host, || host_name.to_owned());
-        let path = CanonicalPath::parse(request.uri().path())?;
+        let path = self.path(request.uri().path())?;
         context.trace.step(Step::Path, || request.uri().path().to_owned());
         if let Some(preflight) = self.preflight(request, host_name, &path, context) {
             return preflight;
         }
-        match self.routes.find(host_name, request.method(), &path)? {
+        match self.find(host_name, request.method(), &path)? {
             Action::Forward(route) => {
                 context.record.route = Some(route.name.clone());
                 *context.route = Some(route.clone());
@@ -107,6 +117,35 @@ impl Decider {
             Action::Endpoint(endpoint) => Ok(Decision::Endpoint(endpoint)),
             Action::Metadata => Ok(Decision::Metadata),
         }
+    }
+
+    /// # Errors
+    /// If the path is ambiguous and no route allows any form of ambiguity.
+    fn path<'r>(&self, path: &'r str) -> Result<RequestPath<'r>, Reject> {
+        match CanonicalPath::parse(path) {
+            Ok(path) => Ok(RequestPath::Canonical(path)),
+            Err(reject) if self.routes.has_loosened() => Ok(RequestPath::Ambiguous { path, reject: Box::new(reject) }),
+            Err(reject) => Err(reject),
+        }
+    }
+
+    fn find<'p>(&self, host: &str, method: &Method, path: &'p RequestPath<'_>) -> Result<Action<'p>, Reject> {
+        match path {
+            RequestPath::Canonical(path) => self.routes.find(host, method, path),
+            RequestPath::Ambiguous { path, reject } => match self.routes.find_loosened(host, method, path) {
+                Some(route) => Ok(Action::Forward(route)),
+                None => Err(Reject::new(reject.reason, reject.detail.clone())),
+            },
+        }
+    }
+
+    /// The decision about a request with a token that was refreshed on the way.
+    pub fn decide_refreshed(&self, caller: Caller, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
+        let (Some(route), Some(host)) = (context.route.clone(), context.record.host.clone()) else {
+            return Err(Reject::new(Reason::Internal, "a request without route or host was refreshed"));
+        };
+        context.record.caller = Some(caller.token().clone());
+        Ok(Decision::Forward { permit: authorize(route, Ok(caller))?, host })
     }
 
     /// Why this request must end its connection; `None` if it need not. [`Decider::decide`] checks the same.
@@ -138,14 +177,14 @@ impl Decider {
         &self,
         request: &Request<B>,
         host: &str,
-        path: &CanonicalPath<'_>,
+        path: &RequestPath<'_>,
         context: &mut RequestContext<'_>,
     ) -> Option<Result<Decision, Reject>> {
         if !cors::is_preflight(request.method(), request.headers()) {
             return None;
         }
         let asked = cors::requested_method(request.headers())?;
-        let policy = match self.routes.find(host, &asked, path) {
+        let policy = match self.find(host, &asked, path) {
             Ok(Action::Forward(route)) => {
                 let policy = route.cors.clone().filter(|_| !route.preflight)?;
                 context.record.route = Some(route.name.clone());

@@ -8,6 +8,7 @@ use crate::auth::bearer::TokenLocations;
 use crate::gateway::cors;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
+use crate::protocols::http::readings::PathForms;
 
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,10 @@ pub struct Route {
     pub methods: Vec<Method>,
     /// Begins with `/`. `/a/` matches everything below it. `/a` also matches itself: `/a` and `/a/b`, but not `/ab`.
     pub path: String,
+    /// If true, `path` matches requests in upper and lower case (ASCII).
+    pub ignore_case: bool,
+    /// `route.paths`: forms of a path that are rejected elsewhere.
+    pub forms: PathForms,
     /// Index of the upstream in the configuration.
     pub upstream: usize,
     pub access: Access,
@@ -44,6 +49,8 @@ pub struct Route {
 pub enum Capture {
     /// `login = true`: a response that names a subject becomes a token pair.
     Login,
+    /// `login = "cookie"`: the pair is set as cookies, and the response stays as it is.
+    CookieLogin,
     /// `logout = true`: a 2xx response ends the caller's family.
     Logout,
 }
@@ -73,6 +80,8 @@ impl Route {
             host: None,
             methods: Vec::new(),
             path: "/".to_owned(),
+            ignore_case: false,
+            forms: PathForms::STRICT,
             upstream: 0,
             access: Access::Token(Rules::default()),
             preflight: false,
@@ -89,6 +98,16 @@ impl Route {
     /// Returns true if the method decides whether this route matches, or whether a token is needed.
     pub fn decides_by_method(&self) -> bool {
         !self.methods.is_empty() || self.preflight
+    }
+
+    /// Returns true if this route may accept a request that the rules of `other` reject.
+    pub fn asks_for_less_than(&self, other: &Route) -> bool {
+        match (&self.access, &other.access) {
+            (_, Access::Public) => false,
+            _ if !other.enforce => false,
+            (Access::Public, _) => true,
+            (Access::Token(own), Access::Token(others)) => !self.enforce || !own.imply(others),
+        }
     }
 
     /// The rules for the token, in words.

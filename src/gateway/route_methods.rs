@@ -25,7 +25,7 @@ static ANY_METHOD: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
 /// The rejection of a method that none of these routes of one path has.
-pub(super) fn method_not_allowed(routes: &[Arc<Route>]) -> Reject {
+pub(super) fn method_not_allowed<'t>(routes: impl Iterator<Item = &'t Arc<Route>>) -> Reject {
     let mut names: Vec<&str> = Vec::new();
     for route in routes {
         let methods = if route.methods.is_empty() { &ANY_METHOD[..] } else { &route.methods };

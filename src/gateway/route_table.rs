@@ -7,9 +7,11 @@ use foldhash::fast::FixedState;
 use http::Method;
 
 use crate::gateway::endpoints::{Endpoint, Endpoints};
+use crate::gateway::path_table::PathTable;
 use crate::gateway::route::Route;
 use crate::gateway::route_methods::{matches_method, method_not_allowed};
 use crate::protocols::http::path::CanonicalPath;
+use crate::protocols::http::readings::{PathForms, Readings};
 use crate::protocols::http::target::without_port;
 use crate::types::reject::{Reason, Reject};
 
@@ -52,8 +54,10 @@ fn path_of_issuer(issuer: &str) -> String {
 
 /// All routes. A lookup costs one hash for each path segment and does not depend on the number of routes.
 pub struct RouteTable {
-    hosts: HashMap<String, Paths, FixedState>,
-    any_host: Paths,
+    hosts: HashMap<String, PathTable, FixedState>,
+    any_host: PathTable,
+    /// If false, every route has `paths = "strict"`.
+    has_loosened: bool,
     /// `[oauth]`: at most four.
     endpoints: Vec<(Box<[u8]>, Endpoint)>,
     metadata_path: Box<str>,
@@ -61,13 +65,12 @@ pub struct RouteTable {
     openid_path: Option<Box<str>>,
 }
 
-type Paths = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
-
 impl RouteTable {
     pub fn new(routes: &[Route]) -> Self {
         let mut table = RouteTable {
             hosts: HashMap::default(),
-            any_host: HashMap::default(),
+            any_host: PathTable::default(),
+            has_loosened: routes.iter().any(|route| route.forms != PathForms::STRICT),
             endpoints: Vec::new(),
             metadata_path: METADATA_PATH.into(),
             openid_path: None,
@@ -77,7 +80,7 @@ impl RouteTable {
                 Some(host) => table.hosts.entry(host.clone()).or_default(),
                 None => &mut table.any_host,
             };
-            paths.entry(route.path.as_bytes().into()).or_default().push(Arc::new(route.clone()));
+            paths.insert(Arc::new(route.clone()));
         }
         table.with_issuer("")
     }
@@ -92,7 +95,7 @@ impl RouteTable {
     pub fn with_issuer(mut self, issuer: &str) -> Self {
         self.metadata_path = metadata_path(issuer).into();
         let openid_path = format!("{}{OPENID_PATH}", path_of_issuer(issuer));
-        let is_free = |paths: &Paths| !paths.contains_key(openid_path.as_bytes());
+        let is_free = |paths: &PathTable| !paths.has(openid_path.as_bytes());
         let is_free = self.hosts.values().chain([&self.any_host]).all(is_free);
         self.openid_path = is_free.then(|| openid_path.into());
         self
@@ -119,38 +122,47 @@ impl RouteTable {
 
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
     pub fn find<'p>(&self, host: &str, method: &Method, path: &'p CanonicalPath<'_>) -> Result<Action<'p>, Reject> {
-        if let Some(own) = self.own_action(method, path.as_bytes()) {
+        self.find_decoded(host, method, path.as_bytes())
+    }
+
+    /// Returns true if a route has `paths`.
+    pub fn has_loosened(&self) -> bool {
+        self.has_loosened
+    }
+
+    /// Finds the route that forwards a path with several readings, `path` as the client sent it: all readings lead to
+    /// this route, and it allows their forms. So no other route's rules can be meant, with whatever reading its backend
+    /// has. The gateway's own paths have one form only.
+    pub fn find_loosened(&self, host: &str, method: &Method, path: &str) -> Option<Arc<Route>> {
+        let route_of = |path: &[u8]| match self.find_decoded(host, method, path) {
+            Ok(Action::Forward(route)) => Some(route),
+            _ => None,
+        };
+        let readings = Readings::of(path.as_bytes())?;
+        let route = route_of(&readings.primary).filter(|route| route.forms.include(readings.forms))?;
+        let is_same = |other: &Vec<u8>| route_of(other).is_some_and(|other| Arc::ptr_eq(&other, &route));
+        readings.others()?.iter().all(is_same).then_some(route)
+    }
+
+    fn find_decoded<'p>(&self, host: &str, method: &Method, path: &'p [u8]) -> Result<Action<'p>, Reject> {
+        if let Some(own) = self.own_action(method, path) {
             return own;
         }
-        if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path.as_bytes()) {
+        if let Some((_, endpoint)) = self.endpoints.iter().find(|(own, _)| **own == *path) {
             return endpoint_action(method, *endpoint);
         }
-        let mut rejected: Option<&[Arc<Route>]> = None;
         let tables = self.paths_of(host).into_iter().chain([&self.any_host]);
-        for paths in tables {
-            for prefix in prefixes(path.as_bytes()) {
-                let Some(routes) = paths.get(prefix) else { continue };
-                match routes.iter().find(|route| matches_method(route, method)) {
-                    Some(route) => return Ok(Action::Forward(route.clone())),
-                    // The longest prefix decides. A shorter one may have looser rules and must not catch what this one
-                    // rejects.
-                    None => rejected = rejected.or(Some(routes)),
-                }
-                break;
-            }
-            if rejected.is_some() {
-                break;
-            }
-        }
-        match rejected {
-            Some(routes) => Err(method_not_allowed(routes)),
-            None => Err(Reason::NoRoute.into()),
+        // The first host and the longest path decide. Others may have looser rules and must not catch what it rejects.
+        let Some(candidates) = tables.into_iter().find_map(|paths| paths.longest(path)) else {
+            return Err(Reason::NoRoute.into());
+        };
+        match candidates.iter().find(|route| matches_method(route, method)) {
+            Some(route) => Ok(Action::Forward(route.clone())),
+            None => Err(method_not_allowed(candidates.iter())),
         }
     }
-}
 
-impl RouteTable {
-    fn paths_of(&self, host: &str) -> Option<&Paths> {
+    fn paths_of(&self, host: &str) -> Option<&PathTable> {
         if self.hosts.is_empty() {
             return None;
         }
@@ -200,20 +212,6 @@ fn endpoint_action<'p>(method: &Method, endpoint: Endpoint) -> Result<Action<'p>
         true => Ok(Action::Endpoint(endpoint)),
         false => Err(Reject::from(Reason::MethodNotAllowed).allow(allow)),
     }
-}
-
-/// The path itself, then each shorter prefix of whole segments, with and without its trailing slash.
-fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut end = Some(path.len());
-    std::iter::from_fn(move || {
-        let prefix = &path[..end?];
-        end = match prefix {
-            [] | [b'/'] => None,
-            [shorter @ .., b'/'] => Some(shorter.len()),
-            _ => prefix.iter().rposition(|byte| *byte == b'/').map(|slash| slash + 1),
-        };
-        Some(prefix)
-    })
 }
 
 #[cfg(test)]

@@ -57,6 +57,17 @@ impl Rules {
         }
     }
 
+    /// Returns true if every token that meets these rules meets `others` as well.
+    pub fn imply(&self, others: &Rules) -> bool {
+        let issuers = others.issuers.is_empty()
+            || !self.issuers.is_empty() && self.issuers.iter().all(|issuer| others.issuers.contains(issuer));
+        let scopes = others.scopes.iter().all(|scope| self.scopes.contains(scope));
+        let any_scope = others.any_scope.is_empty()
+            || others.any_scope.iter().any(|scope| self.scopes.contains(scope))
+            || !self.any_scope.is_empty() && self.any_scope.iter().all(|scope| others.any_scope.contains(scope));
+        issuers && scopes && any_scope && others.claims.iter().all(|claim| self.claims.contains(claim))
+    }
+
     /// Names scopes that would be enough: all of `scopes` and the first of `any_scope`.
     fn scope_rejection(&self, detail: String) -> Reject {
         let needed: Vec<&str> = self.scopes.iter().chain(self.any_scope.first()).map(String::as_str).collect();
@@ -107,6 +118,35 @@ impl ClaimRule {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn rules_imply_weaker_rules_only() {
+        let rules = |issuers: &[&str], scopes: &[&str], any_scope: &[&str], claims: &[&str]| {
+            let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+            let pointer = |text: &&str| Pointer::parse(text).expect("a pointer");
+            let claim = |text| ClaimRule { pointer: pointer(text), condition: Condition::Present };
+            let claims = claims.iter().map(claim).collect();
+            Rules { issuers: list(issuers), scopes: list(scopes), any_scope: list(any_scope), claims }
+        };
+        let none = rules(&[], &[], &[], &[]);
+        for (one, others, implies) in [
+            (none.clone(), none.clone(), true),
+            (rules(&["i"], &["s"], &["a"], &["/c"]), none.clone(), true),
+            (none.clone(), rules(&["i"], &[], &[], &[]), false),
+            (rules(&["i"], &[], &[], &[]), rules(&["i", "j"], &[], &[], &[]), true),
+            (rules(&["i", "j"], &[], &[], &[]), rules(&["i"], &[], &[], &[]), false),
+            (rules(&[], &["s", "t"], &[], &[]), rules(&[], &["s"], &[], &[]), true),
+            (rules(&[], &["s"], &[], &[]), rules(&[], &["s", "t"], &[], &[]), false),
+            (rules(&[], &["s"], &[], &[]), rules(&[], &[], &["s", "t"], &[]), true),
+            (rules(&[], &[], &["s"], &[]), rules(&[], &[], &["s", "t"], &[]), true),
+            (rules(&[], &[], &["s", "t"], &[]), rules(&[], &[], &["s"], &[]), false),
+            (none.clone(), rules(&[], &[], &["s"], &[]), false),
+            (rules(&[], &[], &[], &["/c", "/d"]), rules(&[], &[], &[], &["/c"]), true),
+            (none, rules(&[], &[], &[], &["/c"]), false),
+        ] {
+            assert_eq!(one.imply(&others), implies, "{one:?} {others:?}");
+        }
+    }
 
     #[test]
     fn a_claim_is_compared_as_json() {

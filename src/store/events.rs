@@ -42,7 +42,14 @@ pub(super) fn rotation(rotation: &Rotation, family: Option<&Family>, presented: 
 
 /// One event for each change of a key.
 pub(super) fn keys_changed(changed: &KeysChanged) -> Vec<Event> {
-    let event = |name, key: &StoredKey| Event { kid: Some(key.kid.clone()), ..Event::new(name) };
+    let event = |name, key: &StoredKey| {
+        let may_refresh = name == "key.revoked" && !key.is_revoked_for_good();
+        Event { kid: Some(key.kid.clone()), reason: may_refresh.then_some("may_refresh"), ..Event::new(name) }
+    };
+    // The operator takes back that its tokens may refresh.
+    let is_now_final = |before: Option<&StoredKey>, key: &StoredKey| {
+        key.is_revoked_for_good() && !before.is_some_and(StoredKey::is_revoked_for_good)
+    };
     let mut events = Vec::new();
     for key in &changed.after {
         let before = changed.before.iter().find(|before| before.kid == key.kid);
@@ -51,7 +58,7 @@ pub(super) fn keys_changed(changed: &KeysChanged) -> Vec<Event> {
             ("key.created", before.is_none()),
             ("key.activated", is_new(|key| key.activated_at)),
             ("key.retired", is_new(|key| key.retired_at)),
-            ("key.revoked", is_new(|key| key.revoked_at)),
+            ("key.revoked", is_new(|key| key.revoked_at) || is_now_final(before, key)),
         ];
         events.extend(names.into_iter().filter(|(_, is_new)| *is_new).map(|(name, _)| event(name, key)));
     }

@@ -114,6 +114,7 @@ pub fn path(bytes: &[u8]) -> bool {
     assert!(!text.bytes().any(|byte| byte.is_ascii_control() || b" \\;?#".contains(&byte)), "{text:?}");
     let once = naively_decoded(text.as_bytes());
     assert_eq!(path.as_bytes(), once, "the matched path differs from the path that was sent: {text:?}");
+    assert!(str::from_utf8(&once).is_ok(), "a lenient decoder may read an overlong form as a separator: {text:?}");
     let slashes = |path: &[u8]| path.iter().filter(|byte| b"/\\".contains(byte)).count();
     for decoded in [once.clone(), naively_decoded(&once)] {
         assert_eq!(slashes(&decoded), slashes(text.as_bytes()), "decoding changes the number of segments: {text:?}");

@@ -86,15 +86,43 @@ impl ConfigError {
     }
 }
 
+/// Whether the gateway starts with what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Severity {
+    Error,
+    Warning,
+}
+
+impl Severity {
+    fn name(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+
+    fn level(self) -> Level<'static> {
+        match self {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        }
+    }
+}
+
 /// All errors of one file. Never empty.
 pub struct ConfigErrors {
     file: String,
     source: String,
     errors: Vec<ConfigError>,
+    severity: Severity,
 }
 
 impl ConfigErrors {
-    pub(crate) fn new(file: &str, source: &str, mut errors: Vec<ConfigError>) -> Self {
+    pub(crate) fn new(file: &str, source: &str, errors: Vec<ConfigError>) -> Self {
+        Self::of(Severity::Error, file, source, errors)
+    }
+
+    pub(super) fn of(severity: Severity, file: &str, source: &str, mut errors: Vec<ConfigError>) -> Self {
         // Errors of the file as a whole come first: they have no span, and `None` sorts before any position.
         errors.sort_by_key(|error| error.place.span.as_ref().map(|span| (span.start, span.end)));
         errors.dedup();
@@ -105,7 +133,7 @@ impl ConfigErrors {
                 source[hidden.clone()].bytes().map(|byte| if byte == b'\n' { '\n' } else { '*' }).collect::<String>();
             source.replace_range(hidden, &asterisks);
         }
-        ConfigErrors { file: file.to_owned(), source, errors }
+        ConfigErrors { file: file.to_owned(), source, errors, severity }
     }
 
     /// In the order of the file.
@@ -127,21 +155,18 @@ impl ConfigErrors {
             text.push_str(&renderer.render(&[self.group(error)]));
             text.push_str("\n\n");
         }
+        let (name, level) = (self.severity.name(), self.severity.level());
         let count = match self.errors.len() {
-            1 => format!("1 error in {}", self.file),
-            several => format!("{several} errors in {}", self.file),
+            1 => format!("1 {name} in {}", self.file),
+            several => format!("{several} {name}s in {}", self.file),
         };
-        text.push_str(&renderer.render(&[Group::with_title(Level::ERROR.primary_title(count))]));
+        text.push_str(&renderer.render(&[Group::with_title(level.primary_title(count))]));
         text.push('\n');
         text
     }
 
     fn group<'a>(&'a self, error: &'a ConfigError) -> Group<'a> {
-        let title = match error.place.key.as_str() {
-            "" => error.message.clone(),
-            key => format!("{key}: {}", error.message),
-        };
-        let group = Group::with_title(Level::ERROR.primary_title(title));
+        let group = Group::with_title(self.severity.level().primary_title(title(error)));
         let group = match self.snippet(error) {
             Some(snippet) => group.element(snippet),
             // Without source to underline, `expected` gets a line of its own.
@@ -172,9 +197,19 @@ impl ConfigErrors {
         format!("{:#}", Value::Array(errors))
     }
 
+    /// For a log: each in one line.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        self.errors.iter().map(|error| {
+            let (line, column) = self.line_and_column(&error.place);
+            let advice = if error.help.is_empty() { &error.expected } else { &error.help };
+            format!("{}:{line}:{column}: {} ({advice})", self.file, title(error))
+        })
+    }
+
     fn as_json(&self, error: &ConfigError) -> Value {
         let (line, column) = self.line_and_column(&error.place);
         json!({
+            "severity": self.severity.name(),
             "file": self.file,
             "line": line,
             "column": column,
@@ -183,6 +218,13 @@ impl ConfigErrors {
             "expected": error.expected,
             "help": error.help,
         })
+    }
+}
+
+fn title(error: &ConfigError) -> String {
+    match error.place.key.as_str() {
+        "" => error.message.clone(),
+        key => format!("{key}: {}", error.message),
     }
 }
 

@@ -7,3 +7,4 @@ pub(super) mod syntax;
 pub(super) mod table;
 pub(super) mod units;
 pub(super) mod value;
+pub(super) mod warnings;

@@ -1,4 +1,4 @@
-//! What is collected while one file is read: errors, unknown keys, and the keys that exist.
+//! What is collected while one file is read: errors, warnings, unknown keys, and the keys that exist.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,6 +12,7 @@ pub(crate) struct Report<'a> {
     /// Relative paths start here.
     base: &'a Path,
     errors: RefCell<Vec<ConfigError>>,
+    warnings: RefCell<Vec<ConfigError>>,
     unknown: RefCell<Vec<UnknownKey>>,
     /// All keys that were read, with `[]` for each index: `route[].path`.
     keys: RefCell<BTreeSet<String>>,
@@ -30,7 +31,13 @@ pub(super) struct UnknownKey {
 
 impl<'a> Report<'a> {
     pub(crate) fn new(base: &'a Path) -> Self {
-        Report { base, errors: RefCell::default(), unknown: RefCell::default(), keys: RefCell::default() }
+        Report {
+            base,
+            errors: RefCell::default(),
+            warnings: RefCell::default(),
+            unknown: RefCell::default(),
+            keys: RefCell::default(),
+        }
     }
 
     pub(crate) fn base(&self) -> &'a Path {
@@ -39,6 +46,14 @@ impl<'a> Report<'a> {
 
     pub(crate) fn add(&self, error: ConfigError) {
         self.errors.borrow_mut().push(error);
+    }
+
+    pub(crate) fn warn(&self, warning: ConfigError) {
+        self.warnings.borrow_mut().push(warning);
+    }
+
+    pub(crate) fn take_warnings(&self) -> Vec<ConfigError> {
+        self.warnings.take()
     }
 
     pub(super) fn add_unknown(&self, key: UnknownKey) {

@@ -143,6 +143,11 @@ impl<'a> Table<'a> {
         self.report.add(error.at(&self.place(key)));
     }
 
+    /// Reports a warning about `key`.
+    pub(crate) fn warn(&self, key: &str, warning: ConfigError) {
+        self.report.warn(warning.at(&self.place(key)));
+    }
+
     /// The result of a check of `key`, or `None` after its error was reported.
     pub(crate) fn accept<T>(&self, key: &str, checked: Result<T, ConfigError>) -> Option<T> {
         checked.map_err(|error| self.reject(key, error)).ok()

@@ -30,6 +30,11 @@ impl<'a> Value<'a> {
         self.report.add(error.at(&self.place));
     }
 
+    /// Reports a warning about this value.
+    pub(crate) fn warn(&self, warning: ConfigError) {
+        self.report.warn(warning.at(&self.place));
+    }
+
     /// The result of a check of this value, or `None` after its error was reported.
     pub(crate) fn accept<T>(&self, checked: Result<T, ConfigError>) -> Option<T> {
         checked.map_err(|error| self.reject(error)).ok()

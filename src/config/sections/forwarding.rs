@@ -24,7 +24,24 @@ pub(super) fn read(table: &mut Table<'_>, identity: &Identity) -> Forwarding {
     let own: Vec<NamePattern> = own.map(NamePattern::exact).collect();
     let keep = table.take("keep").and_then(|value| value.list_of("[\"X-SSL-*\"]", |text| kept(text, &own)));
     let fields = FieldRules { remove: remove.unwrap_or_default(), keep: keep.unwrap_or_default() };
-    Forwarding { trusted: trusted.unwrap_or_default(), sets_real_ip, fields }
+    let forwarding = Forwarding { trusted: trusted.unwrap_or_default(), sets_real_ip, fields };
+    if let Some(network) = forwarding.trusted.iter().find(|network| is_wide(network)) {
+        let warning = ConfigError::new(
+            format!("{network} contains addresses of clients"),
+            "these may send any client address in X-Forwarded-For",
+        );
+        table.warn("trusted", warning.help("list only the proxies in front of the gateway"));
+    }
+    forwarding
+}
+
+/// Returns true for a network that is larger than any private one. Several such networks can contain all addresses.
+fn is_wide(network: &IpNet) -> bool {
+    match network {
+        IpNet::V4(network) => network.prefix_len() < 8,
+        // fc00::/7 is private (RFC 4193).
+        IpNet::V6(network) => network.prefix_len() < 16 && (network.network().segments()[0] & 0xfe00) != 0xfc00,
+    }
 }
 
 fn pattern(text: &str) -> Result<NamePattern, ConfigError> {

@@ -101,7 +101,14 @@ pub(super) fn audience(value: &Value<'_>) -> Option<Vec<String>> {
 
 fn audience_or_any(value: &Value<'_>) -> Option<Audience> {
     match value.is_string().then(|| value.string()).flatten() {
-        Some("any") => Some(Audience::Any),
+        Some("any") => {
+            let warning = ConfigError::new(
+                "tokens for every other service of this issuer are accepted",
+                "a service that gets such a token can use it here",
+            );
+            value.warn(warning.help("write the `aud` that the issuer gives to tokens for this gateway"));
+            Some(Audience::Any)
+        }
         _ => audience(value).map(Audience::OneOf),
     }
 }

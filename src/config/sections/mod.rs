@@ -18,10 +18,12 @@ mod limits;
 mod listener;
 mod login;
 mod oauth;
+mod path_forms;
 mod pem;
 mod placed;
 mod rate;
 mod route;
+mod route_warnings;
 mod rules;
 mod store;
 mod throttle;
@@ -55,7 +57,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let admin = root.table("admin", |table| listener::admin(table, &store.sqlite));
     addresses::check(root, &listeners, &admin, probe);
 
-    let tokens = root.table("tokens", |table| tokens::read(table, limits.sessions_per_subject));
+    let tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
 
     let upstreams = upstream::upstreams(root, &timeouts);

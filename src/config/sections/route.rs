@@ -7,7 +7,7 @@ use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{host, rate, rules, token};
+use crate::config::sections::{host, path_forms, rate, route_warnings, rules, token};
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
 use crate::upstream;
@@ -31,6 +31,8 @@ pub(super) fn routes(
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_duplicates(root, &routes);
+        path_forms::report_case(root, &routes);
+        route_warnings::report(root, &routes, upstreams);
         report_reserved(root, &routes, issuers);
         return routes.into_iter().map(|route| route.value).collect();
     }
@@ -51,6 +53,8 @@ fn route(
     inherited: &Cors,
 ) -> Option<Placed<Route>> {
     let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
+    let ignore_case = table.boolean("ignore_case", false);
+    let forms = path_forms::forms(table);
     let host = table.take("host").and_then(|value| value.parse(host_of_route));
     let methods = table.take("methods").and_then(|value| value.list_of("[\"GET\", \"HEAD\"]", method));
     let name = table.take("name").and_then(|value| value.parse(name));
@@ -58,9 +62,11 @@ fn route(
     let mut access = access(table, issuers);
     let preflight = table.boolean("preflight", false);
     let places = token::places(table, access == Access::Public);
-    let mut origins = token::origins(table, &places);
+    let login = login(table);
+    let cookie_login = login == Some(Capture::CookieLogin);
+    let mut origins = token::origins(table, &places, cookie_login);
     let cors = cors::of_route(table, inherited, preflight);
-    if places.has_cookies() {
+    if places.has_cookies() || cookie_login {
         // The operator lets these pages send cookies, so their requests are not forged.
         origins.extend(cors.with_credentials().iter().cloned());
     }
@@ -74,13 +80,19 @@ fn route(
         table.reject("enforce", error.related(&table.place("public"), "the route is public"));
     }
     let rates = rate::rates(table);
-    let capture = capture(table, &mut access, enforce, issuers);
+    if !enforce && places.login_cookie {
+        let error = ConfigError::new("`login_cookie` needs a valid token", "expected `enforce = true` on this route");
+        table.reject("enforce", error.related(&table.place("token_from"), "the cookie is accepted here"));
+    }
+    let capture = capture(table, &mut access, login, enforce, issuers);
     let path = path?;
     let route = Route {
         name: name.unwrap_or_else(|| path.clone()).into(),
         host,
         methods: methods.unwrap_or_default(),
         path,
+        ignore_case,
+        forms,
         upstream: upstream.unwrap_or(0),
         access,
         preflight,
@@ -149,10 +161,25 @@ fn access(table: &mut Table<'_>, issuers: &[String]) -> Access {
     Access::Public
 }
 
+/// `route.login`: false, true or "cookie".
+fn login(table: &mut Table<'_>) -> Option<Capture> {
+    let value = table.take("login")?;
+    if value.is_string() {
+        return value.choice(&[("cookie", Capture::CookieLogin)]);
+    }
+    value.boolean().unwrap_or(false).then_some(Capture::Login)
+}
+
 /// `issuers`: all accepted issuers, the gateway itself first. A logout needs a token of the gateway: only these have a
 /// family.
-fn capture(table: &mut Table<'_>, access: &mut Access, enforce: bool, issuers: &[String]) -> Option<Capture> {
-    let (login, logout) = (table.boolean("login", false), table.boolean("logout", false));
+fn capture(
+    table: &mut Table<'_>,
+    access: &mut Access,
+    captured_login: Option<Capture>,
+    enforce: bool,
+    issuers: &[String],
+) -> Option<Capture> {
+    let (login, logout) = (captured_login.is_some(), table.boolean("logout", false));
     let own = issuers.first().cloned().unwrap_or_default();
     match access {
         _ if login && logout => {
@@ -182,7 +209,7 @@ fn capture(table: &mut Table<'_>, access: &mut Access, enforce: bool, issuers: &
         _ => {}
     }
     match (login, logout) {
-        (true, _) => Some(Capture::Login),
+        (true, _) => captured_login,
         (_, true) => Some(Capture::Logout),
         _ => None,
     }
@@ -289,5 +316,7 @@ fn report_reserved(root: &Table<'_>, routes: &[Placed<Route>], issuers: &[String
 
 fn overlap(a: &Route, b: &Route) -> bool {
     let any = a.methods.is_empty() || b.methods.is_empty();
-    a.path == b.path && a.host == b.host && (any || a.methods.iter().any(|method| b.methods.contains(method)))
+    path_forms::are_equal(a, b)
+        && a.host == b.host
+        && (any || a.methods.iter().any(|method| b.methods.contains(method)))
 }

@@ -1,5 +1,6 @@
 //! `[tokens]`: the tokens that this gateway issues.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Uri;
@@ -7,8 +8,11 @@ use http::Uri;
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
+use crate::config::sections::placed::Placed;
 use crate::config::sections::{issuer, pem};
 use crate::config::settings::TokenSettings;
+use crate::protocols::tls;
+use crate::server::ListenerSettings;
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::Algorithm;
 
@@ -27,9 +31,14 @@ const MINUTE: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 const TEN_YEARS: Duration = Duration::from_hours(24 * 3650);
 
-pub(super) fn read(table: &mut Table<'_>, sessions_per_subject: usize) -> TokenSettings {
+pub(super) fn read(
+    table: &mut Table<'_>,
+    listeners: &[Placed<ListenerSettings>],
+    sessions_per_subject: usize,
+) -> TokenSettings {
     let issuer = table.take("issuer").and_then(|value| value.parse(issuer_url));
     let issuer = issuer.unwrap_or_else(|| DEFAULT_ISSUER.to_owned());
+    warn_of_localhost(table, &issuer, listeners);
     let audience = table.take("audience").and_then(|value| issuer::audience(&value));
     let algorithm = table.choice("algorithm", Algorithm::ES256, SIGNING);
     let signing_key_file = table.path("signing_key_file");
@@ -68,6 +77,25 @@ fn issuer_url(text: &str) -> Result<String, ConfigError> {
         return Err(error().help("remove `?` or `#` and the text after it"));
     }
     Ok(text.to_owned())
+}
+
+/// A name that every gateway on trial has, so that their tokens differ only by their keys. A self-signed certificate is
+/// for a trial, too.
+fn warn_of_localhost(table: &Table<'_>, issuer: &str, listeners: &[Placed<ListenerSettings>]) {
+    let is_public = |listener: &&Placed<ListenerSettings>| {
+        !listener.value.address.ip().is_loopback() && !matches!(listener.value.tls, tls::Settings::SelfSigned { .. })
+    };
+    let uri: Option<Uri> = issuer.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_local = is_loopback || host == "localhost" || host.ends_with(".localhost");
+    let Some(listener) = listeners.iter().find(is_public).filter(|_| is_local) else { return };
+    let warning = ConfigError::new(
+        format!("tokens name {issuer} as their issuer, which is another program on each machine"),
+        "expected the URL at which clients reach this gateway",
+    );
+    let warning = warning.help("set `issuer` before the first token is issued: a change later rejects all tokens");
+    table.warn("issuer", warning.related(&listener.place, "this listener is not only for this machine"));
 }
 
 /// `key_lifetime` and `key_ahead`. With less than a minute, services could not cache the key set.

@@ -1,5 +1,6 @@
 //! `[[upstream]]`: the backends.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Uri;
@@ -47,6 +48,7 @@ pub(super) fn upstreams(root: &mut Table<'_>, timeouts: &Timeouts) -> Vec<Placed
 fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
     let name = table.take("name").and_then(|value| value.parse(name)).unwrap_or_else(|| DEFAULT_NAME.to_owned());
     let servers = servers(table).unwrap_or_default();
+    warn_of_cleartext(table, &servers);
     let protocol = table.choice("protocol", Protocol::Http1, &[("http1", Protocol::Http1), ("h2", Protocol::Http2)]);
     let proxy_protocol = proxy_protocol(table, protocol);
     let max_concurrent_requests = match protocol {
@@ -203,6 +205,28 @@ fn servers(table: &mut Table<'_>) -> Option<Vec<ServerSettings>> {
         value.reject(error.help("use a host name with several addresses; it counts as one server"));
     }
     Some(servers)
+}
+
+/// Names are not looked up: a check sends nothing over the network.
+fn warn_of_cleartext(table: &Table<'_>, servers: &[ServerSettings]) {
+    let is_public = |host: &str| host.parse::<IpAddr>().is_ok_and(|address| !is_private(address));
+    let Some(server) = servers.iter().find(|server| !server.tls && is_public(&server.host)) else { return };
+    let warning = ConfigError::new(
+        format!("tokens go to {} in cleartext, over a public network", server.host),
+        "each network on the way can read and change the requests",
+    );
+    table.warn("servers", warning.help("write https://, or use a private address"));
+}
+
+/// Returns true for addresses that the internet does not route (RFC 1918, 3927, 4193, 4291, 6598).
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let is_shared = address.octets()[0] == 100 && address.octets()[1] & 0xc0 == 64;
+            address.is_private() || address.is_loopback() || address.is_link_local() || is_shared
+        }
+        IpAddr::V6(address) => address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local(),
+    }
 }
 
 /// `http://host:port` or `https://host:port`. A path is rejected: paths of requests are forwarded unchanged.

@@ -11,6 +11,7 @@ pub mod media_type;
 pub mod name_pattern;
 pub mod path;
 pub mod poll_activity;
+pub mod readings;
 pub mod redirects;
 pub mod removed_fields;
 pub mod respond;

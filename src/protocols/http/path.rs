@@ -51,7 +51,8 @@ pub fn ambiguity(path: &[u8]) -> Option<&'static str> {
     None
 }
 
-fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
+/// Why this segment is ambiguous; `None` if it is not.
+pub(super) fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
     let mut rest = segment;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
@@ -74,10 +75,16 @@ fn segment_ambiguity(segment: &[u8]) -> Option<&'static str> {
             _ => {}
         }
     }
-    match &*decode(segment) {
+    let decoded = decode(segment);
+    match &*decoded {
         b"." | b".." => Some("a dot segment"),
         // A backend that decodes twice would see another path. The digits can be encoded too: %25%32%65.
-        decoded if has_encoding(decoded) => Some("a double percent-encoding"),
+        text if has_encoding(text) => Some("a double percent-encoding"),
+        // RFC 3629 section 3: an overlong form or a surrogate is no character, but some decoders make one of it. A
+        // segment without an encoding is ASCII.
+        text if matches!(decoded, Cow::Owned(_)) && str::from_utf8(text).is_err() => {
+            Some("encoded bytes that are not UTF-8")
+        }
         _ => None,
     }
 }
@@ -131,9 +138,17 @@ mod tests {
 
     #[test]
     fn ordinary_paths_pass_unchanged() {
-        for path in
-            ["/", "/a", "/a/", "/a/b.c/..d/.e/f..", "/%7Euser/100%25", "/caf%C3%A9", "/a=b&c,d:e@f!$'()*+", "/..."]
-        {
+        for path in [
+            "/",
+            "/a",
+            "/a/",
+            "/a/b.c/..d/.e/f..",
+            "/%7Euser/100%25",
+            "/caf%C3%A9",
+            "/%E6%97%A5%E6%9C%AC/%F0%9F%90%BB",
+            "/a=b&c,d:e@f!$'()*+",
+            "/...",
+        ] {
             assert!(CanonicalPath::parse(path).is_ok(), "{path}");
         }
         assert_eq!(CanonicalPath::parse("/%61dmin/%7e").expect("a canonical path").as_bytes(), b"/admin/~");
@@ -180,6 +195,16 @@ mod tests {
             "/%zz",
             "/caf\u{e9}",
             "/\u{7f}",
+            "/caf%E9",
+            "/a%c0%afb",
+            "/%c0%ae%c0%ae/b",
+            "/%e0%80%af",
+            "/%f0%80%80%af",
+            "/%ed%a0%80",
+            "/%f4%90%80%80",
+            "/%c3/%a9",
+            "/%80",
+            "/%ff",
         ] {
             assert!(CanonicalPath::parse(path).is_err(), "{path:?}");
         }

@@ -56,6 +56,11 @@ impl StoredKey {
         }
     }
 
+    /// Returns true if the key was revoked for good: its private half is gone, and no refresh accepts its tokens.
+    pub fn is_revoked_for_good(&self) -> bool {
+        self.revoked_at.is_some() && self.sealed.is_empty()
+    }
+
     pub fn is(&self, state: KeyState) -> bool {
         self.state() == state
     }

@@ -188,8 +188,12 @@ async fn every_error_has_the_status_and_code_of_the_page() {
     let gateway = Gateway::from_text(text.replace("[admin]\n", "[admin]\nwrong_tokens = 1\n"));
     let (admin, stranger) = (gateway.admin_client(), Client::http1(gateway.admin_address()).bearer("x"));
     let large = Bytes::from(vec![b' '; 8 * 1024 + 1]);
+    let keys = admin.get("/admin/v1/keys").await.json();
+    let revoke = format!("/admin/v1/keys/{}/revoke", keys["keys"][0]["kid"].as_str().expect("text"));
+    assert_eq!(admin.post(&revoke, &json!({})).await.status, 200);
     let mut seen = BTreeSet::new();
     for answer in [
+        admin.post(&revoke, &json!({ "mayRefresh": true })).await,
         admin.post("/admin/v1/tokens", &json!({})).await,
         admin.get("/admin/v1/nothing").await,
         admin.delete("/admin/v1/tokens/x").await,

@@ -15,7 +15,7 @@ fn help_names_every_command_and_option() {
     for (arguments, expected) in [
         (&["--help"][..], &["serve", "check", "demo", "token", "--version"][..]),
         (&["serve", "--help"], &["--config", "gateway.toml"]),
-        (&["check", "--help"], &["--config", "--json"]),
+        (&["check", "--help"], &["--config", "--json", "--deny-warnings"]),
         (&["demo", "--help"], &["echo"]),
         (&["token", "--help"], &["issue", "list", "revoke"]),
         (&["token", "issue", "--help"], &["--config", "--subject", "--scope", "--label", "--client-id", "--json"]),

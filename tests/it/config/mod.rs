@@ -13,6 +13,7 @@ mod routes;
 mod secrets;
 mod sections;
 mod upstreams;
+mod warnings;
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -40,6 +40,7 @@ fn errors_are_printed_as_json_for_programs() {
     let json = json.as_array().expect("an array");
     assert_eq!(json.len(), errors.all().len());
     let first = serde_json::json!({
+        "severity": "error",
         "file": "gateway.toml",
         "line": 2,
         "column": 11,

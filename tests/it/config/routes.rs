@@ -52,6 +52,28 @@ fn routes_are_checked() {
         ("[[route]]\npath = \"/\"\nenforce = \"no\"", "route[0].enforce", (3, 11), "true or false"),
         ("[identity]\nsubject = \"X_Auth_Observed\"", "identity.subject", (2, 11), "reserved for another purpose"),
         ("[[route]]\npath = \"/\"\nname = \"\"", "route[0].name", (3, 8), "1 to 64 characters"),
+        ("[[route]]\npath = \"/\"\npaths = \"encoded\"", "route[0].paths", (3, 9), "unknown value \"encoded\""),
+        ("[[route]]\npath = \"/\"\npaths = true", "route[0].paths", (3, 9), "expected a string"),
+        (
+            "[[route]]\npath = \"/\"\npaths = [\"strict\"]",
+            "route[0].paths[0]",
+            (3, 10),
+            "expected `paths = \"strict\"`",
+        ),
+        ("[[route]]\npath = \"/\"\npaths = [\"semicolons\"]", "route[0].paths[0]", (3, 10), "mean \"semicolon\"?"),
+        ("[[route]]\npath = \"/\"\nignore_case = 1", "route[0].ignore_case", (3, 15), "true or false"),
+        (
+            "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/A\"\nignore_case = true",
+            "route[1].path",
+            (4, 8),
+            "two routes match the same requests",
+        ),
+        (
+            "[[route]]\npath = \"/a\"\nignore_case = true\n[[route]]\npath = \"/A/b\"",
+            "route[1].path",
+            (5, 8),
+            "needs `ignore_case = true`",
+        ),
         (
             "[[route]]\npath = \"/a\"\n[[route]]\npath = \"/a\"",
             "route[1].path",

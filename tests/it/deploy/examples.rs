@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 
+use bearward::config::{self, Probe};
 use bearward::tokens::jwt::Algorithm;
 use serde_json::json;
 use tempfile::TempDir;
@@ -88,6 +89,20 @@ fn every_example_has_a_test() {
             "several-issuers.toml"
         ]
     );
+}
+
+/// Operators copy the examples.
+#[test]
+fn no_example_has_a_warning() {
+    let folder = TempDir::new().expect("a folder");
+    super::write_certificates(&Authority::new(), &folder.path().join("tls"));
+    fs::create_dir(folder.path().join("keys")).expect("a folder");
+    fs::write(folder.path().join("keys/partner.json"), Mint::new(Algorithm::ES256).jwks()).expect("written");
+    for name in super::names(&source::root().join("deploy/examples")) {
+        let text = source::read(format!("deploy/examples/{name}")).replace("/var/lib/bearward/", "");
+        let (_, warnings) = config::parse_with_warnings(&text, folder.path(), Probe::None).expect("a valid example");
+        assert!(warnings.is_empty(), "{name}: {}", warnings.render(false));
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod corpora;
 mod headers;
 mod hosts;
 mod http2;
+mod loosened;
 mod paths;
 mod precedents;
 mod tokens;

@@ -8,7 +8,7 @@ use crate::support::connection::{HttpConnection, empty};
 use crate::support::{Gateway, Upstream};
 
 /// Dot segments, which a backend may resolve (Envoy CVE-2019-9901, Traefik CVE-2025-32431).
-const DOT_SEGMENTS: &[&str] = &[
+pub(super) const DOT_SEGMENTS: &[&str] = &[
     "/..",
     "/../",
     "/.",
@@ -49,7 +49,7 @@ const DOT_SEGMENTS: &[&str] = &[
 
 /// Some servers read `%2F` and `%5C` as separators, others as letters (Envoy CVE-2021-29492, Traefik
 /// GHSA-gm3x-23wp-hc2c).
-const SEPARATORS: &[&str] = &[
+pub(super) const SEPARATORS: &[&str] = &[
     "/%2f",
     "/%2F",
     "/%2fprivate",
@@ -93,7 +93,7 @@ const SEPARATORS: &[&str] = &[
 ];
 
 /// A server that cuts a path at `;` reads another path, sometimes with `..` (Envoy CVE-2026-73551, -73553, -73511).
-const PARAMETERS: &[&str] = &[
+pub(super) const PARAMETERS: &[&str] = &[
     "/;",
     "/;/private",
     "/;x=y/private",
@@ -120,7 +120,7 @@ const PARAMETERS: &[&str] = &[
 ];
 
 /// Encoded characters that end a path, a line or a string once they are decoded.
-const ENDS: &[&str] = &[
+pub(super) const ENDS: &[&str] = &[
     "/public%00",
     "/public%00/private",
     "/private%00.css",
@@ -150,7 +150,7 @@ const ENDS: &[&str] = &[
 ];
 
 /// Encoded twice, or wrongly. A lenient decoder accepts these (Traefik GHSA-vrch-868g-9jx5).
-const ENCODINGS: &[&str] = &[
+pub(super) const ENCODINGS: &[&str] = &[
     "/%252e%252e/private",
     "/public/%252e%252e/private",
     "/public/%252E%252E/private",
@@ -188,8 +188,36 @@ const ENCODINGS: &[&str] = &[
     "/public/%5%63private",
 ];
 
+/// Encoded bytes that are no UTF-8. A lenient decoder reads an overlong form as `/`, `.` or `\\` (IIS MS00-078, Tomcat
+/// CVE-2008-2938).
+pub(super) const OVERLONG: &[&str] = &[
+    "/public%c0%afprivate",
+    "/public%C0%AFprivate",
+    "/public/..%c0%afprivate",
+    "/public/%c0%ae%c0%ae/private",
+    "/public/%c0%ae%c0%ae%c0%afprivate",
+    "/public%e0%80%afprivate",
+    "/public%f0%80%80%afprivate",
+    "/public%f8%80%80%80%afprivate",
+    "/public%fc%80%80%80%80%afprivate",
+    "/public%c1%9cprivate",
+    "/public%c1%1cprivate",
+    "/public%c0%80",
+    // surrogates, alone and as a pair
+    "/public%ed%a0%80",
+    "/public%ed%b0%80/private",
+    "/public%ed%a0%bd%ed%b2%a9",
+    // beyond the last character, incomplete, and alone
+    "/public%f4%90%80%80",
+    "/public%c3/%a9/private",
+    "/public%e2%82",
+    "/public%80",
+    "/caf%e9",
+    "/public%fe%ff",
+];
+
 /// Characters that a path cannot have, and that some programs read as others.
-const BYTES: &[&str] = &[
+pub(super) const BYTES: &[&str] = &[
     "/public\\..\\private",
     "/public/..\\private",
     "/public\\private",
@@ -274,7 +302,7 @@ pub(super) const FORMS: &[(&str, &str, Reason)] = &[
     ("ws://gateway.test/private", "gateway.test", BadHost),
 ];
 
-fn attack(target: &[u8], host: &str, reason: Reason) -> Attack {
+pub(super) fn attack(target: &[u8], host: &str, reason: Reason) -> Attack {
     let sent = [b"GET ", target, b" HTTP/1.1\r\nHost: ", host.as_bytes(), b"\r\nConnection: close\r\n\r\n"].concat();
     let name = String::from_utf8_lossy(target).chars().take(80).collect::<String>();
     let explained =
@@ -286,7 +314,7 @@ fn attack(target: &[u8], host: &str, reason: Reason) -> Attack {
 }
 
 fn ambiguous() -> impl Iterator<Item = &'static str> {
-    [DOT_SEGMENTS, SEPARATORS, PARAMETERS, ENDS, ENCODINGS, BYTES].into_iter().flatten().copied()
+    [DOT_SEGMENTS, SEPARATORS, PARAMETERS, ENDS, ENCODINGS, OVERLONG, BYTES].into_iter().flatten().copied()
 }
 
 #[tokio::test]

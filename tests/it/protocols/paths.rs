@@ -9,6 +9,7 @@ const PLAIN: &[&str] = &[
     "/a/b/",
     "/%7Euser/%61dmin",
     "/caf%C3%A9",
+    "/%E6%97%A5%E6%9C%AC/%f0%9f%90%bb",
     "/100%25",
     "/a=b&c,d:e@f!$'()*+",
     "/...",
@@ -63,6 +64,32 @@ async fn no_encoding_of_a_path_selects_another_route() {
     for path in ["/administrator", "/ADMIN", "/x/admin", "/?/admin"] {
         assert_eq!(gateway.client().get(path).await.status, 200, "{path}");
     }
+}
+
+/// With `ignore_case`, no case of a path selects a shorter route. Other routes keep their case.
+#[tokio::test]
+async fn a_route_that_ignores_case_matches_every_case() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::with_config(
+        &upstream,
+        "[[route]]\npath = \"/\"\npublic = true\n\
+         [[route]]\npath = \"/Admin\"\nignore_case = true\npaths = [\"encoded_slash\", \"double_slash\"]\n\
+         [[route]]\npath = \"/admin/Open\"\nignore_case = true\nmethods = [\"GET\"]\npublic = true\n\
+         [[route]]\npath = \"/Case\"\n",
+    );
+    for path in ["/Admin", "/admin", "/ADMIN/", "/aDmIn/X", "/%41dmin", "/%61DMIN/x", "/ADMIN/a%2Fb"] {
+        gateway.client().get(path).await.assert_rejected(401, "unauthorized");
+    }
+    for path in ["/administrator", "/ADMIN/open", "/admin/OPEN/x", "/case", "/x/admin"] {
+        assert_eq!(gateway.client().get(path).await.status, 200, "{path}");
+        assert_eq!(upstream.seen().pop().expect("the request arrived").uri, path, "the path keeps its case");
+    }
+    for path in ["/ADMIN/OPEN%2Fx", "//Admin", "/x%2Fadmin", "/ADMIN//Open", "/ADMIN%2FOPEN"] {
+        gateway.client().get(path).await.assert_rejected(400, "invalid_request");
+    }
+    gateway.client().get("/Case").await.assert_rejected(401, "unauthorized");
+    let post = gateway.client().send(http::Method::POST, "/ADMIN/OPEN", bytes::Bytes::new()).await;
+    post.assert_rejected(405, "invalid_request");
 }
 
 /// Routes with a host match every spelling of the host.

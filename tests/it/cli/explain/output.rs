@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ROUTES;
 use crate::support::program::{bearward, bearward_with_stdin};
-use crate::support::tokens::Mint;
+use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
 use crate::support::{Client, Gateway, Upstream};
 
 /// Runs `bearward explain` in the gateway's folder with this token. Returns the exit status and the output.
@@ -41,7 +41,7 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
         "token       in the Authorization header",
         "issuer      https://gateway.example",
         "claims      sub \"alice\", scope \"a b\"",
-        "revocation  not checked: the running gateway has the store",
+        "revocation  not revoked",
         "rules       the scopes a; one of the scopes x, b",
         "decision    allowed",
     ] {
@@ -115,20 +115,53 @@ async fn explain_prints_each_step_and_sets_the_exit_status() {
 }
 
 #[tokio::test]
-async fn explain_does_not_look_up_revocations() {
+async fn explain_rejects_revoked_tokens() {
     let upstream = Upstream::start();
-    let gateway = Gateway::start(&upstream);
+    let mint = Mint::new(Algorithm::ES256);
+    let mut gateway = Gateway::with_issuer(&upstream, &mint, "");
     let pair = gateway.issue("alice", "").await;
+    let foreign = mint.with_claims(gateway.now_secs(), json!({ "jti": "one" }));
+    let all = ["--token-stdin"];
+    for token in [&pair.access, &foreign] {
+        assert_eq!(explained(&gateway, &all, token).await.0, Some(0));
+    }
     assert_eq!(gateway.revoke(&pair.access, &pair.token_id).await.status, 200);
-    let (status, output) = explained(&gateway, &["--token-stdin"], &pair.access).await;
-    assert_eq!(status, Some(0));
-    assert!(output.contains("not checked"), "{output}");
+    let body = json!({ "jti": "one", "issuer": EXTERNAL_ISSUER });
+    assert_eq!(gateway.admin_client().post("/admin/v1/revocations", &body).await.status, 200);
     // The command did not disturb the running gateway.
     gateway.client().bearer(&pair.access).get("/").await.assert_rejected(401, "invalid_token");
-    assert_eq!(
-        Client::http1(gateway.address()).bearer(&gateway.issue("bob", "").await.access).get("/").await.status,
-        200
-    );
+    let other = gateway.issue("bob", "").await;
+    assert_eq!(Client::http1(gateway.address()).bearer(&other.access).get("/").await.status, 200);
+    for runs in [true, false] {
+        for token in [&pair.access, &foreign] {
+            let (status, output) = explained(&gateway, &all, token).await;
+            assert_eq!(status, Some(1), "{output}");
+            assert!(output.ends_with("decision    rejected: 401 revoked, the token was revoked\n"), "{runs}: {output}");
+        }
+        assert_eq!(explained(&gateway, &all, &other.access).await.0, Some(0));
+        gateway.drain();
+    }
+}
+
+/// Without the database, a token may be revoked.
+#[tokio::test]
+async fn explain_says_unknown_without_the_database() {
+    let upstream = Upstream::start();
+    let mint = Mint::new(Algorithm::ES256);
+    let mut gateway = Gateway::with_issuer(&upstream, &mint, ROUTES);
+    let token = mint.valid_token(gateway.now_secs());
+    gateway.drain();
+    for name in ["bearward.db", "bearward.db-wal", "bearward.db-shm"] {
+        let _ = std::fs::remove_file(gateway.path().join(name));
+    }
+    let (status, output) = explained(&gateway, &["--token-stdin", "--path", "/any/"], &token).await;
+    assert_eq!(status, Some(3), "{output}");
+    assert!(output.contains("decision    unknown: allowed, unless the token is revoked (there is no"), "{output}");
+    let (status, output) = explained(&gateway, &["--token-stdin", "--path", "/any/", "--json"], &token).await;
+    let json: Value = serde_json::from_str(&output).expect("JSON");
+    assert_eq!((status, &json["decision"]), (Some(3), &json!("unknown")));
+    assert_eq!(explained(&gateway, &["--token-stdin", "--path", "/claim/"], &token).await.0, Some(1), "anyway");
+    assert_eq!(explained(&gateway, &["--path", "/public/"], "").await.0, Some(0), "no token");
 }
 
 #[test]

@@ -61,6 +61,10 @@ async fn commands_list_rotate_and_revoke_keys_with_audit_events() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(status) && stderr.contains(message), "{stderr}");
     };
+    fails(&["keys", "revoke", &first, "--may-refresh"], 1, "revoked for good, which cannot be undone");
+    assert!(run(&["keys", "list"]).lines().any(|row| row.starts_with(&first) && row.ends_with("Z, for good")));
+    let second = created.iter().find(|kid| **kid != first).expect("another key");
+    assert!(run(&["keys", "revoke", second, "--may-refresh"]).contains("Z, its tokens may refresh"));
     fails(&["keys", "revoke", "unknown"], 1, "no such signing key");
     fails(&["keys", "revoke", "a/b"], 2, "is not a kid");
     fails(&["keys", "rotate", "--root", "--now"], 2, "cannot be used with");

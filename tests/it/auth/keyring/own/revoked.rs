@@ -79,9 +79,44 @@ async fn tokens_of_a_revoked_key_may_refresh_if_allowed() {
     assert_ne!(kid_of(&next.access), kid);
     assert_eq!(gateway.status_of(&next.access).await, 200);
 
+    assert_eq!(kind_of(&gateway, &kid).await, json!(true));
     assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "the operator can withdraw it");
+    assert_eq!(kind_of(&gateway, &kid).await, json!(false));
     gateway.refresh(&pair.access, &next.refresh).await.assert_rejected(401, "invalid_token");
     assert_eq!(gateway.refresh(&next.access, &next.refresh).await.status, 200);
+}
+
+/// Each change of what a revoked key may do has its audit event. One that is not possible is rejected.
+#[tokio::test]
+async fn a_key_that_is_revoked_for_good_stays_so() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(&upstream);
+    let pair = gateway.issue("alice", "").await;
+    let kid = kid_of(&pair.access);
+    assert_eq!(revoke(&gateway, &kid, &json!({ "mayRefresh": true })).await.status, 200);
+    assert_eq!(revoke(&gateway, &kid, &json!({ "mayRefresh": true })).await.status, 200, "nothing changes");
+    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200);
+    assert_eq!(revoke(&gateway, &kid, &json!({})).await.status, 200, "nothing changes");
+    let response = revoke(&gateway, &kid, &json!({ "mayRefresh": true })).await;
+    response.assert_rejected(409, "invalid_request");
+    assert!(response.text().contains("revoked for good"), "{}", response.text());
+    let gateway = gateway.restart();
+    revoke(&gateway, &kid, &json!({ "mayRefresh": true })).await.assert_rejected(409, "invalid_request");
+    assert_eq!(kind_of(&gateway, &kid).await, json!(false));
+    gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(401, "invalid_token");
+
+    // One event for each time that a key is created, activated or revoked, and for the login.
+    let events = gateway.audit_events(7).await;
+    let revocations: Vec<_> = events.iter().filter(|event| event["event"] == "key.revoked").collect();
+    assert!(revocations.iter().all(|event| event["kid"] == *kid), "{revocations:?}");
+    let reasons: Vec<_> = revocations.iter().map(|event| event["reason"].as_str()).collect();
+    assert_eq!(reasons, [Some("may_refresh"), None]);
+}
+
+/// `mayRefresh` of a revoked key in the list.
+async fn kind_of(gateway: &Gateway, kid: &str) -> Value {
+    let keys = listed(&gateway.admin_client()).await;
+    keys.into_iter().find(|key| key["kid"] == *kid).expect("the key is listed")["mayRefresh"].clone()
 }
 
 #[tokio::test]

@@ -1,0 +1,103 @@
+//! Warnings about routes of one backend with different rules: a path that seems to be protected and is not.
+
+use http::Method;
+
+use crate::config::document::error::ConfigError;
+use crate::config::document::table::Table;
+use crate::config::sections::placed::Placed;
+use crate::gateway::route::{Access, Route};
+use crate::upstream;
+
+type Routes = [Placed<Route>];
+
+pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<upstream::Settings>]) {
+    let share_backend = |one: &Route, other: &Route| {
+        let servers = |route: &Route| upstreams.get(route.upstream).map_or(&[][..], |upstream| &upstream.value.servers);
+        let is_same = |one: &upstream::ServerSettings, other: &upstream::ServerSettings| {
+            one.host == other.host && one.port == other.port
+        };
+        one.upstream == other.upstream
+            || servers(one).iter().any(|one| servers(other).iter().any(|other| is_same(one, other)))
+    };
+    for route in routes {
+        let others = routes.iter().filter(|other| share_backend(&route.value, &other.value)).collect::<Vec<_>>();
+        let warnings = [bare_path(route, routes, &others), public_above(route, &others), other_case(route, &others)];
+        for warning in warnings.into_iter().flatten() {
+            root.report().warn(warning.at(&route.place));
+        }
+    }
+}
+
+/// `/admin/` does not match `/admin`, which most backends answer as well.
+fn bare_path(route: &Placed<Route>, routes: &Routes, others: &[&Placed<Route>]) -> Option<ConfigError> {
+    let bare = route.value.path.strip_suffix('/').filter(|bare| !bare.is_empty())?;
+    // The longest path decides, also if its routes go to other backends.
+    let matches = |other: &&Placed<Route>| other.value.host == route.value.host && is_prefix(&other.value.path, bare);
+    let longest = routes.iter().filter(matches).map(|other| other.value.path.len()).max()?;
+    let weaker = others.iter().copied().filter(matches).find(|other| {
+        let other = &other.value;
+        other.path.len() == longest && share_methods(other, &route.value) && other.asks_for_less_than(&route.value)
+    })?;
+    let (path, above) = (&route.value.path, &weaker.value.path);
+    let warning =
+        ConfigError::new(format!("{bare} is not protected by this route"), format!("matches only below {path}"));
+    let help = format!("write `path = \"{bare}\"`, which also matches everything below it");
+    Some(warning.help(help).related(&weaker.place, format!("{bare} belongs to {above}, which asks for less")))
+}
+
+/// Each path of the backend that no other route names needs no token: also one that it gets later.
+fn public_above(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<ConfigError> {
+    if route.value.access != Access::Public {
+        return None;
+    }
+    let protected = others.iter().find(|other| {
+        let other = &other.value;
+        route.value.asks_for_less_than(other)
+            && (route.value.host.is_none() || route.value.host == other.host)
+            && other.path.len() > route.value.path.len()
+            && is_prefix(&route.value.path, &other.path)
+            && share_methods(&route.value, other)
+    })?;
+    let path = &route.value.path;
+    let warning = ConfigError::new(
+        format!("all of {path} is public, in front of a backend with protected paths"),
+        "paths of this backend that no other route names need no token",
+    );
+    let warning = warning.help("make only the public paths public, or serve them from an upstream of their own");
+    Some(warning.related(&protected.place, "this route of the same backend is protected"))
+}
+
+/// `/Admin` and `/admin` have different rules. A backend that ignores case has one page for both.
+fn other_case(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<ConfigError> {
+    let own = &route.value;
+    let other = others.iter().find(|other| {
+        let other = &other.value;
+        let start = other.path.get(..own.path.len());
+        let differs = start.is_some_and(|start| start != own.path && start.eq_ignore_ascii_case(&own.path));
+        differs
+            && is_prefix(&own.path.to_ascii_lowercase(), &other.path.to_ascii_lowercase())
+            && own.host == other.host
+            && !(own.ignore_case && other.ignore_case)
+            && (own.asks_for_less_than(other) || other.asks_for_less_than(own))
+    })?;
+    // Of two routes with one length, the first reports.
+    if other.value.path.len() == own.path.len() && other.place.span.as_ref()?.start < route.place.span.as_ref()?.start {
+        return None;
+    }
+    let warning = ConfigError::new(
+        "another route differs only by case, and has other rules",
+        "a backend that ignores case takes both for one path",
+    );
+    let warning = warning.help("set `ignore_case = true` if the backend ignores case, or rename one of the paths");
+    Some(warning.related(&other.place, "the other route"))
+}
+
+/// Returns true if `path` is `prefix` or below it, in whole segments.
+fn is_prefix(prefix: &str, path: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
+}
+
+fn share_methods(one: &Route, other: &Route) -> bool {
+    let has = |route: &Route, method: &Method| route.methods.is_empty() || route.methods.contains(method);
+    one.methods.is_empty() || other.methods.is_empty() || one.methods.iter().any(|method| has(other, method))
+}

@@ -1,0 +1,80 @@
+//! The routes of one host by their paths. Pure.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+
+use crate::gateway::route::Route;
+
+type ByPath = HashMap<Box<[u8]>, Vec<Arc<Route>>, FixedState>;
+
+#[derive(Default)]
+pub(super) struct PathTable {
+    exact: ByPath,
+    /// Routes with `ignore_case`, by their paths in lower case.
+    ignoring_case: ByPath,
+}
+
+/// The routes of one path.
+pub(super) struct Candidates<'t> {
+    exact: &'t [Arc<Route>],
+    ignoring_case: &'t [Arc<Route>],
+}
+
+impl PathTable {
+    pub(super) fn insert(&mut self, route: Arc<Route>) {
+        let path = route.path.as_bytes();
+        let routes = match route.ignore_case {
+            false => self.exact.entry(path.into()),
+            true => self.ignoring_case.entry(path.to_ascii_lowercase().into()),
+        };
+        routes.or_default().push(route);
+    }
+
+    /// Returns true if there is a route of exactly this path.
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        self.exact.contains_key(path) || self.ignoring_case.contains_key(&*path.to_ascii_lowercase())
+    }
+
+    /// The routes of the longest path that begins `path`, in whole segments.
+    pub(super) fn longest(&self, path: &[u8]) -> Option<Candidates<'_>> {
+        let lower_case = match self.ignoring_case.is_empty() || !path.iter().any(u8::is_ascii_uppercase) {
+            true => Cow::Borrowed(path),
+            false => Cow::Owned(path.to_ascii_lowercase()),
+        };
+        prefixes(path).find_map(|prefix| {
+            let exact = routes_at(&self.exact, prefix);
+            let ignoring_case = routes_at(&self.ignoring_case, lower_case.get(..prefix.len())?);
+            (!exact.is_empty() || !ignoring_case.is_empty()).then_some(Candidates { exact, ignoring_case })
+        })
+    }
+}
+
+impl<'t> Candidates<'t> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'t Arc<Route>> + use<'t> {
+        self.exact.iter().chain(self.ignoring_case)
+    }
+}
+
+fn routes_at<'t>(routes: &'t ByPath, path: &[u8]) -> &'t [Arc<Route>] {
+    if routes.is_empty() {
+        return &[];
+    }
+    routes.get(path).map_or(&[], Vec::as_slice)
+}
+
+/// The path itself, then each shorter prefix of whole segments, with and without its trailing slash.
+fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut end = Some(path.len());
+    std::iter::from_fn(move || {
+        let prefix = &path[..end?];
+        end = match prefix {
+            [] | [b'/'] => None,
+            [shorter @ .., b'/'] => Some(shorter.len()),
+            _ => prefix.iter().rposition(|byte| *byte == b'/').map(|slash| slash + 1),
+        };
+        Some(prefix)
+    })
+}
