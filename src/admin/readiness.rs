@@ -10,10 +10,12 @@ use tokio::sync::Mutex;
 /// How long a result is used.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// `None` in a result: the store works. Otherwise, the reason why not.
+/// When the check ended, and its result. `None` in a result: the store works. Otherwise, the reason why not.
+type LastCheck = (Instant, Option<String>);
+
 #[derive(Default)]
 pub struct StoreReadiness {
-    last: Arc<Mutex<Option<(Instant, Option<String>)>>>,
+    last: Arc<Mutex<Option<LastCheck>>>,
 }
 
 impl StoreReadiness {

@@ -250,7 +250,7 @@ async fn logout(
     event: EventContext,
 ) -> Result<Forwarded, Reject> {
     let status = forwarded.response.status();
-    if !status.is_success() && !(login_cookie && is_redirect(status)) {
+    if !(status.is_success() || login_cookie && is_redirect(status)) {
         return Ok(forwarded);
     }
     broker.revoke_login_of(caller, event).await?;
