@@ -10,12 +10,12 @@ use tokio::sync::Mutex;
 /// How long a result is used.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// When the check ended, and its result. `None` in a result: the store works. Otherwise, the reason why not.
-type LastCheck = (Instant, Option<String>);
+/// A time and its result. `None`: the store works. Otherwise, the reason why not.
+type Checked = (Instant, Option<String>);
 
 #[derive(Default)]
 pub struct StoreReadiness {
-    last: Arc<Mutex<Option<LastCheck>>>,
+    last: Arc<Mutex<Option<Checked>>>,
 }
 
 impl StoreReadiness {

@@ -32,7 +32,7 @@ pub struct CookieRefresh(Mutex<HashMap<[u8; 32], Arc<Slot>>>);
 type Slot = AsyncMutex<Option<Refreshed>>;
 
 struct Refreshed {
-    /// A clock that is set back does not prolong it.
+    /// Of the uptime: a clock that is set back must not keep spent cookies alive.
     until: Uptime,
     access: Arc<CachedToken>,
     cookies: NewCookies,
@@ -68,8 +68,7 @@ impl CookieRefresh {
         let hash = secret::digest(&[&secret::digest(&[found.token().as_bytes()]), presented.as_bytes()]);
         let slot = self.slot(hash, context.clock.uptime());
         let mut slot = slot.lock().await;
-        let began = context.clock.uptime();
-        if let Some(done) = slot.as_ref().filter(|done| began < done.until) {
+        if let Some(done) = slot.as_ref().filter(|done| context.clock.uptime() < done.until) {
             let caller = authenticator.authenticate_known(done.access.clone(), &context.auth())?;
             return Ok((caller, done.cookies.clone()));
         }
@@ -80,7 +79,7 @@ impl CookieRefresh {
         let pair = outcome.map_err(|reject| session_ended(reject, expired))?;
         let cookies = NewCookies::of(&pair.access_token, &pair.refresh_token)?;
         let caller = authenticator.authenticate_issued(&pair.access_token, &context.auth()).await?;
-        let (until, access) = (began + broker.settings.lifetimes.grace, caller.cached().clone());
+        let (until, access) = (context.clock.uptime() + broker.settings.lifetimes.grace, caller.cached().clone());
         *slot = Some(Refreshed { until, access, cookies: cookies.clone() });
         Ok((caller, cookies))
     }
