@@ -60,6 +60,19 @@ pub enum Decision {
     Metadata,
 }
 
+impl Decision {
+    /// Returns true if the gateway responds without a token, a backend or the store.
+    pub(super) fn is_public(&self) -> bool {
+        matches!(
+            self,
+            Decision::Preflight(_)
+                | Decision::Keys
+                | Decision::Metadata
+                | Decision::Endpoint(Endpoint::ProtectedResource)
+        )
+    }
+}
+
 /// The path of a request, before its route is known.
 enum RequestPath<'r> {
     Canonical(CanonicalPath<'r>),

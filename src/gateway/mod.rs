@@ -93,10 +93,13 @@ impl Gateway {
         let (forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
             Err(reject) => {
-                // Lets other requests run first: hyper would otherwise handle many rejected requests in a row.
-                tokio::task::yield_now().await;
                 let has_unread_body = delivery.has_unread_body(request);
-                rules.reject(reject, self.token_calls.challenge(), peer, &mut delivery, has_unread_body)
+                let challenge = self.token_calls.challenge();
+                let rejected = rules.reject(reject, challenge, peer, &mut delivery, has_unread_body);
+                // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The
+                // rejection is recorded before: the client may reset its stream meanwhile.
+                tokio::task::yield_now().await;
+                rejected
             }
         };
         let mut forwarded = response::finalize_head(forwarded, peer, &mut delivery);
@@ -237,6 +240,7 @@ impl Gateway {
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         let authenticator = &self.decider.authenticator;
+        context.record.is_public = decision.is_public();
         let response = match decision {
             Decision::Forward { permit, host } => return self.forward(permit, host, request, context).await,
             Decision::Refresh => Box::pin(self.token_calls.refresh(request, authenticator, context)).await,

@@ -116,6 +116,7 @@ impl TokenCalls {
         }
         let content = self.read_body(request, context).await?;
         let attempt = match endpoint {
+            // It counts wrong credentials itself.
             Endpoint::Introspect => None,
             _ => Some(throttle.begin_attempt(client)?),
         };
@@ -127,9 +128,8 @@ impl TokenCalls {
             context,
         };
         let outcome = oauth::respond(call, endpoint, &content).await;
-        match attempt {
-            Some(attempt) => attempt.end(is_failure(&outcome)),
-            None => throttle.count_outcome(&outcome, client),
+        if let Some(attempt) = attempt {
+            attempt.end(is_failure(&outcome));
         }
         outcome
     }

@@ -27,7 +27,10 @@ const CLAIMS: &[&str] = &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf
 
 impl Call<'_, '_> {
     pub(super) async fn introspect(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
-        let caller = self.introspection_caller().await?;
+        let caller = self.introspection_caller().await;
+        // Not what the caller asks about: that comes from its clients.
+        self.broker.throttle.count_outcome(&caller, self.context.client());
+        let caller = caller?;
         let token = form.required("token")?;
         let found = match PresentedToken::parse(token) {
             Some(presented) => self.refresh_token(&presented).await?,

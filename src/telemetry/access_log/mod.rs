@@ -7,7 +7,8 @@
 //! stalled terminal), lines are dropped and counted.
 //!
 //! The query and all headers but User-Agent are not logged, because they can hold secrets. A client cannot fill the
-//! disk with a few bytes: every text is cut (`field`), and rejected requests have a limit (`rejections`).
+//! disk with a few bytes: every text is cut (`field`), and requests that need no token and reach no backend have a
+//! limit (`rejections`).
 
 mod field;
 mod json;

@@ -36,6 +36,8 @@ pub struct Record {
     /// The family that a refresh or a revocation was about.
     pub token_id: Option<TokenId>,
     pub upstream: Option<Arc<str>>,
+    /// If true, the gateway sent a public document or responded to a CORS preflight.
+    pub is_public: bool,
     pub rejected: Option<Reject>,
     /// Why an enforcing route would have rejected the request.
     pub observed: Option<Arc<Reject>>,
@@ -43,6 +45,13 @@ pub struct Record {
 }
 
 impl Record {
+    /// Returns true if the request needed no token and reached no backend: it was rejected, it was for something
+    /// public, or the client left before the gateway had decided.
+    pub(super) fn is_free(&self) -> bool {
+        let is_undecided = || self.status == 0 && self.caller.is_none() && self.upstream.is_none();
+        self.rejected.is_some() || self.is_public || is_undecided()
+    }
+
     pub(super) fn host(&self) -> Option<&str> {
         self.host.as_ref().and_then(|host| host.to_str().ok())
     }

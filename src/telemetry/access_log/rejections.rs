@@ -1,7 +1,8 @@
 //! How many lines rejected requests may write: `access_log.rejections_per_second`.
 //!
 //! A rejection costs a client as little as 14 bytes over HTTP/2, and no token. Without this limit, one connection could
-//! fill a disk. The metrics count every rejection.
+//! fill a disk. The metrics count every rejection. The same limit applies to the other requests that need no token and
+//! reach no backend (`Record::is_free`).
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const SHARE_OF_ADDRESS: u32 = 4;
 /// The key of the limit that all requests share.
 const ALL: u128 = 0;
 
-/// Shared by all workers. Only rejected requests use it.
+/// Shared by all workers. Only requests that need no token use it.
 pub(super) struct RejectionLimit {
     /// `None`: no limit.
     limiters: Option<Limiters>,

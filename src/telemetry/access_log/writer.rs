@@ -26,7 +26,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the end of the gateway waits for the last lines. A pipe that no program reads takes none.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often to say that lines of rejected requests are left out.
+/// How often to say that lines are left out.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The lines of one worker that are not written yet.
@@ -44,7 +44,7 @@ struct Page {
 
 impl Buffer {
     pub fn push(&self, record: &Record) {
-        if record.rejected.is_some() && !self.rejections.take(record.client, Instant::now()) {
+        if record.is_free() && !self.rejections.take(record.client, Instant::now()) {
             self.metrics.access_log_left_out.inc();
             return;
         }
@@ -144,7 +144,7 @@ struct Writer {
     wake: Arc<Wake>,
     sink: Sink,
     is_failing: bool,
-    /// How many lines of rejected requests had been left out at the last report, and when that was.
+    /// How many lines had been left out at the last report, and when that was.
     left_out: u64,
     reported: Option<Instant>,
 }
@@ -198,8 +198,8 @@ impl Writer {
         }
         tracing::warn!(
             lines = left_out - self.left_out,
-            "the access log left out lines of rejected requests, because there were more than \
-             access_log.rejections_per_second allows; the metric bearward_rejections_total counts all of them"
+            "the access log left out lines of rejected requests or public documents, because there were more than \
+             access_log.rejections_per_second allows; the metric bearward_rejections_total counts all rejections"
         );
         (self.left_out, self.reported) = (left_out, Some(now));
     }

@@ -167,7 +167,7 @@ const COUNTERS: &[(&str, &str, ReadCount)] = &[
     ),
     (
         "access_log_rejections_left_out",
-        "Rejected requests without an access log line, beyond access_log.rejections_per_second",
+        "Rejected requests and requests for public documents without an access log line",
         |worker| &worker.access_log_left_out,
     ),
 ];

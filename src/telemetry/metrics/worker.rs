@@ -62,7 +62,7 @@ pub struct WorkerMetrics {
     pub upstream_retries: Count,
     /// Increased by the worker and by the thread that writes the log.
     pub access_log_dropped: Count,
-    /// Lines of rejected requests beyond `access_log.rejections_per_second`.
+    /// Lines of requests without a token beyond `access_log.rejections_per_second`.
     pub access_log_left_out: Count,
     pub streams_opened: Count,
     pub streams_closed: Count,

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use crate::support::frames::{self, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, frame};
+use crate::support::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, frame};
+use crate::support::wait::eventually_ok;
 use crate::support::{Gateway, Upstream, Wire};
 
-/// Frames that are sent before the responses are read, below `limits.http2_concurrent_streams`.
-const BATCH: u32 = 50;
+/// Responses in a flood. A multiple of every batch, which is below `limits.http2_concurrent_streams`.
+const REQUESTS: u32 = 6_000;
 
 #[tokio::test]
 async fn every_text_of_a_client_is_cut_in_both_formats() {
@@ -45,8 +46,9 @@ async fn a_configured_field_size_applies() {
     gateway.client().get(&format!("/{exact}")).await;
     gateway.client().get(&format!("/{longer}")).await;
     let lines = gateway.log_lines(2).await;
-    assert_eq!(lines[0]["path"], format!("/{exact}"));
-    assert_eq!(lines[1]["path"], format!("/{exact}…"));
+    let mut paths: Vec<_> = lines.iter().map(|line| line["path"].as_str().unwrap_or_default()).collect();
+    paths.sort();
+    assert_eq!(paths, [format!("/{exact}"), format!("/{exact}…")]);
 }
 
 #[tokio::test]
@@ -74,50 +76,113 @@ async fn rejections_beyond_the_limit_are_counted_only() {
     gateway.wait_for_metric("access_log_dropped_total", 0).await;
 }
 
-/// HPACK: the first request names a long User-Agent and puts it into the table. Each further request names it again
-/// with one byte.
+/// They need no token, and `[[rate]]` does not count them.
+#[tokio::test]
+async fn public_documents_count_for_the_limit_of_the_log() {
+    const EACH: usize = 40;
+    let upstream = Upstream::start();
+    let file = "file = \"access.log\"";
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
+    let gateway = Gateway::from_text(text.replace(file, &format!("{file}\nrejections_per_second = 4")));
+    let keys = "/.well-known/jwks.json HTTP/1.1\r\nHost: a\r\n";
+    let preflight = format!("OPTIONS {keys}Origin: https://a\r\nAccess-Control-Request-Method: GET\r\n");
+    let metadata = "GET /.well-known/oauth-authorization-server HTTP/1.1\r\nHost: a\r\n";
+    let heads = [format!("GET {keys}"), preflight, metadata.to_owned()];
+    let mut client = Wire::connect(gateway.address()).await;
+    for head in &heads {
+        for _ in 0..EACH {
+            client.send(format!("{head}\r\n")).await;
+            assert!(client.read_response().await.status < 300);
+        }
+    }
+    let log = logged(&gateway, (EACH * heads.len()) as u32).await;
+    assert!((10..EACH).contains(&log.lines().count()), "{log}");
+}
+
+/// Requests without a token that reach no backend: one that is rejected, and one for a public document.
 #[tokio::test]
 async fn a_flood_over_hpack_logs_few_bytes_per_byte() {
-    const REQUESTS: u32 = 6_000;
+    for path in ["/", "/.well-known/jwks.json"] {
+        let upstream = Upstream::start();
+        let gateway = Gateway::start(&upstream);
+        let sent = send_flood(&gateway, 50, |number| request(2 * number + 1, path)).await;
+        assert_few_bytes(sent, &logged(&gateway, REQUESTS).await);
+    }
+}
+
+/// A client that resets its stream before it gets the response does not avoid the limit. Every second request is reset:
+/// `limits.http2_resets` allows half of them. Few at once, because h2 ends a connection after 20 such streams.
+#[tokio::test]
+async fn reset_requests_do_not_avoid_the_limit_of_the_log() {
     let upstream = Upstream::start();
     let gateway = Gateway::start(&upstream);
+    let pair = |number| {
+        let (answered, reset) = (4 * number + 1, 4 * number + 3);
+        let cancel = frame(RST_STREAM, 0, reset, &8_u32.to_be_bytes());
+        [request(answered, "/"), request(reset, "/"), cancel].concat()
+    };
+    let sent = send_flood(&gateway, 8, pair).await;
+    gateway.wait_for_metric("rejections_total{reason=\"no_token\"}", 2 * u64::from(REQUESTS)).await;
+    assert_few_bytes(sent, &logged(&gateway, 2 * REQUESTS).await);
+}
+
+/// Sends requests, each of which has one response, `batch` at a time. Returns how many bytes they had.
+async fn send_flood(gateway: &Gateway, batch: u32, request: impl Fn(u32) -> Vec<u8>) -> usize {
     let mut wire = frames::connect(gateway.address(), &[frames::connection_preface_with_max_windows()]).await;
     let mut sent = 0;
-    for batch in 0..REQUESTS / BATCH {
-        let request = |number| request(2 * (batch * BATCH + number) + 1);
-        let bytes: Vec<u8> = (0..BATCH).flat_map(request).collect();
+    for first in (0..REQUESTS).step_by(batch as usize) {
+        let bytes: Vec<u8> = (first..first + batch).flat_map(&request).collect();
         sent += bytes.len();
         wire.send(bytes).await;
-        for _ in 0..BATCH {
-            let answered = frames::next(&mut wire, &[HEADERS, RST_STREAM]).await;
+        for _ in 0..batch {
+            let answered = frames::next(&mut wire, &[HEADERS, RST_STREAM, GOAWAY]).await;
             assert_eq!(answered.kind, HEADERS, "{answered:?}");
         }
     }
-    gateway.wait_for_metric("rejections_total{reason=\"no_token\"}", REQUESTS.into()).await;
-    let lines = gateway.log_text(1).await;
-    let line: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    sent
+}
+
+/// The log, as soon as each of these requests has a line or is counted as left out.
+async fn logged(gateway: &Gateway, requests: u32) -> String {
+    eventually_ok("every request is logged or left out", async || {
+        let left_out = gateway.metric("bearward_access_log_rejections_left_out_total").await as usize;
+        let log = gateway.log_text(1).await;
+        match log.lines().count() + left_out {
+            counted if counted == requests as usize => Ok(log),
+            counted => Err(format!("{counted} of {requests}")),
+        }
+    })
+    .await
+}
+
+#[track_caller]
+fn assert_few_bytes(sent: usize, log: &str) {
+    let line: Value = serde_json::from_str(log.lines().next().expect("a line")).expect("JSON");
     assert_eq!(line["user_agent"].as_str().map(str::len), Some(256 + '…'.len_utf8()));
-    let ratio = lines.len() as f64 / sent as f64;
-    eprintln!("{sent} bytes received, {} bytes logged: {ratio:.2} per byte", lines.len());
+    let ratio = log.len() as f64 / sent as f64;
+    eprintln!("{sent} bytes received, {} bytes logged: {ratio:.2} per byte", log.len());
     assert!(ratio <= 4.0, "{ratio}");
 }
 
-/// A request of 14 bytes, or the first one, with a User-Agent of 3,900 bytes.
-fn request(stream: u32) -> Vec<u8> {
-    // RFC 7541: fields of the static table, and the first entry of the dynamic table.
+/// A request of 14 bytes, or the first one, with a User-Agent of 3,900 bytes. HPACK: the first request puts its fields
+/// into the table, and each further request names them again with one byte.
+fn request(stream: u32, path: &str) -> Vec<u8> {
+    // RFC 7541: fields of the static table, and those that the first request adds.
     const GET: u8 = 0x80 | 2;
-    const ROOT: u8 = 0x80 | 4;
     const HTTP: u8 = 0x80 | 6;
     const USER_AGENT: u8 = 0x80 | 62;
     const AUTHORITY: u8 = 0x80 | 63;
+    const PATH: u8 = 0x80 | 64;
     let block = match stream {
         1 => {
-            // With incremental indexing (section 6.2.1): `:authority: a`, then `user-agent`. Lengths have a prefix of
-            // seven bits (section 5.1): 3,900 is 127 + 61 + 29 * 128.
-            let fields = [&[GET, ROOT, HTTP, 0x40 | 1, 1, b'a', 0x40 | 58, 127, 0x80 | 61, 29][..], &[b'x'; 3_900]];
-            fields.concat()
+            // With incremental indexing (section 6.2.1). Lengths have a prefix of seven bits (section 5.1): 3,900 is
+            // 127 + 61 + 29 * 128.
+            let length = u8::try_from(path.len()).expect("short");
+            let path = [&[GET, HTTP, 0x40 | 4, length][..], path.as_bytes()].concat();
+            let others = [&[0x40 | 1, 1, b'a', 0x40 | 58, 127, 0x80 | 61, 29][..], &[b'x'; 3_900]].concat();
+            [path, others].concat()
         }
-        _ => vec![GET, ROOT, HTTP, AUTHORITY, USER_AGENT],
+        _ => vec![GET, HTTP, PATH, AUTHORITY, USER_AGENT],
     };
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
 }

@@ -232,6 +232,26 @@ async fn forged_tokens_of_a_resource_server_have_their_own_budget() {
     assert_eq!(introspect_as(&gateway, &right, &fresh.access).await.json()["active"], true);
 }
 
+/// A client can make a resource server ask about an empty token. Only wrong credentials are guesses.
+#[tokio::test]
+async fn malformed_questions_do_not_count_as_failures() {
+    let upstream = Upstream::start();
+    let gateway = with_resource_server(&upstream, "failures = 3");
+    let (caller, alice) = (gateway.issue("service", SCOPE).await, gateway.issue("alice", "").await);
+    let right = format!("orders:{SECRET}");
+    for _ in 0..5 {
+        assert_error(&introspect_as(&gateway, &right, "").await, 400, "invalid_request");
+        assert_error(&introspect(&gateway, &caller, "").await, 400, "invalid_request");
+    }
+    let form = [("grant_type", "refresh_token"), ("refresh_token", alice.refresh.as_str())];
+    let refreshed = post(gateway.client(), "/oauth/token", &form).await;
+    assert_eq!(refreshed.status, 200, "the address has no failed call: {refreshed:?}");
+    for _ in 0..3 {
+        assert_error(&introspect_as(&gateway, "orders:wrong", &alice.access).await, 401, "invalid_client");
+    }
+    assert_error(&post(gateway.client(), "/oauth/token", &form).await, 429, "rate_limited");
+}
+
 /// The caller could take it for a Bearer: the gateway does not know whether the client has the key.
 #[tokio::test]
 async fn introspection_of_a_bound_token_follows_its_issuer() {
