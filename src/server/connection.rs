@@ -3,14 +3,13 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::mem;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -49,12 +48,14 @@ where
     let limits = (!is_http2).then_some(limits);
     let mut stream =
         ClientStream::new(stream, settings.write, settings.min_download_rate, limits, state.linger_slots.clone());
+    let on_rest = is_http2.then(|| linger::discard_rests(state.linger_slots.clone()));
     let flood = settings.flood;
     let connection = Arc::new(Connection { state, exchange: stream.exchange(), peer, is_http2 });
     let serving = connection.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (connection, in_flight) = (serving.clone(), serving.peer.begin_request());
-        let (gateway, mut request) = (serving.state.shared.gateway.load_full(), request.map(Body::incoming));
+        let body = |incoming| Body::incoming(incoming).with_rest(on_rest.as_ref());
+        let (gateway, mut request) = (serving.state.shared.gateway.load_full(), request.map(body));
         async move {
             let _in_flight = in_flight;
             Ok::<_, Infallible>(connection.respond(&gateway, &mut request).await)
@@ -97,10 +98,6 @@ impl Connection {
         if let Some(wait) = shared.retry_delay.wait(rejected, exchange, || self.is_of_shared_proxy(gateway)) {
             let mut wait = Box::pin(wait);
             poll_fn(|context| poll_activity::report_pending(wait.as_mut().poll(context))).await;
-        }
-        if self.is_http2 && !request.body().is_end_stream() {
-            let rest = mem::take(request.body_mut());
-            tokio::spawn(linger::discard(rest, self.state.linger_slots.clone()));
         }
         // During the drain, the client sends its next request over another connection, to another process. A response
         // that comes before the end of its request ends the connection, too.

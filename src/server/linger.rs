@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body::Body as _;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
 use super::settings::LingerSettings;
 use crate::limits::pace::IdleTimer;
-use crate::protocols::http::body::Body;
+use crate::protocols::http::body::{Body, OnRest};
 
 /// The connections of one worker that may discard more than [`PIECE`] at the same time.
 ///
@@ -55,9 +56,19 @@ impl LingerSlots {
 /// Bytes discarded before a pause.
 const PIECE: usize = 64 * 1024;
 
-/// Discards the rest of an HTTP/2 request that has got its response. Without this, the gateway would reset the stream
-/// right behind the response (RFC 9113 section 8.1), and a client that is busy sending sees the reset first.
-pub(super) async fn discard(body: Body, slots: LingerSlots) {
+/// Discards the rest of each HTTP/2 request that nothing reads: the gateway has rejected it, or its backend has
+/// responded early. Without this, the gateway would reset the stream right behind the response (RFC 9113 section 8.1),
+/// and a client that is busy sending sees the reset first.
+pub(super) fn discard_rests(slots: LingerSlots) -> OnRest {
+    Arc::new(move |rest| {
+        // When the process ends, there is no runtime any more.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(discard(rest, slots.clone()));
+        }
+    })
+}
+
+async fn discard(body: Body, slots: LingerSlots) {
     /// How long a client may send nothing.
     const IDLE: Duration = Duration::from_secs(2);
     let Some(_slot) = slots.acquire() else { return };

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use crate::support::frames::{self, DATA, END_HEADERS, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, ScriptedBackend, Upstream};
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/upload_peer.py");
 const BODY: u64 = 50_000_000;
@@ -101,6 +101,31 @@ fn curl_gets_the_response_to_a_rejected_upload() {
             let more = ["-sS", "-k", version, "-o", "/dev/null", "-w", "%{http_code}", "--data-binary", &file, url];
             assert_401(version, url, &run("curl", &more));
         });
+    }
+}
+
+/// The length of the upload is unknown, so the gateway has begun to forward it when it rejects it, or the backend has.
+#[tokio::test(flavor = "multi_thread")]
+async fn curl_gets_the_response_to_a_forwarded_upload() {
+    let early = ScriptedBackend::start(|mut wire, _| async move {
+        wire.read_until("\r\n\r\n").await;
+        wire.send("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno").await;
+    });
+    let upstream = Upstream::start();
+    let (_folder, body) = body();
+    for (backend, more) in [(upstream.address, "[limits]\nbody_size = \"1MiB\""), (early.address, "")] {
+        let gateway = Gateway::public(backend, more);
+        for (version, url) in [
+            ("--http1.1", format!("https://{}/", gateway.tls_address())),
+            ("--http1.1", format!("http://{}/", gateway.address())),
+            ("--http2", format!("https://{}/", gateway.tls_address())),
+            ("--http2-prior-knowledge", format!("http://{}/", gateway.address())),
+        ] {
+            let chunked = ["-H", "Transfer-Encoding: chunked", "-H", "Expect:", "-X", "POST", "-T", &body];
+            let output = ["-sS", "-k", version, "-o", "/dev/null", "-w", "%{http_code}", &url];
+            let output = run("curl", &[&chunked[..], &output].concat());
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "413", "{version} to {url} {more}: {output:?}");
+        }
     }
 }
 

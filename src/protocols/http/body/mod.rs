@@ -14,7 +14,7 @@ use crate::types::reject::{Reason, Reject};
 
 pub use error::BodyError;
 pub use observer::{BodyEnd, BodyObserver};
-pub use streamed::{Body, LONG_RUNNING_AFTER};
+pub use streamed::{Body, LONG_RUNNING_AFTER, OnRest};
 
 /// Reads a whole small body, for requests that the gateway handles itself. If it fails, [`Body::is_end_stream`] says
 /// whether there is more to read.

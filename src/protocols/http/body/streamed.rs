@@ -1,6 +1,7 @@
 //! The body type itself.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ pub const LONG_RUNNING_AFTER: Duration = Duration::from_millis(750);
 /// A body with this many frames is long-running too: one with a slow reader and a fast source never waits.
 const LONG_RUNNING_FRAMES: u8 = 16;
 
+/// Takes the rest of a body that its reader drops before the end.
+pub type OnRest = Arc<dyn Fn(Body) + Send + Sync>;
+
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
 /// A streamed body, a response of the gateway's own, or an empty body.
@@ -41,6 +45,7 @@ pub struct Body {
     polls_end: bool,
     /// An error before the first frame. It is returned at the next poll.
     delayed_error: Option<Box<BodyError>>,
+    on_rest: Option<OnRest>,
 }
 
 enum Inner {
@@ -69,6 +74,14 @@ impl Body {
         if body.is_end_stream() { Body::empty() } else { Body::of(Inner::Incoming(body)) }
     }
 
+    /// If this body is dropped before its end, `on_rest` gets the rest of it.
+    pub fn with_rest(mut self, on_rest: Option<&OnRest>) -> Self {
+        if matches!(self.inner, Inner::Incoming(_)) {
+            self.on_rest = on_rest.cloned();
+        }
+        self
+    }
+
     fn of(inner: Inner) -> Self {
         Body {
             inner,
@@ -81,6 +94,7 @@ impl Body {
             frames: 0,
             polls_end: false,
             delayed_error: None,
+            on_rest: None,
         }
     }
 
@@ -240,6 +254,7 @@ impl Body {
     }
 
     fn end_with(&mut self, end: BodyEnd) -> Option<Result<Frame<Bytes>, BodyError>> {
+        self.leave_rest();
         (self.inner, self.idle_timer, self.polls_end) = (Inner::Empty, None, false);
         let last = match end {
             BodyEnd::Abort(reason) => return Some(Err(BodyError::Ended(reason))),
@@ -257,12 +272,26 @@ impl Body {
         self.is_end_stream() || self.size_hint().exact() == Some(0)
     }
 
+    fn leave_rest(&mut self) {
+        let Some(on_rest) = self.on_rest.take() else { return };
+        match std::mem::replace(&mut self.inner, Inner::Empty) {
+            Inner::Incoming(rest) if !rest.is_end_stream() => on_rest(Body::of(Inner::Incoming(rest))),
+            inner => self.inner = inner,
+        }
+    }
+
     fn complete(&mut self) {
         if let Some(mut observer) = self.observer.take() {
             observer.on_complete();
         }
         self.idle_timer = None;
         self.meter = None;
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.leave_rest();
     }
 }
 
