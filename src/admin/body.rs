@@ -27,8 +27,9 @@ pub(super) async fn read_optional_object<T: DeserializeOwned + Default>(
 }
 
 async fn read(request: Request<Incoming>) -> Result<Bytes, Reject> {
-    let mut incoming = Body::incoming(request.into_body()).with_idle_timeout(READ_TIMEOUT);
-    body::read(&mut incoming, BODY_LIMIT).await
+    let mut incoming = Body::incoming(request.into_body());
+    let read = tokio::time::timeout(READ_TIMEOUT, body::read(&mut incoming, BODY_LIMIT)).await;
+    read.unwrap_or_else(|_| Err(Reject::new(Reason::BodyTimeout, format!("not complete within {READ_TIMEOUT:?}"))))
 }
 
 fn parse<T: DeserializeOwned>(content: &[u8]) -> Result<T, Reject> {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,8 +19,10 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connections::{AdminConnections, Slot};
 use super::router::{self, Peer};
-use super::settings::READ_TIMEOUT;
+use super::settings::{READ_TIMEOUT, WRITE_TIMEOUT};
+use super::slow_readers::TimedWrites;
 use super::state::Admin;
+use crate::protocols::http::body::Body;
 use crate::protocols::local_socket;
 use crate::protocols::tls::ServerTls;
 
@@ -95,8 +99,68 @@ where
         let (admin, peer) = (admin.clone(), peer.clone());
         async move { Ok::<_, Infallible>(router::handle(&admin, request, &peer).await) }
     });
+    serve_service(stream, service, WRITE_TIMEOUT).await;
+}
+
+/// Within the time limits for the request header and for the response.
+async fn serve_service<S, H>(stream: S, service: H, write_timeout: Duration)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+{
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
+    let stream = TokioIo::new(TimedWrites::new(stream, write_timeout));
     // An error here is one of the connection, which the client sees itself.
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    let _ = builder.serve_connection(stream, service).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const SIZE: usize = 100_000;
+
+    /// A client that has sent a request. Its socket holds little of the response.
+    async fn connected(write_timeout: Duration) -> (DuplexStream, impl Future<Output = ()>) {
+        let (mut client, server) = tokio::io::duplex(1000);
+        client.write_all(REQUEST).await.expect("sent");
+        let service = service_fn(|_| async { Ok(Response::new(Body::full(vec![b'x'; SIZE]))) });
+        (client, serve_service(server, service, write_timeout))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_disconnected() {
+        let limit = Duration::from_millis(300);
+        let (mut client, served) = connected(limit).await;
+        let started = Instant::now();
+        let serving = tokio::spawn(served);
+        // A little at a time is not enough.
+        while !serving.is_finished() {
+            sleep(Duration::from_millis(20)).await;
+            let _ = client.read_u8().await;
+            assert!(started.elapsed() < Duration::from_secs(10), "still served");
+        }
+        assert!(started.elapsed() >= limit);
+    }
+
+    #[tokio::test]
+    async fn each_response_has_the_whole_time() {
+        let (mut client, served) = connected(Duration::from_secs(2)).await;
+        let serving = tokio::spawn(served);
+        for _ in 0..3 {
+            sleep(Duration::from_millis(800)).await;
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(client.read_u8().await.expect("the head"));
+            }
+            client.read_exact(&mut vec![0; SIZE]).await.expect("the body");
+            assert!(!serving.is_finished());
+            client.write_all(REQUEST).await.expect("sent");
+        }
+    }
 }

@@ -16,6 +16,7 @@ mod reload_reply;
 mod revocations;
 mod router;
 mod settings;
+mod slow_readers;
 mod state;
 mod tokens;
 mod upstreams;

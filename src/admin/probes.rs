@@ -32,8 +32,9 @@ async fn not_ready(admin: &Admin) -> Option<String> {
     if let Some(reason) = admin.broker.keyring.not_ready(admin.clock.uptime()) {
         return Some(reason);
     }
-    let check = async {
-        let checked = admin.broker.with_timeout(admin.broker.store.check()).await;
+    let broker = admin.broker.clone();
+    let check = async move {
+        let checked = broker.with_timeout(broker.store.check()).await;
         checked.err().map(|error| format!("store: {error}"))
     };
     admin.store_readiness.result(check).await

@@ -2,6 +2,7 @@
 //!
 //! A check writes to the database. Probes need no token, so without this, each of them could cost a commit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
@@ -9,24 +10,30 @@ use tokio::sync::Mutex;
 /// How long a result is used.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// `None` in a result: the store works. Otherwise, the reason why not.
+/// A time and its result. `None`: the store works. Otherwise, the reason why not.
+type Checked = (Instant, Option<String>);
+
 #[derive(Default)]
 pub struct StoreReadiness {
-    last: Mutex<Option<(Instant, Option<String>)>>,
+    last: Arc<Mutex<Option<Checked>>>,
 }
 
 impl StoreReadiness {
-    /// Runs `check`, unless the last result is at most a second old. Concurrent calls share one check.
-    pub(super) async fn result(&self, check: impl Future<Output = Option<String>>) -> Option<String> {
-        let mut last = self.last.lock().await;
+    /// Runs `check`, unless the last result is at most a second old. Concurrent calls share one check. It ends also if
+    /// the client disconnects: otherwise each client that does not wait would cost a check.
+    pub(super) async fn result(&self, check: impl Future<Output = Option<String>> + Send + 'static) -> Option<String> {
+        let mut last = self.last.clone().lock_owned().await;
         if let Some((at, result)) = &*last
             && at.elapsed() < MAX_AGE
         {
             return result.clone();
         }
-        let result = check.await;
-        *last = Some((Instant::now(), result.clone()));
-        result
+        let checked = tokio::spawn(async move {
+            let result = check.await;
+            *last = Some((Instant::now(), result.clone()));
+            result
+        });
+        checked.await.unwrap_or_else(|error| Some(format!("store: {error}")))
     }
 }
 
@@ -38,9 +45,10 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_probes_share_one_check() {
-        let (readiness, checks) = (StoreReadiness::default(), AtomicUsize::new(0));
+        let (readiness, checks) = (StoreReadiness::default(), Arc::new(AtomicUsize::new(0)));
         let probe = || {
-            readiness.result(async {
+            let checks = checks.clone();
+            readiness.result(async move {
                 tokio::task::yield_now().await;
                 checks.fetch_add(1, Ordering::Relaxed);
                 Some("locked".to_owned())
@@ -51,5 +59,27 @@ mod tests {
         assert_eq!(checks.load(Ordering::Relaxed), 1);
         *readiness.last.lock().await = Some((Instant::now() - MAX_AGE, Some("locked".to_owned())));
         assert_eq!(readiness.result(async { None }).await, None, "the old result is not used");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_wait_shares_its_check() {
+        let (readiness, checks) = (StoreReadiness::default(), Arc::new(AtomicUsize::new(0)));
+        let probe = || {
+            let checks = checks.clone();
+            readiness.result(async move {
+                checks.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                None
+            })
+        };
+        for _ in 0..10 {
+            tokio::select! {
+                biased;
+                _ = probe() => {}
+                () = std::future::ready(()) => {}
+            }
+        }
+        assert_eq!(probe().await, None);
+        assert_eq!(checks.load(Ordering::Relaxed), 1);
     }
 }

@@ -11,8 +11,11 @@ use crate::protocols::tls;
 /// Maximum size of an admin token in bytes.
 pub const MAX_TOKEN_SIZE: usize = 1024;
 
-/// How long the admin listener waits for a TLS handshake, a request header, or the next part of a request body.
+/// How long the admin listener waits for a TLS handshake, a request header, or a request body.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client of the admin listener may take to read a response that its socket cannot hold.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]

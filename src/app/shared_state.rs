@@ -17,6 +17,7 @@ use crate::auth::token_cache::TokenCache;
 use crate::broker::{self, Broker};
 use crate::config::Config;
 use crate::gateway::Gateway;
+use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::forward::Forwarder;
 use crate::gateway::route::{Capture, Route};
 use crate::gateway::token_calls::TokenCalls;
@@ -99,6 +100,7 @@ impl SharedState {
                 broker: self.broker.clone(),
                 keyring: self.auth.keyring.clone(),
                 endpoints: config.oauth.clone(),
+                cookie_refresh: CookieRefresh::default(),
                 body_idle: config.connections.body_idle,
                 min_upload_rate: config.connections.min_upload_rate,
                 body_timeout: config.connections.token_call_body,
@@ -111,7 +113,8 @@ impl SharedState {
     }
 
     fn forwarder(&self, config: &Config) -> Result<Forwarder, StartError> {
-        let captures_logins = config.routes.iter().any(|route| route.capture == Some(Capture::Login));
+        let has = |capture| config.routes.iter().any(|route| route.capture == Some(capture));
+        let captures_logins = has(Capture::Login) || has(Capture::CookieLogin);
         let login = captures_logins.then(|| config.login.headers.clone());
         let overrides = METHOD_OVERRIDES.iter().filter(|_| config.routes.iter().any(Route::decides_by_method));
         let removed = overrides.chain(login.iter().flat_map(LoginHeaders::names));
@@ -123,6 +126,7 @@ impl SharedState {
             hygiene: Arc::new(hygiene),
             sets_real_ip: *sets_real_ip,
             login,
+            has_login_cookies: has(Capture::CookieLogin),
             body_idle: config.connections.body_idle,
             write: config.connections.write,
             min_upload_rate: config.connections.min_upload_rate,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use super::sockets::{Inherited, Sockets};
 use super::takeover::{self, ListenerCopies};
 use super::thread;
 use super::workers::{self, Workers};
-use crate::admin::{Admin, AdminConnections, StoreReadiness, WrongTokens};
+use crate::admin::{Admin, AdminConnections, ReloadReply, StoreReadiness, WrongTokens};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::limits::rate_limit::RateLimits;
@@ -32,6 +33,7 @@ use crate::telemetry::audit_log::Delivery;
 use crate::telemetry::metrics::Metrics;
 use crate::types::clock::Clock;
 use crate::types::ids::RequestIds;
+use crate::types::secret::Secret;
 
 /// Starts everything that `config` describes.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
@@ -60,12 +62,23 @@ pub fn start_with(
     root_secrets::check_root_is_not_lost(&config.store)?;
     let admin_token = secrets::read_admin_token(&config.admin.token)?;
     let runtime = thread::runtime()?;
-    let prepared = prepare(&config, clock.clone(), &inherited, &runtime)?;
-    let Prepared { state, gateway, mut metrics, reload_metrics, delivery, log } = prepared;
-
+    let mut prepared = prepare(&config, clock.clone(), &inherited, &runtime)?;
     // From here on clients can connect: to all addresses or to none.
     let sockets = Sockets::open(&config, inherited)?;
-    sockets.register_metrics(&mut metrics);
+    sockets.register_metrics(&mut prepared.metrics);
+    run(config, clock, prepared, sockets, (runtime, admin_token), file)
+}
+
+/// Starts the threads. `control`: the runtime of the control thread, and the admin token.
+fn run(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    prepared: Prepared,
+    sockets: Sockets,
+    control: (Runtime, Secret),
+    file: Option<PathBuf>,
+) -> Result<Running, StartError> {
+    let Prepared { state, gateway, metrics, reload_metrics, delivery, log } = prepared;
     let metrics = Arc::new(metrics);
     state.activate(&gateway);
     let (draining, drains) = watch::channel(false);
@@ -74,34 +87,21 @@ pub fn start_with(
     let workers = workers.start(sockets.listeners)?;
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let hand_over = takeover::hand_over(&config.store, copies.clone());
-    let (admin_settings, counters) = (config.admin.clone(), metrics.worker(config.workers));
-    let connections = Arc::new(AdminConnections::new(&admin_settings, counters.clone()));
+    let queue = ReloadQueue::new();
+    let reloads = file.is_some().then(|| queue.sender.clone());
+    let (runtime, token) = control;
+    let admin = Arc::new(admin(&config, token, &state, &metrics, clock.clone(), reloads));
+    let connections = Arc::new(AdminConnections::new(&config.admin, admin.counters.clone()));
     let live = Arc::new(LiveConfig {
         state: state.clone(),
         shared,
         certificates: sockets.certificates,
         admin_certificate: sockets.admin.tls.clone(),
         config: Mutex::new(config),
-        clock: clock.clone(),
+        clock,
         metrics: reload_metrics,
     });
-    let queue = ReloadQueue::new();
-    let serving = Arc::new(AtomicBool::new(true));
-    let admin = Arc::new(Admin {
-        broker: state.broker.clone(),
-        upstreams: state.upstreams.current.clone(),
-        metrics: metrics.clone(),
-        clock,
-        token: admin_token,
-        wrong_tokens: WrongTokens::new(admin_settings.wrong_tokens),
-        hosts: admin_settings.hosts,
-        store_readiness: StoreReadiness::default(),
-        counters,
-        serving: serving.clone(),
-        reloads: file.is_some().then(|| queue.sender.clone()),
-        request_ids: RequestIds::new(),
-    });
-    let admin_socket = sockets.admin.local.path().to_owned();
+    let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
     let control = Control { state: state.clone(), admin, connections, socket: sockets.admin };
     let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;
@@ -123,6 +123,31 @@ pub fn start_with(
         audit,
         log,
     })
+}
+
+/// What the calls of the admin API work on. `reloads`: `None` for a gateway that was not started from a file.
+fn admin(
+    config: &Config,
+    token: Secret,
+    state: &SharedState,
+    metrics: &Arc<Metrics>,
+    clock: Arc<dyn Clock>,
+    reloads: Option<Sender<ReloadReply>>,
+) -> Admin {
+    Admin {
+        broker: state.broker.clone(),
+        upstreams: state.upstreams.current.clone(),
+        metrics: metrics.clone(),
+        clock,
+        token,
+        wrong_tokens: WrongTokens::new(config.admin.wrong_tokens),
+        hosts: config.admin.hosts.clone(),
+        store_readiness: StoreReadiness::default(),
+        counters: metrics.worker(config.workers),
+        serving: Arc::new(AtomicBool::new(true)),
+        reloads,
+        request_ids: RequestIds::new(),
+    }
 }
 
 /// What is ready before a client can connect.

@@ -213,6 +213,16 @@ impl Authenticator {
         context: &AuthContext<'_>,
     ) -> Result<VerifiedToken, Reject> {
         let bearer = bearer::find(headers, self.token_size)?;
+        self.authenticate_expired(bearer, idle, context).await
+    }
+
+    /// As [`Authenticator::authenticate_refresh`], for a token that was found elsewhere.
+    pub async fn authenticate_expired(
+        &self,
+        bearer: BearerToken<'_>,
+        idle: Duration,
+        context: &AuthContext<'_>,
+    ) -> Result<VerifiedToken, Reject> {
         let queued = self.queue_for_signature(bearer, context).await?;
         let result = self.check_signature(&queued, context, Validity::ExpiredUpTo(idle));
         release(queued.permit, &result).await;
@@ -221,6 +231,31 @@ impl Authenticator {
             return Err(Reason::Revoked.into());
         }
         Ok(token)
+    }
+}
+
+/// For tokens that the gateway issues to the client of the request itself.
+impl Authenticator {
+    /// Verifies a token that was just issued. Neither counts it as used nor caches it: the client has not got it yet.
+    pub async fn authenticate_issued(&self, token: &str, context: &AuthContext<'_>) -> Result<Caller, Reject> {
+        let queued = self.queue_for_signature(BearerToken::from_text(token, self.token_size)?, context).await?;
+        let result = self.check_signature(&queued, context, Validity::Live);
+        let (text, generation) = (queued.text, queued.generation);
+        release(queued.permit, &result).await;
+        let token = result?;
+        let identity = self.identity.of(&token);
+        let cached = Arc::new(CachedToken::new(text, token, identity, generation));
+        if let Some(family) = cached.token.family {
+            self.renewals.record(family, &cached, context.clock.uptime());
+        }
+        self.authenticate_known(cached, context)
+    }
+
+    /// The caller of a token that was verified before.
+    pub fn authenticate_known(&self, cached: Arc<CachedToken>, context: &AuthContext<'_>) -> Result<Caller, Reject> {
+        cached.check_time(context.now)?;
+        cached.check_revocation(&self.revocations)?;
+        Ok(Caller { cached })
     }
 }
 

@@ -31,6 +31,11 @@ pub struct RefreshRequest {
 }
 
 impl RefreshRequest {
+    /// The refresh token of a browser, from its cookie. Its session belongs to no OAuth client.
+    pub fn of_cookie(refresh_token: &str) -> Self {
+        RefreshRequest { refresh_token: refresh_token.to_owned(), client_id: None }
+    }
+
     /// Rejects duplicate members, because two parsers could read two different tokens.
     pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Self, Reject> {
         check_content_type(headers)?;

@@ -126,6 +126,15 @@ impl Decider {
         }
     }
 
+    /// The decision about a request with a token that was refreshed on the way.
+    pub fn decide_refreshed(&self, caller: Caller, context: &mut RequestContext<'_>) -> Result<Decision, Reject> {
+        let (Some(route), Some(host)) = (context.route.clone(), context.record.host.clone()) else {
+            return Err(Reject::new(Reason::Internal, "a request without route or host was refreshed"));
+        };
+        context.record.caller = Some(caller.token().clone());
+        Ok(Decision::Forward { permit: authorize(route, Ok(caller))?, host })
+    }
+
     /// Why this request must end its connection; `None` if it need not. [`Decider::decide`] checks the same.
     pub fn malformed<B>(&self, request: &Request<B>) -> Option<Reject> {
         let framing = || Reject::new(Reason::MalformedFraming, "a transfer coding other than chunked");

@@ -38,6 +38,8 @@ pub struct Forwarder {
     pub sets_real_ip: bool,
     /// `None` if no route captures a login: then these headers mean nothing.
     pub login: Option<LoginHeaders>,
+    /// If true, a route has `login = "cookie"`: no backend gets the cookies of the gateway.
+    pub has_login_cookies: bool,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
     /// `timeouts.write`
@@ -143,6 +145,9 @@ impl Forwarder {
         context: &RequestContext<'_>,
     ) -> Result<(Option<UpgradeRequest>, bool), Reject> {
         let token_was_subprotocol = self.set_token(request, permit, context.now)?;
+        if self.has_login_cookies {
+            bearer::login_cookies::remove(request.headers_mut());
+        }
         // HTTP/2 upstreams cannot carry an HTTP/1 upgrade.
         let websocket = match upstream.settings.protocol {
             Protocol::Http1 => websocket::take_upgrade(request),

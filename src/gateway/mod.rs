@@ -7,6 +7,7 @@
 pub mod authorize;
 pub mod client;
 pub mod context;
+pub mod cookie_refresh;
 pub mod cors;
 pub mod csrf;
 pub mod decide;
@@ -38,6 +39,7 @@ use http::{HeaderValue, Request, Response};
 use crate::gateway::authorize::Permit;
 use crate::gateway::client::Peer;
 use crate::gateway::context::RequestContext;
+use crate::gateway::cookie_refresh::NewCookies;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::{Delivery, Parts};
 use crate::gateway::forward::{Forwarded, Forwarder};
@@ -153,12 +155,36 @@ impl Gateway {
             trace: Trace::OFF,
         };
         let decision = self.decider.decide(request, &mut context).await;
+        let (decision, cookies) = match decision {
+            Err(expired) if cookie_refresh::can_help(&expired, &context) => {
+                Box::pin(self.refresh_cookies(request, expired, &mut context)).await
+            }
+            decision => (decision, None),
+        };
         self.check_rates(&decision, request.uri().path(), &mut context)?;
         if let Ok(Decision::Forward { permit, .. }) = &decision {
             is_grpc_call.store(self.forwarder.is_grpc_call(permit, request), Ordering::Relaxed);
         }
-        let forwarded = self.carry_out(decision?, request, &mut context).await?;
+        let mut forwarded = self.carry_out(decision?, request, &mut context).await?;
+        if let Some(cookies) = cookies {
+            forwarded = cookies.add_to(forwarded);
+        }
         response::check_connect(forwarded, context.record)
+    }
+
+    /// Refreshes the session of a browser, and decides again.
+    async fn refresh_cookies(
+        &self,
+        request: &Request<Body>,
+        expired: Reject,
+        context: &mut RequestContext<'_>,
+    ) -> (Result<Decision, Reject>, Option<NewCookies>) {
+        let calls = &self.token_calls;
+        let with = (&*calls.broker, &self.decider.authenticator);
+        match calls.cookie_refresh.refresh(request, expired, with, context).await {
+            Ok((caller, cookies)) => (self.decider.decide_refreshed(caller, context), Some(cookies)),
+            Err(reject) => (Err(reject), None),
+        }
     }
 
     /// Where the request comes from according to a trusted proxy. `None` if the peer is the client.

@@ -15,6 +15,8 @@ pub(super) struct PathTable {
     exact: ByPath,
     /// Routes with `ignore_case`, by their paths in lower case.
     ignoring_case: ByPath,
+    /// Length of the longest path of a route.
+    max_len: usize,
 }
 
 /// The routes of one path.
@@ -26,6 +28,7 @@ pub(super) struct Candidates<'t> {
 impl PathTable {
     pub(super) fn insert(&mut self, route: Arc<Route>) {
         let path = route.path.as_bytes();
+        self.max_len = self.max_len.max(path.len());
         let routes = match route.ignore_case {
             false => self.exact.entry(path.into()),
             true => self.ignoring_case.entry(path.to_ascii_lowercase().into()),
@@ -44,7 +47,7 @@ impl PathTable {
             true => Cow::Borrowed(path),
             false => Cow::Owned(path.to_ascii_lowercase()),
         };
-        prefixes(path).find_map(|prefix| {
+        prefixes(path, self.max_len).find_map(|prefix| {
             let exact = routes_at(&self.exact, prefix);
             let ignoring_case = routes_at(&self.ignoring_case, lower_case.get(..prefix.len())?);
             (!exact.is_empty() || !ignoring_case.is_empty()).then_some(Candidates { exact, ignoring_case })
@@ -65,10 +68,11 @@ fn routes_at<'t>(routes: &'t ByPath, path: &[u8]) -> &'t [Arc<Route>] {
     routes.get(path).map_or(&[], Vec::as_slice)
 }
 
-/// The path itself, then each shorter prefix of whole segments, with and without its trailing slash.
-fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The path itself, then each shorter prefix of whole segments, with and without its trailing slash. Only those of at
+/// most `max_len` bytes: each costs a hash of its length, so a request of 8 KiB would cost milliseconds.
+fn prefixes(path: &[u8], max_len: usize) -> impl Iterator<Item = &[u8]> {
     let mut end = Some(path.len());
-    std::iter::from_fn(move || {
+    let all = std::iter::from_fn(move || {
         let prefix = &path[..end?];
         end = match prefix {
             [] | [b'/'] => None,
@@ -76,5 +80,44 @@ fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
             _ => prefix.iter().rposition(|byte| *byte == b'/').map(|slash| slash + 1),
         };
         Some(prefix)
-    })
+    });
+    all.skip_while(move |prefix| prefix.len() > max_len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lens(path: &[u8], max_len: usize) -> Vec<usize> {
+        prefixes(path, max_len).map(<[u8]>::len).collect()
+    }
+
+    #[test]
+    fn prefixes_are_whole_segments_from_long_to_short() {
+        assert_eq!(lens(b"/a/bc/d", 100), [7, 6, 5, 3, 2, 1]);
+        assert_eq!(lens(b"/a/", 3), [3, 2, 1]);
+        assert_eq!(lens(b"/", 1), [1]);
+    }
+
+    #[test]
+    fn a_long_path_costs_no_more_than_the_longest_route() {
+        let path = b"/a".repeat(4000);
+        assert_eq!(lens(&path, 5), [5, 4, 3, 2, 1]);
+        assert_eq!(lens(b"/abcdef", 3), [1]);
+        let mut table = PathTable::default();
+        for (path, ignore_case) in [("/a/a/", false), ("/A/a/a", true), ("/", false)] {
+            table.insert(Arc::new(Route { path: path.into(), ignore_case, ..Route::everything() }));
+        }
+        assert_eq!(table.max_len, 6);
+        let found = |path: &[u8]| table.longest(path).and_then(|routes| Some(routes.iter().next()?.path.clone()));
+        for (path, route) in [
+            (&path[..], "/A/a/a"),
+            (&path[..6], "/A/a/a"),
+            (b"/a/a/b", "/a/a/"),
+            (b"/a/a", "/"),
+            (b"/b/a/a/a/a/a", "/"),
+        ] {
+            assert_eq!(found(path).as_deref(), Some(route));
+        }
+    }
 }

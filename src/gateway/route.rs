@@ -49,6 +49,8 @@ pub struct Route {
 pub enum Capture {
     /// `login = true`: a response that names a subject becomes a token pair.
     Login,
+    /// `login = "cookie"`: the pair is set as cookies, and the response stays as it is.
+    CookieLogin,
     /// `logout = true`: a 2xx response ends the caller's family.
     Logout,
 }

@@ -117,7 +117,9 @@ impl RouteTable {
 
     /// Returns true for every path that the gateway answers itself.
     pub fn is_own_path(&self, path: &str) -> bool {
-        self.is_token_call(path) || path == KEYS_PATH || path == &*self.metadata_path
+        let is_document =
+            path == KEYS_PATH || path == &*self.metadata_path || Some(path) == self.openid_path.as_deref();
+        self.is_token_call(path) || is_document
     }
 
     /// Finds host first, then the longest path in whole segments, then the method. `host` may have a port.
@@ -302,8 +304,10 @@ mod tests {
                 RouteTable::new(&[route("/", None, &[]), route("/.well-known/openid-configuration", host, &[])]);
             let name = format!("{} /.well-known/openid-configuration", host.unwrap_or("*"));
             assert_eq!(found(&table, "login.example", Method::GET, "/.well-known/openid-configuration"), name);
+            assert!(!table.is_own_path("/.well-known/openid-configuration"));
         }
         let table = RouteTable::new(&[route("/", None, &[])]).with_issuer("https://gateway.example/a/");
+        assert!(table.is_own_path("/a/.well-known/openid-configuration"));
         assert_eq!(found(&table, "", Method::GET, "/a/.well-known/openid-configuration"), "metadata");
         assert_eq!(found(&table, "", Method::GET, "/.well-known/openid-configuration"), "* /");
     }

@@ -14,6 +14,7 @@ use crate::auth::keyring::Keyring;
 use crate::broker::refresh::RefreshRequest;
 use crate::broker::{BODY_LIMIT, Broker, revoke};
 use crate::gateway::context::RequestContext;
+use crate::gateway::cookie_refresh::CookieRefresh;
 use crate::gateway::endpoints::{Endpoint, Endpoints};
 use crate::gateway::oauth::{self, metadata};
 use crate::limits::pace::MinRate;
@@ -29,6 +30,8 @@ pub struct TokenCalls {
     pub keyring: Arc<Keyring>,
     /// `[oauth]`
     pub endpoints: Endpoints,
+    /// `token_from = ["login_cookie"]`
+    pub cookie_refresh: CookieRefresh,
     /// `timeouts.body_idle`
     pub body_idle: Duration,
     /// `limits.min_upload_rate`

@@ -21,6 +21,10 @@ impl Reach {
             address if address.is_loopback() || address.is_unspecified() => Reach::Loopback,
             IpAddr::V4(v4) if is_special_v4(v4) => Reach::Private,
             IpAddr::V6(v6) if is_special_v6(v6) => Reach::Private,
+            // 6to4 (RFC 3056) leads to the IPv4 address behind the prefix.
+            IpAddr::V6(v6) if v6.segments()[0] == 0x2002 => {
+                Reach::of(Ipv4Addr::from_bits((v6.to_bits() >> 80) as u32).into())
+            }
             // NAT64 (RFC 6052) leads to the IPv4 address at the end.
             IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
                 Reach::of(Ipv4Addr::from_bits(v6.to_bits() as u32).into())
@@ -50,10 +54,14 @@ fn is_special_v4(address: Ipv4Addr) -> bool {
         || matches!((a, b, c), (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) | (224.., ..))
 }
 
-/// Unique local, link-local, the former site-local, multicast and documentation.
+/// Unique local, link-local, the former site-local, multicast and documentation; the NAT64 of one network (RFC 8215),
+/// and the former addresses with an IPv4 address at their end (RFC 4291 section 2.5.5.1).
 fn is_special_v6(address: Ipv6Addr) -> bool {
-    let [first, second, ..] = address.segments();
-    matches!(first, 0xfc00..=0xfdff | 0xfe80..=0xffff) || (first, second) == (0x2001, 0xdb8)
+    let [first, second, third, ..] = address.segments();
+    matches!(first, 0xfc00..=0xfdff | 0xfe80..=0xffff)
+        || (first, second) == (0x2001, 0xdb8)
+        || (first, second, third) == (0x64, 0xff9b, 1)
+        || address.segments()[..6] == [0; 6]
 }
 
 #[cfg(test)]
@@ -73,6 +81,7 @@ mod tests {
                     "::",
                     "::ffff:127.0.0.1",
                     "64:ff9b::7f00:1",
+                    "2002:7f00:1::1",
                     "LocalHost.",
                     "a.localhost",
                 ][..],
@@ -99,6 +108,9 @@ mod tests {
                     "2001:db8::1",
                     "::ffff:10.0.0.1",
                     "64:ff9b::a00:1",
+                    "64:ff9b:1::101:101",
+                    "2002:a00:1::1",
+                    "::127.0.0.1",
                 ],
             ),
             (
@@ -111,6 +123,7 @@ mod tests {
                     "192.0.1.1",
                     "2606:4700::1111",
                     "64:ff9b::101:101",
+                    "2002:101:101::1",
                 ],
             ),
         ] {

@@ -9,8 +9,8 @@ pub(super) fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<It
 }
 
 /// Removes the cookies of these names and leaves the others unchanged.
-pub(super) fn remove(headers: &mut HeaderMap, names: &[String]) {
-    let is_named = |pair: &[u8]| names.iter().any(|name| name.as_bytes() == name_of(pair));
+pub(super) fn remove(headers: &mut HeaderMap, names: &[impl AsRef<str>]) {
+    let is_named = |pair: &[u8]| names.iter().any(|name| name.as_ref().as_bytes() == name_of(pair));
     let fields = || headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
     if !fields().flat_map(split).any(is_named) {
         return;
@@ -76,7 +76,7 @@ mod tests {
             (&["tt=a; T=b"], &["tt=a; T=b"]),
         ] {
             let mut headers = headers(fields);
-            remove(&mut headers, &["t".into(), "u".into()]);
+            remove(&mut headers, &["t", "u"]);
             let left: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
             assert_eq!(left, rest.iter().map(|field| field.as_bytes()).collect::<Vec<_>>(), "{fields:?}");
         }

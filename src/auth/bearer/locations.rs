@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Request, header};
 
 use super::header::{find, is_bearer};
 use super::token::{BearerToken, decode_base64url};
-use super::{cookie, query, subprotocol};
+use super::{cookie, login_cookies, query, subprotocol};
 use crate::protocols::websocket;
 use crate::types::reject::{Reason, Reject};
 
@@ -25,11 +25,13 @@ pub struct TokenLocations {
     pub queries: Vec<String>,
     /// `websocket`: the subprotocols that a WebSocket handshake requests.
     pub websocket: bool,
+    /// `login_cookie`: the cookie of `login = "cookie"`, which is in `cookies` too.
+    pub login_cookie: bool,
 }
 
 impl Default for TokenLocations {
     fn default() -> Self {
-        TokenLocations { header: true, cookies: Vec::new(), queries: Vec::new(), websocket: false }
+        TokenLocations { header: true, cookies: Vec::new(), queries: Vec::new(), websocket: false, login_cookie: false }
     }
 }
 
@@ -73,6 +75,12 @@ enum FoundCredential<'r> {
 }
 
 impl TokenLocations {
+    /// Accepts the token in the cookie of `login = "cookie"`.
+    pub fn accept_login_cookie(&mut self) {
+        self.login_cookie = true;
+        self.cookies.push(login_cookies::ACCESS.to_owned());
+    }
+
     /// Returns true if the browser adds the token by itself, also to requests that another site causes.
     pub fn has_cookies(&self) -> bool {
         !self.cookies.is_empty()

@@ -6,6 +6,7 @@
 mod cookie;
 mod header;
 mod locations;
+pub mod login_cookies;
 mod query;
 mod subprotocol;
 mod token;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use http::HeaderName;
 use ipnet::IpNet;
 
 use crate::auth::identity::Identity;
@@ -42,6 +43,23 @@ fn is_wide(network: &IpNet) -> bool {
         // fc00::/7 is private (RFC 4193).
         IpNet::V6(network) => network.prefix_len() < 16 && (network.network().segments()[0] & 0xfe00) != 0xfc00,
     }
+}
+
+/// Returns true if no backend gets this header: the gateway removes it, and does not set it.
+pub(super) fn reaches_no_backend(name: &HeaderName, forwarding: &Forwarding, identity: &Identity) -> bool {
+    let real_ip = forwarding.sets_real_ip.then_some(&headers::X_REAL_IP);
+    if identity.names().chain(&headers::ORIGIN).chain(real_ip).any(|set| set == name) {
+        return false;
+    }
+    let name = name.as_str().as_bytes();
+    // Another spelling of a header that the gateway sets.
+    let own = identity.names().map(HeaderName::as_str).chain(headers::own_fields());
+    if own.map(NamePattern::exact).any(|own| own.matches(name)) {
+        return true;
+    }
+    let FieldRules { remove, keep } = &forwarding.fields;
+    removed_by_default().chain(remove.iter().cloned()).any(|removed| removed.matches(name))
+        && !keep.iter().any(|kept| kept.matches(name))
 }
 
 fn pattern(text: &str) -> Result<NamePattern, ConfigError> {

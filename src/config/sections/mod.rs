@@ -60,7 +60,8 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));
     let issuers = issuer::issuers(root, &tokens.issuer);
 
-    let upstreams = upstream::upstreams(root, &timeouts);
+    let upstreams =
+        upstream::upstreams(root, &timeouts, |name| forwarding::reaches_no_backend(name, &forwarding, &identity));
     let cors = root.table("cors", |table| cors::read(table, &cors::Cors::default()));
     let mut rates = rate::rates(root);
     let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors);

@@ -62,9 +62,11 @@ fn route(
     let mut access = access(table, issuers);
     let preflight = table.boolean("preflight", false);
     let places = token::places(table, access == Access::Public);
-    let mut origins = token::origins(table, &places);
+    let login = login(table);
+    let cookie_login = login == Some(Capture::CookieLogin);
+    let mut origins = token::origins(table, &places, cookie_login);
     let cors = cors::of_route(table, inherited, preflight);
-    if places.has_cookies() {
+    if places.has_cookies() || cookie_login {
         // The operator lets these pages send cookies, so their requests are not forged.
         origins.extend(cors.with_credentials().iter().cloned());
     }
@@ -78,7 +80,11 @@ fn route(
         table.reject("enforce", error.related(&table.place("public"), "the route is public"));
     }
     let rates = rate::rates(table);
-    let capture = capture(table, &mut access, enforce, issuers);
+    if !enforce && places.login_cookie {
+        let error = ConfigError::new("`login_cookie` needs a valid token", "expected `enforce = true` on this route");
+        table.reject("enforce", error.related(&table.place("token_from"), "the cookie is accepted here"));
+    }
+    let capture = capture(table, &mut access, login, enforce, issuers);
     let path = path?;
     let route = Route {
         name: name.unwrap_or_else(|| path.clone()).into(),
@@ -155,10 +161,25 @@ fn access(table: &mut Table<'_>, issuers: &[String]) -> Access {
     Access::Public
 }
 
+/// `route.login`: false, true or "cookie".
+fn login(table: &mut Table<'_>) -> Option<Capture> {
+    let value = table.take("login")?;
+    if value.is_string() {
+        return value.choice(&[("cookie", Capture::CookieLogin)]);
+    }
+    value.boolean().unwrap_or(false).then_some(Capture::Login)
+}
+
 /// `issuers`: all accepted issuers, the gateway itself first. A logout needs a token of the gateway: only these have a
 /// family.
-fn capture(table: &mut Table<'_>, access: &mut Access, enforce: bool, issuers: &[String]) -> Option<Capture> {
-    let (login, logout) = (table.boolean("login", false), table.boolean("logout", false));
+fn capture(
+    table: &mut Table<'_>,
+    access: &mut Access,
+    captured_login: Option<Capture>,
+    enforce: bool,
+    issuers: &[String],
+) -> Option<Capture> {
+    let (login, logout) = (captured_login.is_some(), table.boolean("logout", false));
     let own = issuers.first().cloned().unwrap_or_default();
     match access {
         _ if login && logout => {
@@ -188,7 +209,7 @@ fn capture(table: &mut Table<'_>, access: &mut Access, enforce: bool, issuers: &
         _ => {}
     }
     match (login, logout) {
-        (true, _) => Some(Capture::Login),
+        (true, _) => captured_login,
         (_, true) => Some(Capture::Logout),
         _ => None,
     }

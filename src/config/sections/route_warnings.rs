@@ -31,10 +31,16 @@ pub(super) fn report(root: &Table<'_>, routes: &Routes, upstreams: &[Placed<upst
 /// `/admin/` does not match `/admin`, which most backends answer as well.
 fn bare_path(route: &Placed<Route>, routes: &Routes, others: &[&Placed<Route>]) -> Option<ConfigError> {
     let bare = route.value.path.strip_suffix('/').filter(|bare| !bare.is_empty())?;
-    // The longest path decides, also if its routes go to other backends.
-    let matches = |other: &&Placed<Route>| other.value.host == route.value.host && is_prefix(&other.value.path, bare);
-    let longest = routes.iter().filter(matches).map(|other| other.value.path.len()).max()?;
-    let weaker = others.iter().copied().filter(matches).find(|other| {
+    // As a request finds its route: the routes of its host, then those of every host. The longest path decides, also if
+    // its routes go to other backends.
+    let matches =
+        |host: &Option<String>, other: &Placed<Route>| other.value.host == *host && is_prefix(&other.value.path, bare);
+    let longest = |host: &Option<String>| {
+        routes.iter().filter(|other| matches(host, other)).map(|other| other.value.path.len()).max()
+    };
+    let hosts = [route.value.host.clone(), None];
+    let (host, longest) = hosts.iter().find_map(|host| Some((host, longest(host)?)))?;
+    let weaker = others.iter().copied().filter(|other| matches(host, other)).find(|other| {
         let other = &other.value;
         other.path.len() == longest && share_methods(other, &route.value) && other.asks_for_less_than(&route.value)
     })?;
@@ -45,7 +51,8 @@ fn bare_path(route: &Placed<Route>, routes: &Routes, others: &[&Placed<Route>]) 
     Some(warning.help(help).related(&weaker.place, format!("{bare} belongs to {above}, which asks for less")))
 }
 
-/// Each path of the backend that no other route names needs no token: also one that it gets later.
+/// Each path of the backend that no other route names needs no token: also one that it gets later. For the host of a
+/// public route, a protected route for all hosts has no effect below it.
 fn public_above(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<ConfigError> {
     if route.value.access != Access::Public {
         return None;
@@ -53,7 +60,7 @@ fn public_above(route: &Placed<Route>, others: &[&Placed<Route>]) -> Option<Conf
     let protected = others.iter().find(|other| {
         let other = &other.value;
         route.value.asks_for_less_than(other)
-            && (route.value.host.is_none() || route.value.host == other.host)
+            && (route.value.host.is_none() || other.host.is_none() || route.value.host == other.host)
             && other.path.len() > route.value.path.len()
             && is_prefix(&route.value.path, &other.path)
             && share_methods(&route.value, other)

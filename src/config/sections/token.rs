@@ -15,6 +15,7 @@ enum Place {
     Cookie(String),
     Query(String),
     Websocket,
+    LoginCookie,
 }
 
 pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
@@ -41,6 +42,7 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
             Place::Cookie(name) => places.cookies.push(name),
             Place::Query(name) => places.queries.push(name),
             Place::Websocket => places.websocket = true,
+            Place::LoginCookie => places.accept_login_cookie(),
         }
     }
     places
@@ -48,23 +50,24 @@ pub(super) fn places(table: &mut Table<'_>, public: bool) -> TokenLocations {
 
 fn place(text: &str) -> Result<Place, ConfigError> {
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let expected = "expected \"header\", \"cookie:NAME\", \"query:NAME\" or \"websocket\"";
+    let expected = "expected \"header\", \"cookie:NAME\", \"login_cookie\", \"query:NAME\" or \"websocket\"";
     let error = |message: String| Err(ConfigError::new(message, expected));
     match (kind, name) {
         ("header", None) => Ok(Place::Header),
         ("websocket", None) => Ok(Place::Websocket),
+        ("login_cookie", None) => Ok(Place::LoginCookie),
         ("cookie" | "query", None) => Err(ConfigError::new(format!("the name of the {kind} is missing"), expected)
             .help(format!("write for example \"{kind}:access_token\""))),
         ("cookie", Some(name)) if is_cookie_name(name) => Ok(Place::Cookie(name.to_owned())),
         ("query", Some(name)) if is_parameter_name(name) => Ok(Place::Query(name.to_owned())),
         ("cookie", Some(name)) => error(format!("\"{}\" is not a cookie name", name.escape_debug())),
         ("query", Some(name)) => error(format!("\"{}\" is not a valid query parameter", name.escape_debug())),
-        ("header" | "websocket", Some(_)) => {
+        ("header" | "websocket" | "login_cookie", Some(_)) => {
             Err(ConfigError::new(format!("\"{kind}\" takes no name"), expected).help(format!("write \"{kind}\"")))
         }
         _ => {
             let error = ConfigError::new(format!("a token cannot be in \"{}\"", text.escape_debug()), expected);
-            Err(match suggest::nearest(kind, ["header", "cookie", "query", "websocket"]) {
+            Err(match suggest::nearest(kind, ["header", "cookie", "login_cookie", "query", "websocket"]) {
                 Some(near) => error.help(format!("did you mean \"{}\"?", text.replacen(kind, near, 1))),
                 None => error,
             })
@@ -124,10 +127,10 @@ pub(super) fn forwarding(table: &mut Table<'_>, own_audience: &[String]) -> Toke
 }
 
 /// Origins without a cookie are an error: the operator would expect them to be checked.
-pub(super) fn origins(table: &mut Table<'_>, places: &TokenLocations) -> Vec<String> {
+pub(super) fn origins(table: &mut Table<'_>, places: &TokenLocations, cookie_login: bool) -> Vec<String> {
     let Some(value) = table.take("origins") else { return Vec::new() };
     let origins = value.list_of("[\"https://app.example\"]", origin).unwrap_or_default();
-    if !origins.is_empty() && !places.has_cookies() {
+    if !origins.is_empty() && !places.has_cookies() && !cookie_login {
         value.reject(
             ConfigError::new("`origins` has no effect without a cookie", "expected a cookie in `token_from`")
                 .help("remove `origins`, or add \"cookie:NAME\" to `token_from`"),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::Uri;
+use http::{HeaderName, Uri, header};
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
@@ -22,8 +22,13 @@ const HTTP1_REQUESTS: usize = 256;
 /// 6.5.2). hyper does not report what a backend allows; requests above that would wait inside hyper.
 const HTTP2_REQUESTS: usize = 100;
 
-pub(super) fn upstreams(root: &mut Table<'_>, timeouts: &Timeouts) -> Vec<Placed<Settings>> {
-    let upstreams = root.tables("upstream", |table| upstream(table, timeouts));
+/// `is_removed`: returns true for a header that no backend gets.
+pub(super) fn upstreams(
+    root: &mut Table<'_>,
+    timeouts: &Timeouts,
+    is_removed: impl Fn(&HeaderName) -> bool,
+) -> Vec<Placed<Settings>> {
+    let upstreams = root.tables("upstream", |table| upstream(table, timeouts, &is_removed));
     if upstreams.is_empty() {
         let error = ConfigError::new(
             "no upstream is defined",
@@ -45,7 +50,7 @@ pub(super) fn upstreams(root: &mut Table<'_>, timeouts: &Timeouts) -> Vec<Placed
     upstreams
 }
 
-fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
+fn upstream(table: &mut Table<'_>, timeouts: &Timeouts, is_removed: &impl Fn(&HeaderName) -> bool) -> Placed<Settings> {
     let name = table.take("name").and_then(|value| value.parse(name)).unwrap_or_else(|| DEFAULT_NAME.to_owned());
     let servers = servers(table).unwrap_or_default();
     warn_of_cleartext(table, &servers);
@@ -55,12 +60,14 @@ fn upstream(table: &mut Table<'_>, timeouts: &Timeouts) -> Placed<Settings> {
         Protocol::Http1 => HTTP1_REQUESTS,
         Protocol::Http2 => HTTP2_REQUESTS,
     };
+    // HTTP/2 has `:authority` instead.
+    let is_pseudo = |name: &HeaderName| protocol == Protocol::Http2 && *name == header::HOST;
     let has_tls = servers.is_empty() || servers.iter().any(|server| server.tls);
     let value = Settings {
         name,
         servers,
         protocol,
-        balance: balance(table),
+        balance: balance(table, &|name| is_removed(name) || is_pseudo(name)),
         tls: tls(table, has_tls),
         idle_timeout: table.duration("idle_timeout", Duration::from_secs(4), MIN_TIMEOUT..=MAX_TIMEOUT),
         max_connection_age: table.duration("max_connection_age", Duration::from_mins(10), MIN_TIMEOUT..=MAX_TIMEOUT),
@@ -105,7 +112,7 @@ enum Strategy {
     Hash,
 }
 
-fn balance(table: &mut Table<'_>) -> Balance {
+fn balance(table: &mut Table<'_>, is_removed: &impl Fn(&HeaderName) -> bool) -> Balance {
     let strategies =
         [("round_robin", Strategy::RoundRobin), ("least_requests", Strategy::LeastRequests), ("hash", Strategy::Hash)];
     let strategy = table.choice("balance", Strategy::RoundRobin, &strategies);
@@ -117,7 +124,7 @@ fn balance(table: &mut Table<'_>) -> Balance {
         let error = ConfigError::new("`hash` has no effect here", "expected `balance = \"hash\"` in this table");
         table.reject("hash", error.help("add `balance = \"hash\"`, or remove `hash`"));
     }
-    let key = key.and_then(|value| value.parse(hash_key)).unwrap_or(Key::Subject);
+    let key = key.and_then(|value| value.parse(|text| hash_key(text, is_removed))).unwrap_or(Key::Subject);
     match strategy {
         Strategy::RoundRobin => Balance::RoundRobin,
         Strategy::LeastRequests => Balance::LeastRequests,
@@ -125,7 +132,7 @@ fn balance(table: &mut Table<'_>) -> Balance {
     }
 }
 
-fn hash_key(text: &str) -> Result<Key, ConfigError> {
+fn hash_key(text: &str, is_removed: &impl Fn(&HeaderName) -> bool) -> Result<Key, ConfigError> {
     let expected = "expected \"subject\", or \"header:\" and a header name";
     if text == "subject" {
         return Ok(Key::Subject);
@@ -133,9 +140,13 @@ fn hash_key(text: &str) -> Result<Key, ConfigError> {
     let shown = text.escape_debug();
     let name =
         text.strip_prefix("header:").ok_or_else(|| ConfigError::new(format!("unknown value \"{shown}\""), expected))?;
-    name.parse()
-        .map(Key::Header)
-        .map_err(|_| ConfigError::new(format!("\"{shown}\" has no valid header name"), expected))
+    let name: HeaderName =
+        name.parse().map_err(|_| ConfigError::new(format!("\"{shown}\" has no valid header name"), expected))?;
+    match is_removed(&name) {
+        false => Ok(Key::Header(name)),
+        true => Err(ConfigError::new(format!("the gateway removes {name} from every request"), expected)
+            .help("name another header, or keep this one with `forwarding.keep`")),
+    }
 }
 
 /// TLS settings without an https:// server are an error: the operator would expect encrypted connections.

@@ -5,7 +5,10 @@
 //! client that reads "welcome" without a token would not be logged in. The same happens if a mass revocation overtakes
 //! the login.
 //!
-//! Logout: after a 2xx response, the caller's family is revoked, durably, before the response is sent.
+//! With `login = "cookie"`, the pair is set as cookies instead, and the response stays as it is: a page or a redirect.
+//!
+//! Logout: after a 2xx response, the caller's family is revoked, durably, before the response is sent. On a route with
+//! `token_from = ["login_cookie"]`, a redirect counts as well, and the cookies are removed.
 
 mod merge;
 
@@ -17,6 +20,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, he
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
+use crate::gateway::cookie_refresh::NewCookies;
+use crate::gateway::csrf;
 use crate::gateway::forward::Forwarded;
 use crate::gateway::route::Capture;
 use crate::limits::throttle::{Attempt, Throttle};
@@ -32,6 +37,10 @@ use merge::{JsonObject, MergeError};
 pub struct Captured {
     capture: Capture,
     caller: Option<Arc<VerifiedToken>>,
+    /// The route accepts the cookie of a captured login.
+    login_cookie: bool,
+    /// A form may have been submitted.
+    is_submission: bool,
     /// Only for a login.
     attempt: Option<Attempt>,
 }
@@ -55,8 +64,11 @@ pub fn begin<B>(
     context: &RequestContext<'_>,
 ) -> Result<Option<Captured>, Reject> {
     let Some(capture) = permit.route().capture else { return Ok(None) };
+    if capture == Capture::CookieLogin {
+        check_origin(permit, request, context)?;
+    }
     let mut attempt = None;
-    if capture == Capture::Login {
+    if capture != Capture::Logout {
         throttle.check_failures(context.client())?;
         throttle.count_call(context.client())?;
         attempt = Some(throttle.begin_attempt(context.client())?);
@@ -68,7 +80,18 @@ pub fn begin<B>(
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.remove(header::RANGE);
     }
-    Ok(Some(Captured { capture, caller: permit.caller().map(|caller| caller.token().clone()), attempt }))
+    let caller = permit.caller().map(|caller| caller.token().clone());
+    let login_cookie = permit.route().places.login_cookie;
+    let is_submission = !request.method().is_safe();
+    Ok(Some(Captured { capture, caller, login_cookie, is_submission, attempt }))
+}
+
+/// Another site must not log a browser in as its own user (login CSRF).
+fn check_origin<B>(permit: &Permit, request: &Request<B>, context: &RequestContext<'_>) -> Result<(), Reject> {
+    let Some(host) = &context.record.host else { return Err(Reason::BadHost.into()) };
+    let scheme = &context.origin.scheme;
+    let target = csrf::Target { method: request.method(), websocket: false, logout: false, host, scheme };
+    csrf::check(request.headers(), &target, &permit.route().origins)
 }
 
 impl Captured {
@@ -87,12 +110,16 @@ impl Captured {
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         if let Some(attempt) = self.attempt {
-            // A wrong password, or a guessed one.
-            attempt.end(forwarded.response.status().is_client_error());
+            // A wrong password, or a guessed one. After it, a page shows its form again, with 200.
+            let is_form = self.capture == Capture::CookieLogin && self.is_submission && forwarded.login.is_none();
+            attempt.end(forwarded.response.status().is_client_error() || is_form);
         }
         match (self.capture, self.caller) {
             (Capture::Login, _) => login(forwarded, broker, limits, context).await,
-            (Capture::Logout, Some(caller)) => logout(forwarded, broker, &caller, context.event()).await,
+            (Capture::CookieLogin, _) => cookie_login(forwarded, broker, limits, context).await,
+            (Capture::Logout, Some(caller)) => {
+                logout(forwarded, broker, &caller, self.login_cookie, context.event()).await
+            }
             // A preflight has no caller.
             (Capture::Logout, None) => Ok(forwarded),
         }
@@ -118,15 +145,42 @@ async fn login(
     if let Some(lease) = forwarded.lease.take() {
         lease.release();
     }
-    let issued = broker.issue_begun(login, limits.revocation_sequence, event).await;
-    let pair = issued.map_err(|reject| match reject.reason {
-        Reason::StoreUnavailable => reject,
-        // The client is not at fault.
-        _ => rejected(reject.detail),
-    })?;
+    let pair = issue(login, broker, limits, event).await?;
     context.record.token_id = Some(pair.token_id());
     let response = respond(head, object.with(&pair).map_err(unmergeable)?);
     Ok(Forwarded { response, ..forwarded })
+}
+
+async fn cookie_login(
+    mut forwarded: Forwarded,
+    broker: &Broker,
+    limits: Limits,
+    context: &mut RequestContext<'_>,
+) -> Result<Forwarded, Reject> {
+    let Some(values) = forwarded.login.take() else { return Ok(forwarded) };
+    let status = forwarded.response.status();
+    if !status.is_success() && !is_redirect(status) {
+        return Err(rejected(format!("a login response with status {} (expected 2xx or a redirect)", status.as_u16())));
+    }
+    let event = context.event();
+    let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
+    let pair = issue(login, broker, limits, event).await?;
+    context.record.token_id = Some(pair.token_id());
+    Ok(NewCookies::of(&pair.access_token, &pair.refresh_token)?.add_to(forwarded))
+}
+
+async fn issue(login: Login, broker: &Broker, limits: Limits, event: EventContext) -> Result<TokenPair, Reject> {
+    let issued = broker.issue_begun(login, limits.revocation_sequence, event).await;
+    issued.map_err(|reject| match reject.reason {
+        Reason::StoreUnavailable => reject,
+        // The client is not at fault.
+        _ => rejected(reject.detail),
+    })
+}
+
+/// A response after which a browser loads another page.
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301..=303 | 307 | 308)
 }
 
 fn unmergeable(error: MergeError) -> Reject {
@@ -192,11 +246,13 @@ async fn logout(
     forwarded: Forwarded,
     broker: &Broker,
     caller: &VerifiedToken,
+    login_cookie: bool,
     event: EventContext,
 ) -> Result<Forwarded, Reject> {
-    if !forwarded.response.status().is_success() {
+    let status = forwarded.response.status();
+    if !(status.is_success() || login_cookie && is_redirect(status)) {
         return Ok(forwarded);
     }
     broker.revoke_login_of(caller, event).await?;
-    Ok(forwarded)
+    Ok(if login_cookie { NewCookies::none().add_to(forwarded) } else { forwarded })
 }

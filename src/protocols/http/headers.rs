@@ -14,7 +14,7 @@ use crate::protocols::http::removed_fields::{FieldRules, RemovedFields};
 pub const OBSERVED: &str = "x-auth-observed";
 
 /// Fields about the origin of a request, which the gateway sets: it is the client's peer.
-static ORIGIN: [HeaderName; 5] =
+pub static ORIGIN: [HeaderName; 5] =
     [header::FORWARDED, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_REQUEST_ID];
 
 /// A CGI program gets it as `HTTP_PROXY` and may use it as the proxy for its own requests (httpoxy, CVE-2016-5385). It

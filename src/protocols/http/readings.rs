@@ -11,6 +11,9 @@ use crate::protocols::http::path::{decode, segment_ambiguity};
 /// Maximum number of spellings of one path. Real paths have fewer than ten; each costs up to five more copies.
 const MAX_SPELLINGS: usize = 64;
 
+/// Maximum bytes of all spellings of one path. A client without a token makes the gateway copy and match them.
+const MAX_BYTES: usize = 32 * 1024;
+
 /// The forms of a path that strict routes reject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathForms {
@@ -83,19 +86,22 @@ fn is_unambiguous_piece(piece: &[u8]) -> bool {
 }
 
 /// The path as backends may read it before they decode the other characters: each step may be made or not, in any order
-/// and several times. `None` if that gives more than [`MAX_SPELLINGS`].
+/// and several times. `None` if that gives more than [`MAX_SPELLINGS`] or [`MAX_BYTES`].
 fn spellings(path: &[u8]) -> Option<BTreeSet<Vec<u8>>> {
     let mut spellings = BTreeSet::from([path.to_vec()]);
-    let mut unread = vec![path.to_vec()];
+    let (mut unread, mut bytes) = (vec![path.to_vec()], path.len());
     while let Some(path) = unread.pop() {
         let steps = [slashes_decoded, without_parameters, before_parameters, merged, below_authority];
         for spelling in steps.map(|step| step(&path)) {
-            if spellings.insert(spelling.clone()) {
-                unread.push(spelling);
+            if spellings.contains(&spelling) {
+                continue;
             }
-        }
-        if spellings.len() > MAX_SPELLINGS {
-            return None;
+            bytes += spelling.len();
+            if spellings.len() == MAX_SPELLINGS || bytes > MAX_BYTES {
+                return None;
+            }
+            spellings.insert(spelling.clone());
+            unread.push(spelling);
         }
     }
     Some(spellings)
@@ -107,8 +113,13 @@ fn slashes_decoded(path: &[u8]) -> Vec<u8> {
 
 /// Parameters end with their segment.
 fn without_parameters(path: &[u8]) -> Vec<u8> {
-    let name = |segment: &[u8]| segment.split(|byte| *byte == b';').next().unwrap_or_default().to_vec();
-    path.split(|byte| *byte == b'/').map(name).collect::<Vec<_>>().join(&b'/')
+    let mut in_parameter = false;
+    let mut without = path.to_vec();
+    without.retain(|byte| {
+        in_parameter = *byte == b';' || in_parameter && *byte != b'/';
+        !in_parameter
+    });
+    without
 }
 
 /// Everything from the first `;` is a parameter.
@@ -139,7 +150,8 @@ fn decode_around_slashes(path: &[u8]) -> Vec<u8> {
 fn split_encoded_slashes(text: &[u8]) -> Vec<&[u8]> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     // `%` is no hexadecimal digit, so this never begins inside another encoding.
-    while let Some(at) = rest.windows(3).position(|three| three.eq_ignore_ascii_case(b"%2f")) {
+    let is_slash = |three: &[u8]| three[0] == b'%' && three.eq_ignore_ascii_case(b"%2f");
+    while let Some(at) = rest.windows(3).position(is_slash) {
         pieces.push(&rest[..at]);
         rest = &rest[at + 3..];
     }
@@ -176,6 +188,15 @@ mod tests {
             expected.sort();
             assert_eq!(readings(path), (primary.to_owned(), expected), "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_with_too_many_readings_has_none() {
+        let others = |path: &str| Readings::of(path.as_bytes()).expect("readings").others().map(|others| others.len());
+        assert_eq!(others(&format!("/p/a%2Fb{}", "/c".repeat(3000))), Some(1), "the longest usual path");
+        assert_eq!(others(&"//a".repeat(70)), None, "each // can begin a host name");
+        assert_eq!(others(&format!("//a%2Fb;c//d{}", "/e".repeat(50))), Some(14));
+        assert_eq!(others(&format!("//a%2Fb;c//d{}", "/e".repeat(4000))), None, "each costs 8 KiB");
     }
 
     #[test]

@@ -90,19 +90,21 @@ fn origin(url: &[u8]) -> Option<(NamedOrigin<'_>, &[u8])> {
     (!host.is_empty()).then_some((NamedOrigin { tls, authority, host, port }, rest))
 }
 
-/// Where the URL begins in `5; url=https://…`, also in quotes.
+/// Where the URL begins in `5; url=https://…`, also in quotes. Browsers also take a URL without `url=`, and spaces for
+/// the semicolon (HTML, "shared declarative refresh steps").
 fn url_of_refresh(value: &[u8]) -> Option<usize> {
-    let separator = value.iter().position(|byte| matches!(byte, b';' | b','))?;
-    let spaces = |from: usize| value[from..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-    let name = separator + 1 + spaces(separator + 1);
-    if !value.get(name..name + 3)?.eq_ignore_ascii_case(b"url") {
+    let skip = |from: usize, skipped: fn(&u8) -> bool| from + value[from..].iter().take_while(|b| skipped(b)).count();
+    let time = skip(0, |byte| byte.is_ascii_digit() || *byte == b'.');
+    let spaces = skip(time, u8::is_ascii_whitespace);
+    let separator = skip(spaces, |byte| matches!(byte, b';' | b','));
+    if time == 0 || separator == time {
         return None;
     }
-    let equals = name + 3 + spaces(name + 3);
-    if value.get(equals) != Some(&b'=') {
-        return None;
-    }
-    let url = equals + 1 + spaces(equals + 1);
+    let name = skip(separator, u8::is_ascii_whitespace);
+    let has_name = value.get(name..name + 3).is_some_and(|name| name.eq_ignore_ascii_case(b"url"));
+    let equals = if has_name { skip(name + 3, u8::is_ascii_whitespace) } else { name };
+    let is_named = has_name && value.get(equals) == Some(&b'=');
+    let url = if is_named { skip(equals + 1, u8::is_ascii_whitespace) } else { name };
     Some(url + usize::from(matches!(value.get(url), Some(b'"' | b'\''))))
 }
 
@@ -162,7 +164,15 @@ mod tests {
             ("5; url=http://127.0.0.1:3000/a", "5; url=https://gateway.example:8443/a"),
             ("0;URL='http://127.0.0.1:3000/a'", "0;URL='https://gateway.example:8443/a'"),
             ("0, url = \"http://backend\"", "0, url = \"https://gateway.example:8443\""),
+            ("5;http://127.0.0.1:3000/a", "5;https://gateway.example:8443/a"),
+            ("5 , 'http://127.0.0.1:3000/a'", "5 , 'https://gateway.example:8443/a'"),
+            ("0.5\thttp://127.0.0.1:3000/a", "0.5\thttps://gateway.example:8443/a"),
+            ("5 url=http://127.0.0.1:3000/a", "5 url=https://gateway.example:8443/a"),
+            ("5http://127.0.0.1:3000/a", "5http://127.0.0.1:3000/a"),
+            ("http://127.0.0.1:3000/a", "http://127.0.0.1:3000/a"),
+            ("", ""),
             ("5", "5"),
+            ("5 ", "5 "),
             ("5;", "5;"),
             ("5; ur", "5; ur"),
             ("5; url", "5; url"),

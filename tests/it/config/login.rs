@@ -25,6 +25,10 @@ fn a_login_is_public_and_a_logout_needs_a_token() {
         (route("login = true"), "route[0].login", (3, 9), "public = true"),
         (route("login = true\nlogout = true\npublic = true"), "route[0].logout", (4, 10), "both login and logout"),
         (route("logout = true\npublic = true"), "route[0].logout", (3, 10), "expected `logout` or `public`"),
+        (route("login = \"json\"\npublic = true"), "route[0].login", (3, 9), "cookie"),
+        (route("login = \"cookie\""), "route[0].login", (3, 9), "public = true"),
+        (route("token_from = [\"login_cookie\"]\nenforce = false"), "route[0].enforce", (4, 11), "enforce = true"),
+        (route("token_from = [\"login_cookie:a\"]"), "route[0].token_from[0]", (3, 15), "takes no name"),
         (route("logout = true\nenforce = false"), "route[0].enforce", (4, 11), "expected `enforce = true`"),
     ];
     for (text, key, place, says) in rows {
@@ -37,6 +41,16 @@ fn a_login_is_public_and_a_logout_needs_a_token() {
         (4, 11),
         "expected [\"https://localhost:8443\"] or no `issuers`",
     )]);
+}
+
+#[test]
+fn a_cookie_login_may_have_origins() {
+    let text = "[[route]]\npath = \"/in\"\npublic = true\nlogin = \"cookie\"\norigins = [\"https://a.example\"]\n\
+                [[route]]\npath = \"/\"\ntoken_from = [\"login_cookie\", \"header\"]\n";
+    let config = parse(&with_upstream(text)).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(config.routes[0].capture, Some(Capture::CookieLogin));
+    let places = &config.routes[1].places;
+    assert!(places.login_cookie && places.has_cookies() && places.header);
 }
 
 #[test]

@@ -79,6 +79,10 @@ fn balance_ejection_and_health_checks_are_checked() {
         ("balance = \"hash\"\nhash = \"X-Tenant\"", "hash", (4, 8), "\"header:\""),
         ("balance = \"hash\"\nhash = \"header:\"", "hash", (4, 8), "no valid header name"),
         ("balance = \"hash\"\nhash = \"header:a b\"", "hash", (4, 8), "no valid header name"),
+        ("balance = \"hash\"\nhash = \"header:CF-Connecting-IP\"", "hash", (4, 8), "removes cf-connecting-ip"),
+        ("balance = \"hash\"\nhash = \"header:X-Real-IP\"", "hash", (4, 8), "`forwarding.keep`"),
+        ("balance = \"hash\"\nhash = \"header:x_forwarded_for\"", "hash", (4, 8), "removes x_forwarded_for"),
+        ("balance = \"hash\"\nhash = \"header:Connection\"", "hash", (4, 8), "removes connection"),
         ("retry_budget_percent = 101", "retry_budget_percent", (3, 24), "0 to 100"),
         ("max_connection_age = \"0s\"", "max_connection_age", (3, 22), "too small"),
         ("max_connection_age = 600", "max_connection_age", (3, 22), "unit"),
@@ -158,6 +162,30 @@ fn valid_values_are_read() {
     assert_eq!(health.status, [ExpectedStatus::Class(2), ExpectedStatus::One(304)]);
     assert_eq!((upstream.ejection.consecutive_failures, upstream.ejection.slow_start), (3, Duration::ZERO));
     assert!(parse(ONE).expect("it is valid").upstreams[0].health_check.is_none(), "no health checks by default");
+}
+
+/// A hash of a header that never arrives would be round robin.
+#[test]
+fn the_key_of_hash_is_a_header_that_backends_get() {
+    let parsed = |key: &str, more: &str| parse(&format!("{ONE}balance = \"hash\"\nhash = \"header:{key}\"\n{more}"));
+    for name in ["X-Forwarded-For", "Forwarded", "X-Auth-Subject", "Host", "Cookie"] {
+        parsed(name, "").expect(name);
+    }
+    for (name, forwarding) in [
+        ("X-Real-IP", "x_real_ip = true"),
+        ("X-Real-IP", "keep = [\"X-Real-IP\"]"),
+        ("X-Forwarded-Prefix", "keep = [\"X-Forwarded-*\"]"),
+    ] {
+        parsed(name, &format!("[forwarding]\n{forwarding}")).expect(name);
+    }
+    for (name, more) in [
+        ("X-Tenant", "[forwarding]\nremove = [\"X-Tenant\"]"),
+        ("x_real_ip", "[forwarding]\nx_real_ip = true"),
+        ("X-Auth-Subject", "[identity]\nsubject = \"\"\n[forwarding]\nremove = [\"X-Auth-*\"]"),
+        ("Host", "protocol = \"h2\""),
+    ] {
+        assert_only_error(parsed(name, more), "upstream[0].hash", (4, 8), "removes");
+    }
 }
 
 #[test]

@@ -61,6 +61,16 @@ fn routes_that_seem_protected_are_reported() {
             "[[route]]\npath = \"/\"\nenforce = false\n[[route]]\npath = \"/a/\"",
             &[("route[1].path", 7, "/a is not protected")],
         ),
+        // A host without a route for the bare path has those of all hosts.
+        (
+            "[[route]]\npath = \"/\"\n[[route]]\npath = \"/a/\"\nhost = \"h\"\nscopes = [\"a\"]",
+            &[("route[1].path", 6, "/a is not protected by this route")],
+        ),
+        (
+            "[[route]]\npath = \"/\"\n[[route]]\npath = \"/a\"\nhost = \"h\"\nscopes = [\"a\"]\n[[route]]\n\
+             path = \"/a/\"\nhost = \"h\"\nscopes = [\"a\"]",
+            &[],
+        ),
         // A public route above protected ones.
         (
             "[[route]]\npath = \"/\"\npublic = true\n[[route]]\npath = \"/api\"\n[[route]]\npath = \"/live\"",
@@ -73,6 +83,10 @@ fn routes_that_seem_protected_are_reported() {
             &[],
         ),
         ("[[route]]\npath = \"/\"\npublic = true\nhost = \"a\"\n[[route]]\npath = \"/api\"\nhost = \"b\"", &[]),
+        (
+            "[[route]]\npath = \"/\"\npublic = true\nhost = \"a\"\n[[route]]\npath = \"/api\"",
+            &[("route[0].path", 4, "all of / is public")],
+        ),
         // Paths that differ by case.
         (
             "[[route]]\npath = \"/Admin\"\nscopes = [\"a\"]\n[[route]]\npath = \"/admin\"",

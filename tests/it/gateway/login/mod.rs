@@ -1,5 +1,6 @@
 //! Login capture: the backend logs a user in and names the subject in a response header. The gateway adds tokens.
 
+mod cookie;
 mod headers;
 mod responses;
 mod tokens;

@@ -1,0 +1,148 @@
+//! Refreshes the session of a browser when the access token in its cookie has expired (`token_from = ["login_cookie"]`).
+//!
+//! A page makes many requests at once, all with the same spent cookie. They share one refresh: the first one rotates,
+//! and the others wait and get the same pair. The access token is not counted as used here, because the browser may
+//! never get the response. If it does not, its old refresh token still works, by the rules for lost responses.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{HeaderMap, HeaderValue, Request, header};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::auth::authenticate::{Authenticator, Caller};
+use crate::auth::bearer::{BearerToken, TokenLocation, login_cookies};
+use crate::auth::token_cache::CachedToken;
+use crate::broker::refresh::RefreshRequest;
+use crate::broker::{Broker, TokenPair};
+use crate::gateway::context::RequestContext;
+use crate::gateway::forward::Forwarded;
+use crate::types::clock::Uptime;
+use crate::types::reject::{Reason, Reject};
+use crate::types::secret;
+
+/// Refreshes that have ended are forgotten when there are more than this.
+const MAX_ENDED: usize = 1024;
+
+/// The refreshes that are running, and their results for `tokens.refresh_grace`, by a hash of both cookies.
+#[derive(Default)]
+pub struct CookieRefresh(Mutex<HashMap<[u8; 32], Arc<Slot>>>);
+
+/// `None` while the first request refreshes, and if that failed.
+type Slot = AsyncMutex<Option<Refreshed>>;
+
+struct Refreshed {
+    /// Of the uptime: a clock that is set back must not keep spent cookies alive.
+    until: Uptime,
+    access: Arc<CachedToken>,
+    cookies: NewCookies,
+}
+
+/// `Set-Cookie` for the response of a request that was refreshed.
+#[derive(Clone)]
+pub struct NewCookies([HeaderValue; 2]);
+
+/// Returns true if a refresh can help: the token expired, or its key was revoked and may still refresh.
+pub fn can_help(reject: &Reject, context: &RequestContext<'_>) -> bool {
+    matches!(reject.reason, Reason::Expired | Reason::KeyRevoked)
+        && context.route.as_ref().is_some_and(|route| route.places.login_cookie)
+}
+
+impl CookieRefresh {
+    /// The caller with a new access token. Fails with `expired` if the session cannot be refreshed. The request has
+    /// passed the check of its origin before its token was found to be expired.
+    pub async fn refresh<B>(
+        &self,
+        request: &Request<B>,
+        expired: Reject,
+        (broker, authenticator): (&Broker, &Authenticator),
+        context: &RequestContext<'_>,
+    ) -> Result<(Caller, NewCookies), Reject> {
+        let (Some(presented), Some(route)) = (login_cookies::refresh_token(request.headers()), &context.route) else {
+            return Err(expired);
+        };
+        let found = route.places.find(request, authenticator.token_size)?;
+        if found.location != TokenLocation::Cookie {
+            return Err(expired);
+        }
+        let hash = secret::digest(&[&secret::digest(&[found.token().as_bytes()]), presented.as_bytes()]);
+        let slot = self.slot(hash, context.clock.uptime());
+        let mut slot = slot.lock().await;
+        if let Some(done) = slot.as_ref().filter(|done| context.clock.uptime() < done.until) {
+            let caller = authenticator.authenticate_known(done.access.clone(), &context.auth())?;
+            return Ok((caller, done.cookies.clone()));
+        }
+        let (throttle, client) = (&broker.throttle, context.client());
+        throttle.count_call(client)?;
+        let outcome = rotate(found.token(), presented, (broker, authenticator), context).await;
+        throttle.count_outcome(&outcome, client);
+        let pair = outcome.map_err(|reject| session_ended(reject, expired))?;
+        let cookies = NewCookies::of(&pair.access_token, &pair.refresh_token)?;
+        let caller = authenticator.authenticate_issued(&pair.access_token, &context.auth()).await?;
+        let (until, access) = (context.clock.uptime() + broker.settings.lifetimes.grace, caller.cached().clone());
+        *slot = Some(Refreshed { until, access, cookies: cookies.clone() });
+        Ok((caller, cookies))
+    }
+
+    fn slot(&self, hash: [u8; 32], now: Uptime) -> Arc<Slot> {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() >= MAX_ENDED {
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || is_current(slot, now));
+        }
+        slots.entry(hash).or_default().clone()
+    }
+}
+
+/// The same checks as `POST /user/refresh`.
+async fn rotate(
+    expired: BearerToken<'_>,
+    presented: &str,
+    (broker, authenticator): (&Broker, &Authenticator),
+    context: &RequestContext<'_>,
+) -> Result<TokenPair, Reject> {
+    let idle = broker.settings.lifetimes.idle;
+    let bearer = authenticator.authenticate_expired(expired, idle, &context.auth()).await?;
+    broker.refresh(RefreshRequest::of_cookie(presented), &bearer, context.event()).await
+}
+
+fn is_current(slot: &Slot, now: Uptime) -> bool {
+    slot.try_lock().is_ok_and(|done| done.as_ref().is_some_and(|done| now < done.until))
+}
+
+/// A browser cannot do anything with `invalid_grant`: it gets 401, as without a session.
+fn session_ended(reject: Reject, expired: Reject) -> Reject {
+    match reject.reason.public_code() {
+        "invalid_grant" => {
+            Reject::new(expired.reason, format!("and the refresh token is rejected: {}", reject.reason.code()))
+        }
+        _ => reject,
+    }
+}
+
+impl NewCookies {
+    pub fn of(access_token: &str, refresh_token: &str) -> Result<Self, Reject> {
+        let too_large = || Reject::new(Reason::LoginCapture, "the access token is too large for a cookie: 4096 bytes");
+        login_cookies::set(access_token, refresh_token).map(NewCookies).ok_or_else(too_large)
+    }
+
+    /// For a session that has ended.
+    pub fn none() -> Self {
+        NewCookies(login_cookies::clear())
+    }
+
+    pub fn add_to(self, mut forwarded: Forwarded) -> Forwarded {
+        self.add_to_headers(forwarded.response.headers_mut());
+        forwarded
+    }
+
+    /// A cache must not give them to another client (RFC 9111 section 7.3).
+    pub fn add_to_headers(self, headers: &mut HeaderMap) {
+        for cookie in self.0 {
+            headers.append(header::SET_COOKIE, cookie);
+        }
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for name in ["cdn-cache-control", "surrogate-control"] {
+            headers.remove(name);
+        }
+    }
+}
