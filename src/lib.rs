@@ -125,7 +125,7 @@
 //! | a copy for a retry | request | the head: only a request without a body is sent twice (`upstream/send.rs`) |
 //! | the body of an own call | request | 8 KiB (`broker/settings.rs`) |
 //! | a captured login | request | `login.max_response_size` (`gateway/login_capture/`) |
-//! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`) |
+//! | a WebSocket | connection | 8 KiB in each direction (`protocols/websocket/tunnel.rs`); over HTTP/2, 24 KiB more to the client |
 //! | the rest of a rejected body | connection | 16 KiB on the stack, not kept (`server/linger.rs`) |
 //!
 //! # Words

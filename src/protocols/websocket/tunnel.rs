@@ -3,6 +3,7 @@
 //! The gateway ends a tunnel when its token is not valid any more, and all tunnels when it shuts down. It first lets
 //! the backend's current frame pass, then sends a close frame of its own to both sides.
 
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -184,8 +185,13 @@ impl<'c> Direction<'c> {
 
     /// Copies until `from` closes or is reset, or `to` accepts no more.
     async fn copy(&mut self) {
-        while self.fill().await && self.write_to(self.buffer.len()).await && self.to.flush().await.is_ok() {}
-        let _ = self.to.shutdown().await;
+        while self.fill().await {
+            if !self.write_to(self.buffer.len()).await || within(self.write_timeout, self.to.flush()).await.is_none() {
+                return;
+            }
+        }
+        // Over HTTP/2 this waits until the client has made room for all that was written.
+        let _ = within(self.write_timeout, self.to.shutdown()).await;
     }
 
     /// Copies the rest of the current frame. Returns false if the rest does not arrive.
@@ -216,15 +222,19 @@ impl<'c> Direction<'c> {
     async fn write_to(&mut self, end: usize) -> bool {
         while self.written < end {
             let writing = self.to.write(&self.buffer[self.written..end]);
-            let written = match self.write_timeout {
-                Some(limit) => timeout(limit, writing).await.unwrap_or(Ok(0)),
-                None => writing.await,
-            };
-            let Ok(count @ 1..) = written else { return false };
+            let Some(count @ 1..) = within(self.write_timeout, writing).await else { return false };
             self.frames.follow(&self.buffer[self.written..self.written + count]);
             self.written += count;
             *self.total += count as u64;
         }
         true
+    }
+}
+
+/// Returns `None` if the write fails or takes longer than the limit.
+async fn within<T>(limit: Option<Duration>, writing: impl Future<Output = io::Result<T>>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, writing).await.ok()?.ok(),
+        None => writing.await.ok(),
     }
 }

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::client::Client;
@@ -25,6 +26,8 @@ pub struct Browser {
     driver: Child,
     address: SocketAddr,
     session: String,
+    /// What the browser leaves behind.
+    _folder: TempDir,
     _only: MutexGuard<'static, ()>,
 }
 
@@ -33,8 +36,9 @@ impl Browser {
     /// `certificates` without a CA, and checks everything else as always. `more`: further arguments.
     pub async fn open(hosts: &[(&str, SocketAddr)], certificates: &[&Path], more: &[&str]) -> Browser {
         let only = ONLY_ONE.lock().await;
-        let (driver, address) = start_driver();
-        let mut browser = Browser { driver, address, session: String::new(), _only: only };
+        let folder = TempDir::new().expect("a temporary folder");
+        let (driver, address) = start_driver(folder.path());
+        let mut browser = Browser { driver, address, session: String::new(), _folder: folder, _only: only };
         let rules = hosts.iter().map(|(host, address)| format!("MAP {host}:443 {address}"));
         let rules: Vec<_> = rules.chain(["MAP * ~NOTFOUND".to_owned()]).collect();
         let keys: Vec<_> = certificates.iter().map(|path| key_hash(path)).collect();
@@ -101,10 +105,10 @@ impl Drop for Browser {
     }
 }
 
-fn start_driver() -> (Child, SocketAddr) {
+fn start_driver(temporary: &Path) -> (Child, SocketAddr) {
     let program = program("CHROMEDRIVER", "chromedriver");
     let mut command = Command::new(&program);
-    command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.env("TMPDIR", temporary).arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut driver = command.spawn().unwrap_or_else(|error| panic!("{program:?}: {error}; tests/run installs it"));
     let mut lines = BufReader::new(driver.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let port = lines.find_map(|line| line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok());

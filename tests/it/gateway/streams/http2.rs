@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::*;
 use crate::support::connection::{self, HttpConnection};
+use crate::support::frames;
 
 type Tunnelled = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -177,6 +178,27 @@ async fn an_idle_websocket_over_http2_stays_open() {
     // The idle time that the test is about.
     tokio::time::sleep(3 * Duration::from_millis(300)).await;
     assert_open(&mut socket).await;
+}
+
+/// The client makes no room for what the backend sends.
+#[tokio::test]
+async fn a_websocket_without_window_ends_after_timeouts_write() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "[timeouts]\nwrite = \"300ms\"");
+    let no_window = frames::frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let fields = frames::block(&[(":protocol", "websocket"), ("sec-websocket-version", "13")]);
+    let head = [frames::header_block("CONNECT", "/ws"), fields].concat();
+    let request = frames::frame(frames::HEADERS, frames::END_HEADERS, 1, &head);
+    let mut client = frames::connect(gateway.address(), &[frames::connection_preface(), no_window, request]).await;
+    assert_eq!(frames::next(&mut client, &[frames::HEADERS]).await.payload[0], frames::OK);
+    // Messages of 10,000 bytes, masked with zeros. The backend sends them back.
+    let message = [b"\x82\xfe\x27\x10\0\0\0\0".as_slice(), &[b'x'; 10_000]].concat();
+    for _ in 0..5 {
+        client.send(frames::frame(frames::DATA, 0, 1, &message)).await;
+    }
+    let line = gateway.log_line(|line| line["path"] == "/ws").await;
+    assert_eq!(line["status"], 200, "{line}");
+    gateway.wait_for_metric("streams_closed_total", 1).await;
 }
 
 #[tokio::test]
