@@ -105,7 +105,7 @@ fn curl_gets_the_response_to_a_rejected_upload() {
 }
 
 /// The length of the upload is unknown, so the gateway has begun to forward it when it rejects it, or the backend has.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn curl_gets_the_response_to_a_forwarded_upload() {
     let early = ScriptedBackend::start(|mut wire, _| async move {
         wire.read_until("\r\n\r\n").await;
@@ -121,9 +121,13 @@ async fn curl_gets_the_response_to_a_forwarded_upload() {
             ("--http2", format!("https://{}/", gateway.tls_address())),
             ("--http2-prior-knowledge", format!("http://{}/", gateway.address())),
         ] {
-            let chunked = ["-H", "Transfer-Encoding: chunked", "-H", "Expect:", "-X", "POST", "-T", &body];
-            let output = ["-sS", "-k", version, "-o", "/dev/null", "-w", "%{http_code}", &url];
-            let output = run("curl", &[&chunked[..], &output].concat());
+            let body = body.clone();
+            let chunked = move || {
+                let upload = ["-H", "Transfer-Encoding: chunked", "-H", "Expect:", "-X", "POST", "-T", &body];
+                let output = ["-sS", "-k", version, "-o", "/dev/null", "-w", "%{http_code}", &url];
+                (run("curl", &[&upload[..], &output].concat()), url)
+            };
+            let (output, url) = tokio::task::spawn_blocking(chunked).await.expect("no panic");
             assert_eq!(String::from_utf8_lossy(&output.stdout), "413", "{version} to {url} {more}: {output:?}");
         }
     }
