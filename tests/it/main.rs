@@ -7,6 +7,7 @@ mod admin;
 mod app;
 mod auth;
 mod broker;
+mod chaos;
 mod cli;
 mod config;
 mod deploy;

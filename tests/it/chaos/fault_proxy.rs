@@ -1,0 +1,108 @@
+//! A proxy between a gateway and its database that makes the faults of a network.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::thread;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// What happens to the bytes of all connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// Each piece waits this long.
+    Delay(Duration),
+    /// Nothing passes, as if the network were cut. Connections stay open, and what waits passes later.
+    BlackHole,
+    /// Requests pass, and the database works on them. Its responses are lost, also those of later.
+    SwallowResponses,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    fault: Fault,
+    /// Connections of an earlier number are reset.
+    resets: u64,
+}
+
+/// Listens on a port of its own until the test process ends.
+pub(super) struct FaultProxy {
+    pub(super) address: SocketAddr,
+    state: watch::Sender<State>,
+}
+
+impl FaultProxy {
+    pub(super) fn start(target: SocketAddr) -> FaultProxy {
+        let listener = StdListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        listener.set_nonblocking(true).expect("nonblocking");
+        let (state, watched) = watch::channel(State { fault: Fault::None, resets: 0 });
+        // A thread of its own: a test that waits in its runtime must not stop the proxy.
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(serve(listener, target, watched));
+        });
+        FaultProxy { address, state }
+    }
+
+    pub(super) fn set(&self, fault: Fault) {
+        self.state.send_modify(|state| state.fault = fault);
+    }
+
+    /// Resets all connections.
+    pub(super) fn reset(&self) {
+        self.state.send_modify(|state| state.resets += 1);
+    }
+}
+
+async fn serve(listener: StdListener, target: SocketAddr, state: watch::Receiver<State>) {
+    let listener = TcpListener::from_std(listener).expect("a listener");
+    loop {
+        let Ok((client, _)) = listener.accept().await else { continue };
+        tokio::spawn(connect(client, target, state.clone()));
+    }
+}
+
+async fn connect(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
+    let Ok(server) = TcpStream::connect(target).await else { return reset(&client) };
+    let resets = state.borrow().resets;
+    let (client, server) = (client.into_split(), server.into_split());
+    let requests = pass(client.0, server.1, state.clone(), false);
+    let responses = pass(server.0, client.1, state.clone(), true);
+    tokio::select! {
+        _ = async { tokio::join!(requests, responses) } => {}
+        // The halves are dropped, and with them the connections.
+        _ = state.wait_for(|state| state.resets != resets) => {}
+    }
+}
+
+fn reset(stream: &TcpStream) {
+    let _ = stream.set_zero_linger();
+}
+
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut state: watch::Receiver<State>,
+    is_response: bool,
+) {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut is_lost = false;
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let Ok(fault) = state.wait_for(|state| state.fault != Fault::BlackHole).await.map(|state| state.fault) else {
+            return;
+        };
+        if let Fault::Delay(time) = fault {
+            sleep(time).await;
+        }
+        is_lost |= is_response && fault == Fault::SwallowResponses;
+        if !is_lost && to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
+}
