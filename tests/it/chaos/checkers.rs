@@ -152,9 +152,7 @@ pub(super) fn no_overtaken_watermark(watermarks: &[Watermark], uses: &[Use], pat
     let mut violations = Vec::new();
     for used in uses.iter().filter(|used| used.accepted) {
         let overtaken = watermarks.iter().find(|mark| {
-            mark.subject == used.subject
-                && used.login < mark.span.began
-                && used.span.began > mark.span.ended + patience
+            mark.subject == used.subject && used.login < mark.span.began && used.span.began > mark.span.ended + patience
         });
         if let Some(mark) = overtaken {
             let late = used.span.began.duration_since(mark.span.ended);

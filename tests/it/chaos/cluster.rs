@@ -67,7 +67,8 @@ impl Cluster {
     /// Generations by token id, as the database has them.
     pub(super) fn generations(&self, server: &PostgresServer) -> HashMap<String, u64> {
         let rows = self.sql(server, "select id, generation from families");
-        let row = |line: &str| line.split_once('|').map(|(id, number)| (id.to_owned(), number.parse().expect("a number")));
+        let row =
+            |line: &str| line.split_once('|').map(|(id, number)| (id.to_owned(), number.parse().expect("a number")));
         rows.lines().filter_map(row).collect()
     }
 

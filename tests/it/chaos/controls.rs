@@ -94,15 +94,14 @@ async fn violations(sequence: Sequence, cursor: Cursor) -> Vec<String> {
         span: Span { began: now, ended: now },
         accepted: !lock(&replicas[replica]).revoked.contains(&(token as i32)),
     };
-    let probes: Vec<Probe> = (0..REPLICAS).flat_map(|one| (0..TOKENS).map(move |token| (one, token))).map(probe).collect();
+    let probes: Vec<Probe> =
+        (0..REPLICAS).flat_map(|one| (0..TOKENS).map(move |token| (one, token))).map(probe).collect();
     no_missed_revocation(&revocations, &probes, PATIENCE)
 }
 
 async fn connect(server: &PostgresServer, schema: &str) -> Client {
-    let parameters = format!(
-        "host=127.0.0.1 port={} user={USER} dbname={USER} options='-c search_path={schema}'",
-        server.port
-    );
+    let parameters =
+        format!("host=127.0.0.1 port={} user={USER} dbname={USER} options='-c search_path={schema}'", server.port);
     let (client, connection) = tokio_postgres::connect(&parameters, NoTls).await.expect("the server works");
     tokio::spawn(connection);
     client
@@ -149,12 +148,11 @@ async fn follow(client: Client, replica: Arc<Mutex<Miniature>>) {
         let cursor = lock(&replica).cursor;
         let select = "select sequence, token from log where sequence > $1 order by sequence";
         let rows = client.query(select, &[&cursor]).await.expect("the server works");
-        let mut replica_now = lock(&replica);
         for row in &rows {
-            replica_now.revoked.insert(row.get(1));
-            replica_now.cursor = replica_now.cursor.max(row.get(0));
+            let mut replica = lock(&replica);
+            replica.revoked.insert(row.get(1));
+            replica.cursor = replica.cursor.max(row.get(0));
         }
-        drop(replica_now);
         sleep(POLL).await;
     }
 }
@@ -186,12 +184,7 @@ fn checker_c_finds_the_iat_rule() {
     let at = |millis| start + Duration::from_millis(millis);
     let (login, refreshed, revoked, used) = (at(0), at(900), at(1_000), at(4_000));
     let mark = Watermark { subject: "alice".into(), span: Span { began: revoked, ended: revoked } };
-    let history = |accepted| Use {
-        subject: "alice".into(),
-        login,
-        span: Span { began: used, ended: used },
-        accepted,
-    };
+    let history = |accepted| Use { subject: "alice".into(), login, span: Span { began: used, ended: used }, accepted };
     let by_iat = refreshed + AHEAD > revoked;
     let by_login = login > revoked;
     let found = |accepted| no_overtaken_watermark(std::slice::from_ref(&mark), &[history(accepted)], PATIENCE).len();

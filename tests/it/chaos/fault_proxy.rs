@@ -84,12 +84,7 @@ fn reset(stream: &TcpStream) {
     let _ = stream.set_zero_linger();
 }
 
-async fn pass(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut state: watch::Receiver<State>,
-    is_response: bool,
-) {
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>, is_response: bool) {
     let mut buffer = vec![0; 64 * 1024];
     let mut is_lost = false;
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
