@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bearward::tokens::jwt::Algorithm;
@@ -22,7 +23,7 @@ use super::load::Background;
 use crate::support::postgres::PostgresServer;
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint};
-use crate::support::{TokenPair, Upstream};
+use crate::support::{Client, TokenPair, Upstream, preload};
 
 /// How long a client waits for a response.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(8);
@@ -35,6 +36,8 @@ pub(super) struct Replica {
     pub(super) proxy: FaultProxy,
     folder: TempDir,
     addresses: (SocketAddr, SocketAddr),
+    /// By how many seconds its system clock is ahead.
+    ahead: i32,
 }
 
 pub(super) struct Cluster {
@@ -48,9 +51,18 @@ pub(super) struct Cluster {
 impl Cluster {
     /// `store`: more keys of `[store]`.
     pub(super) fn start(server: &PostgresServer, replicas: usize, store: &str) -> Cluster {
+        Self::start_with(server, &vec![0; replicas], store)
+    }
+
+    /// One replica for each number, with a system clock that is so many seconds ahead.
+    pub(super) fn start_with_clocks(server: &PostgresServer, clocks: &[i32]) -> Cluster {
+        Self::start_with(server, clocks, "")
+    }
+
+    fn start_with(server: &PostgresServer, clocks: &[i32], store: &str) -> Cluster {
         let (schema, upstream, mint) = (server.schema(), Upstream::start(), Mint::new(Algorithm::ES256));
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port));
-        let start = |_| {
+        let start = |ahead: &i32| {
             let (folder, proxy) = (TempDir::new().expect("a folder"), FaultProxy::start(address));
             fs::write(folder.path().join("keys.json"), mint.jwks()).expect("written");
             let secret = folder.path().join("bearward.secret");
@@ -58,9 +70,9 @@ impl Cluster {
             fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner");
             let text = configuration(upstream.address, proxy.address, &schema, store);
             fs::write(folder.path().join("gateway.toml"), text).expect("written");
-            Replica::start(folder, proxy)
+            Replica::start(folder, proxy, *ahead)
         };
-        let replicas = (0..replicas).map(start).collect();
+        let replicas = clocks.iter().map(start).collect();
         Cluster { replicas, schema, mint, _upstream: upstream }
     }
 
@@ -92,6 +104,16 @@ impl Cluster {
         }
     }
 
+    /// How often each replica found that the log in the database lacks entries.
+    pub(super) fn forks(&self) -> Vec<f64> {
+        let background = Background::start();
+        let forks = |replica: &Replica| {
+            let target = replica.target();
+            background.run(async move { target.metric("bearward_store_forks_total").await })
+        };
+        self.replicas.iter().map(forks).collect()
+    }
+
     /// The audit events of all replicas with this name.
     pub(super) fn audit_events(&self, name: &str) -> usize {
         let count = |replica: &Replica| {
@@ -107,6 +129,11 @@ impl Cluster {
         let token = self.mint.with_claims(now, json!({ "jti": jti, "exp": now + 3000, "sub": "bob" }));
         (jti, token)
     }
+}
+
+fn serve(folder: &Path, ahead: i32) -> GatewayProcess {
+    let line = format!("exec env LD_PRELOAD=./clock.so BEARWARD_CLOCK={ahead} \"$0\" serve");
+    GatewayProcess::wait_for(Program::start_with_shell(folder, &line), folder)
 }
 
 fn unix_time() -> u64 {
@@ -147,15 +174,16 @@ servers = ["http://{upstream}"]
 }
 
 impl Replica {
-    fn start(folder: TempDir, proxy: FaultProxy) -> Replica {
-        let process = GatewayProcess::start(folder.path());
+    fn start(folder: TempDir, proxy: FaultProxy, ahead: i32) -> Replica {
+        preload::compile("clock", folder.path());
+        let process = serve(folder.path(), ahead);
         let addresses = (process.addresses[0], process.admin);
         // After a restart it listens at the same addresses, as behind a balancer.
         let file = folder.path().join("gateway.toml");
         let text = fs::read_to_string(&file).expect("written before");
         let text = text.replacen("127.0.0.1:0", &addresses.0.to_string(), 1);
         fs::write(file, text.replacen("127.0.0.1:0", &addresses.1.to_string(), 1)).expect("written");
-        Replica { process: Some(process), proxy, folder, addresses }
+        Replica { process: Some(process), proxy, folder, addresses, ahead }
     }
 
     fn program(&self) -> &Program {
@@ -173,7 +201,7 @@ impl Replica {
 
     /// Returns when it listens again.
     pub(super) fn restart(&mut self) {
-        self.process = Some(GatewayProcess::start(self.folder.path()));
+        self.process = Some(serve(self.folder.path(), self.ahead));
     }
 
     pub(super) fn target(&self) -> Target {
@@ -217,6 +245,14 @@ impl Target {
             assert!(Instant::now() < deadline, "the replica does not become ready");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// The value of a metric. Fails if there is none.
+    pub(super) async fn metric(&self, name: &str) -> f64 {
+        let text = Client::http1(self.admin).host("localhost").get("/metrics").await.text();
+        let line = text.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name}"))
     }
 
     async fn is_ready(&self) -> bool {

@@ -24,6 +24,7 @@ pub(super) enum Fault {
 
 #[derive(Clone, Copy)]
 struct State {
+    target: SocketAddr,
     fault: Fault,
     /// Connections of an earlier number are reset.
     resets: u64,
@@ -40,11 +41,11 @@ impl FaultProxy {
         let listener = StdListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         listener.set_nonblocking(true).expect("nonblocking");
-        let (state, watched) = watch::channel(State { fault: Fault::None, resets: 0 });
+        let (state, watched) = watch::channel(State { target, fault: Fault::None, resets: 0 });
         // A thread of its own: a test that waits in its runtime must not stop the proxy.
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(serve(listener, target, watched));
+            runtime.block_on(serve(listener, watched));
         });
         FaultProxy { address, state }
     }
@@ -53,23 +54,28 @@ impl FaultProxy {
         self.state.send_modify(|state| state.fault = fault);
     }
 
+    /// Sends new connections to another server, as an address that moves does, and resets the others.
+    pub(super) fn move_to(&self, target: SocketAddr) {
+        self.state.send_modify(|state| (state.target, state.resets) = (target, state.resets + 1));
+    }
+
     /// Resets all connections.
     pub(super) fn reset(&self) {
         self.state.send_modify(|state| state.resets += 1);
     }
 }
 
-async fn serve(listener: StdListener, target: SocketAddr, state: watch::Receiver<State>) {
+async fn serve(listener: StdListener, state: watch::Receiver<State>) {
     let listener = TcpListener::from_std(listener).expect("a listener");
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        tokio::spawn(connect(client, target, state.clone()));
+        tokio::spawn(connect(client, state.clone()));
     }
 }
 
-async fn connect(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
-    let Ok(server) = TcpStream::connect(target).await else { return reset(&client) };
-    let resets = state.borrow().resets;
+async fn connect(client: TcpStream, mut state: watch::Receiver<State>) {
+    let State { target, resets, .. } = *state.borrow();
+    let Ok(server) = TcpStream::connect(target).await else { return };
     let (client, server) = (client.into_split(), server.into_split());
     let requests = pass(client.0, server.1, state.clone(), false);
     let responses = pass(server.0, client.1, state.clone(), true);
@@ -78,10 +84,6 @@ async fn connect(client: TcpStream, target: SocketAddr, mut state: watch::Receiv
         // The halves are dropped, and with them the connections.
         _ = state.wait_for(|state| state.resets != resets) => {}
     }
-}
-
-fn reset(stream: &TcpStream) {
-    let _ = stream.set_zero_linger();
 }
 
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>, is_response: bool) {

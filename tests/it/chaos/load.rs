@@ -98,12 +98,21 @@ impl Load {
         Task { history, stopping, tokens: self.tokens.clone(), targets: self.targets.clone(), number }
     }
 
-    /// Waits until every token was revoked. Fails after `patience`.
+    /// How many revocations were acknowledged.
+    pub(super) fn revoked(&self) -> usize {
+        lock(&self.history.revocations).len()
+    }
+
+    /// Waits until every token was revoked.
     pub(super) fn wait_until_all_are_revoked(&self, patience: Duration) {
+        self.wait_until_revoked(self.tokens.len(), patience);
+    }
+
+    /// Waits until so many tokens were revoked. Fails after `patience`.
+    pub(super) fn wait_until_revoked(&self, count: usize, patience: Duration) {
         let began = Instant::now();
-        while lock(&self.history.revocations).len() < self.tokens.len() {
-            let revoked = lock(&self.history.revocations).len();
-            assert!(began.elapsed() < patience, "{revoked} of {} were revoked in {patience:?}", self.tokens.len());
+        while self.revoked() < count {
+            assert!(began.elapsed() < patience, "{} of {count} were revoked in {patience:?}", self.revoked());
             thread::sleep(Duration::from_millis(20));
         }
     }

@@ -31,6 +31,9 @@ wait "$server"
 rm -rf "$0"
 "#;
 
+/// Settings of a server that has a standby.
+pub const REPLICATED: &[&str] = &["wal_level=replica", "max_wal_senders=4", "hot_standby=on"];
+
 /// The user, who is no superuser, and the database.
 pub const USER: &str = "bearward";
 
@@ -76,6 +79,40 @@ impl PostgresServer {
         server
     }
 
+    /// A server that replicates this one through the port `via`. Needs [`REPLICATED`].
+    pub fn standby(&self, via: u16) -> PostgresServer {
+        let folder = new_folder();
+        let source = format!("host=127.0.0.1 port={via} user=postgres password='secret of the superuser'");
+        let data = folder.join("data").display().to_string();
+        let copied = command("pg_basebackup").args(["-R", "-c", "fast", "-D", &data, "-d", &source]).output();
+        let copied = copied.expect("pg_basebackup is there: tests/run installs postgresql");
+        assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
+        let port = free_port();
+        let standby = PostgresServer { keeper: keep(&folder, port), folder, port };
+        standby.wait_until_ready();
+        standby
+    }
+
+    /// Commits wait for the standby, which must be connected.
+    pub fn wait_for_standby_at_commits(&self) {
+        self.sql("postgres", "alter system set synchronous_standby_names = '*'");
+        self.sql("postgres", "select pg_reload_conf()");
+        let state = "select count(*) from pg_stat_replication where sync_state = 'sync'";
+        let deadline = Instant::now() + START_TIMEOUT;
+        while self.sql("postgres", state) != "1" {
+            assert!(Instant::now() < deadline, "the standby is not synchronous");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Makes the standby the primary.
+    pub fn promote(&self) {
+        self.sql("postgres", "select pg_promote(true, 30)");
+        // It would wait for a standby of its own.
+        self.sql("postgres", "alter system reset synchronous_standby_names");
+        self.sql("postgres", "select pg_reload_conf()");
+    }
+
     /// A name for the schema of one test.
     pub fn schema(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -97,6 +134,14 @@ impl PostgresServer {
         let output = self.psql(database, sql);
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
+    }
+
+    /// A session that leaves a transaction open until it is killed.
+    pub fn open_transaction(&self, database: &str, sql: &str) -> Child {
+        let mut psql = command("psql");
+        psql.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres", "-d", database, "-qX"]);
+        psql.env("PGPASSWORD", "secret of the superuser").args(["-c", "begin", "-c", sql]);
+        psql.args(["-c", "select pg_sleep(3600)"]).stdout(Stdio::null()).spawn().expect("psql is there")
     }
 
     /// As [`PostgresServer::sql`], also while the server does not work.
