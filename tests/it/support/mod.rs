@@ -11,6 +11,7 @@ pub mod disk;
 pub mod dns;
 pub mod frames;
 pub mod gateway;
+pub mod haproxy;
 pub mod honest_client;
 pub mod jwks;
 #[allow(dead_code)]

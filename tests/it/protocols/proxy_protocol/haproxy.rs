@@ -1,10 +1,7 @@
 //! PROXY protocol with HAProxy on both sides.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::Ipv4Addr;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -13,49 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{gateway, get};
 use crate::support::client::tls_connect;
+use crate::support::haproxy::{Haproxy, free};
 use crate::support::{Upstream, Wire};
 
-/// Debian installs it in a folder that is not in every PATH.
-const PROGRAM: &str = "/usr/sbin/haproxy";
-
-struct Haproxy(Child);
-
-impl Haproxy {
-    /// Starts HAProxy with `sections`, and waits until it listens at these addresses.
-    fn start(folder: &Path, sections: &str, addresses: &[SocketAddr]) -> Haproxy {
-        let file = folder.join("haproxy.cfg");
-        let defaults = "defaults\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n";
-        std::fs::write(&file, format!("{defaults}{sections}")).expect("written");
-        let program = if Path::new(PROGRAM).exists() { PROGRAM } else { "haproxy" };
-        let mut command = Command::new(program);
-        command.arg("-db").arg("-f").arg(&file).stdout(Stdio::null());
-        let mut haproxy = Haproxy(command.spawn().expect("haproxy: tests/run installs it"));
-        let deadline = Instant::now() + Duration::from_secs(30);
-        for address in addresses {
-            while std::net::TcpStream::connect(address).is_err() {
-                assert!(haproxy.0.try_wait().expect("our child").is_none(), "HAProxy ended: see its output");
-                assert!(Instant::now() < deadline, "HAProxy does not listen");
-                // Polls: HAProxy does not report when it listens.
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        haproxy
-    }
-}
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        // The process may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Returns addresses that were free a moment ago. Binds all at once, so that no two are the same.
-fn free<const N: usize>() -> [SocketAddr; N] {
-    let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    std::array::from_fn(|place| held[place].local_addr().expect("an address"))
-}
+const DEFAULTS: &str = "defaults\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n";
 
 #[tokio::test]
 async fn haproxy_sends_and_receives_client_addresses() {
@@ -75,7 +33,7 @@ async fn haproxy_sends_and_receives_client_addresses() {
             upstream.address
         )
         .expect("memory");
-        let _haproxy = Haproxy::start(folder.path(), &sections, &[plain, tls]);
+        let _haproxy = Haproxy::start(folder.path(), &format!("{DEFAULTS}{sections}"), &[plain, tls]);
 
         let client = Ipv4Addr::new(127, 0, 0, 9);
         let mut wire = Wire::connect_from(client.into(), plain).await;
