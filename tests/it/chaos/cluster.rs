@@ -153,6 +153,10 @@ address = "127.0.0.1:0"
 connections_per_address = 0
 [limits]
 connections_per_address = 0
+[throttle]
+refreshes = 0
+calls = 0
+failures = 0
 [tokens]
 issuer = "https://gateway.example"
 audience = ["{audience}"]

@@ -238,7 +238,7 @@ fn command(program: &str) -> Command {
 }
 
 /// Debian keeps the servers of each version in a folder of its own, outside of the PATH.
-fn binary(program: &str) -> PathBuf {
+pub fn binary(program: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin").join(program)).collect();
     found.retain(|path| path.exists());

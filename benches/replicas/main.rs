@@ -1,0 +1,118 @@
+//! Several gateways on one PostgreSQL: throughput, how fast a revocation reaches the others, and recovery.
+//!
+//! Starts a server of its own with the binaries of the machine, and gateways with one worker each. The clients, the
+//! gateways and the server share the machine. `--flush` makes each flush of the server take at least that long, as on a
+//! common disk; put the server's files in memory for that (`TMPDIR=/dev/shm`).
+
+#![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
+#![allow(clippy::print_stdout, reason = "a bench prints its result")]
+#![allow(unreachable_pub, reason = "`pub` means visible to the other files of this bench")]
+
+#[allow(dead_code, reason = "`load` uses the rest")]
+#[path = "../load/client.rs"]
+mod client;
+mod figures;
+#[path = "../load/origin.rs"]
+mod origin;
+#[allow(dead_code, reason = "the tests use the rest")]
+#[path = "../../tests/it/support/postgres.rs"]
+mod postgres;
+mod replica;
+
+use std::env;
+use std::error::Error;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::Parser;
+
+use figures::Bench;
+use postgres::PostgresServer;
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// In the environment of the bench while the server's flushes are delayed.
+const DELAYED: &str = "BEARWARD_FLUSH";
+
+#[derive(Parser)]
+#[command(about = "Several gateways on one PostgreSQL")]
+struct Options {
+    /// Length of each run of a closed loop
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Microseconds that each flush of the server takes at least
+    #[arg(long, default_value_t = 0)]
+    flush: u32,
+    /// Revocations whose way to another gateway is measured
+    #[arg(long, default_value_t = 100_000)]
+    revocations: usize,
+    /// Entries in the log when a gateway starts again
+    #[arg(long, default_value_t = 1_000_000)]
+    entries: usize,
+    /// Clients at the same time
+    #[arg(long, default_value_t = 64)]
+    clients: usize,
+    /// Runs each row once, in brief
+    #[arg(long)]
+    test: bool,
+    /// Cargo passes it
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let mut options = Options::parse();
+    if options.test {
+        options = Options { seconds: 1, revocations: 200, entries: 1_000, clients: 8, ..options };
+    }
+    let done = match options.flush {
+        0 => run(&options),
+        _ if env::var_os(DELAYED).is_some() => run(&options),
+        micros => Err(start_again_with_slow_flushes(micros)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("replicas: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Replaces this process. Returns only an error.
+fn start_again_with_slow_flushes(micros: u32) -> Box<dyn Error + Send + Sync> {
+    let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("flush.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/replicas/flush.c");
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).args([source, "-ldl"]).status();
+    match compiled {
+        Ok(status) if status.success() => {}
+        _ => return format!("cannot compile {source}").into(),
+    }
+    let own = match env::current_exe() {
+        Ok(own) => own,
+        Err(error) => return error.into(),
+    };
+    let mut again = Command::new(own);
+    again.args(env::args_os().skip(1)).env("LD_PRELOAD", library).env(DELAYED, micros.to_string());
+    again.exec().into()
+}
+
+fn run(options: &Options) -> Outcome<()> {
+    let settings = ["max_connections=200", "shared_buffers=128MB", "wal_sync_method=fdatasync", "max_wal_size=4GB"];
+    let mut server = PostgresServer::start_with(&settings, "trust");
+    println!("| row | figure |\n|---|---|");
+    let mut bench = Bench {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_bearward")),
+        upstream: origin::start()?,
+        clients: options.clients,
+        duration: Duration::from_secs(options.seconds),
+    };
+    bench.refreshes(&server)?;
+    bench.revocations(&server)?;
+    bench.reach(&server, options.revocations)?;
+    bench.catch_up(&server, options.entries)?;
+    bench.recovery(&mut server)
+}

@@ -1,0 +1,165 @@
+//! One gateway of several on a database: its folder, its process, its calls.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::Outcome;
+use crate::client::{Connection, Response, Target};
+
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+pub struct Replica {
+    folder: TempDir,
+    process: Child,
+    public: SocketAddr,
+    admin: SocketAddr,
+}
+
+/// A keep-alive connection to one listener.
+pub struct Caller {
+    connection: Connection,
+    token: String,
+}
+
+#[derive(Clone)]
+pub struct TokenPair {
+    pub access: String,
+    pub refresh: String,
+}
+
+impl Replica {
+    /// `store`: the keys of `[store]` that name the database.
+    pub fn start(program: &Path, store: &str, upstream: SocketAddr) -> Outcome<Replica> {
+        let folder = TempDir::new()?;
+        let [public, admin] = free_addresses()?;
+        let secret = folder.path().join("bearward.secret");
+        fs::write(&secret, format!("1 0{}\n", "a".repeat(42)))?;
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+        fs::write(folder.path().join("gateway.toml"), configuration(store, public, admin, upstream))?;
+        let process = spawn(program, folder.path())?;
+        let mut replica = Replica { folder, process, public, admin };
+        replica.wait_until_ready()?;
+        Ok(replica)
+    }
+
+    /// Kills it, and starts it again. Returns how long it takes until it is ready.
+    pub fn restart(&mut self, program: &Path) -> Outcome<Duration> {
+        self.process.kill()?;
+        self.process.wait()?;
+        let began = Instant::now();
+        self.process = spawn(program, self.folder.path())?;
+        self.wait_until_ready()?;
+        Ok(began.elapsed())
+    }
+
+    fn wait_until_ready(&mut self) -> Outcome<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Err(format!("the gateway ended: {status}").into());
+            }
+            let ready = self.admin().and_then(|mut admin| admin.call("GET", "/readyz", None));
+            if ready.is_ok_and(|response| response.status == 200) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err("the gateway does not become ready".into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub fn admin(&self) -> Outcome<Caller> {
+        let token = fs::read_to_string(self.folder.path().join("admin.token"))?.trim().to_owned();
+        Ok(Caller { connection: Connection::open(&Target::plain(self.admin))?, token })
+    }
+
+    /// Calls with this access token.
+    pub fn public(&self, access: &str) -> Outcome<Caller> {
+        Ok(Caller { connection: Connection::open(&Target::plain(self.public))?, token: access.to_owned() })
+    }
+
+    /// A gauge or counter.
+    pub fn metric(&self, name: &str) -> Outcome<f64> {
+        let text = String::from_utf8(self.admin()?.call("GET", "/metrics", None)?.body)?;
+        let line = text.lines().find(|line| line.split(' ').next() == Some(name)).ok_or(format!("no metric {name}"))?;
+        Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Caller {
+    pub fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Outcome<Response> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.token,
+            body.len()
+        );
+        self.connection.exchange(request.as_bytes())
+    }
+
+    /// Fails unless the status is 200.
+    pub fn succeed(&mut self, method: &str, path: &str, body: &Value) -> Outcome<Value> {
+        let response = self.call(method, path, Some(body))?;
+        match response.status {
+            200 => Ok(serde_json::from_slice(&response.body)?),
+            status => Err(format!("{method} {path}: {status} {}", String::from_utf8_lossy(&response.body)).into()),
+        }
+    }
+
+    pub fn login(&mut self, subject: &str) -> Outcome<TokenPair> {
+        pair(&self.succeed("POST", "/admin/v1/tokens", &json!({ "subject": subject }))?)
+    }
+
+    pub fn refresh(&mut self, current: &TokenPair) -> Outcome<TokenPair> {
+        current.access.clone_into(&mut self.token);
+        pair(&self.succeed("POST", "/user/refresh", &json!({ "refreshToken": current.refresh }))?)
+    }
+}
+
+fn pair(body: &Value) -> Outcome<TokenPair> {
+    let text = |member: &str| body[member].as_str().map(str::to_owned).ok_or(format!("no {member}"));
+    Ok(TokenPair { access: text("accessToken")?, refresh: text("refreshToken")? })
+}
+
+fn spawn(program: &Path, folder: &Path) -> Outcome<Child> {
+    let mut command = Command::new(program);
+    // The delay of the disk is for the database alone.
+    command.arg("serve").current_dir(folder).env_remove("LD_PRELOAD");
+    Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+}
+
+fn free_addresses<const N: usize>() -> Outcome<[SocketAddr; N]> {
+    let held: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    let addresses = held.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    addresses.try_into().map_err(|_| "an address is missing".into())
+}
+
+fn configuration(store: &str, public: SocketAddr, admin: SocketAddr, upstream: SocketAddr) -> String {
+    format!(
+        "workers = 1\n\
+         [[listener]]\naddress = \"{public}\"\ntls = \"off\"\n\
+         [admin]\naddress = \"{admin}\"\nconnections_per_address = 0\nconnections = 10000\n\
+         [limits]\nconnections_per_address = 0\n\
+         [throttle]\nrefreshes = 0\ncalls = 0\nfailures = 0\n\
+         [tokens]\nissuer = \"https://gateway.example\"\n\
+         [store]\n{store}\n\
+         [[upstream]]\nservers = [\"http://{upstream}\"]\n"
+    )
+}
