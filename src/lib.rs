@@ -58,11 +58,12 @@
 //! | `prometheus_client` | `telemetry/metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
-//! | `rusqlite` | `store/` | no database type leaves the store |
+//! | `rusqlite` | `store/sqlite/` | no database type leaves the store |
 //! | `rustix` | `protocols/socket_handover`, `types/process` | hands listening sockets to another process; its user; no core files |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
+//! | `tokio_postgres` | `store/postgres/` | no database type leaves the store |
 //! | `toml` | `config/` | no other module knows that the configuration is a file |
 //! | `webpki` | `protocols/tls`, `tokens/jwt/` | reads certificates: their names, dates and keys |
 //!
