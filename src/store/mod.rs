@@ -12,6 +12,7 @@ pub mod sweep;
 mod watermark;
 
 pub use api::{
-    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
+    DecideKeys, DecideRotation, KeysChanged, LogOrder, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store,
+    StoreFuture,
 };
 pub use error::StoreError;

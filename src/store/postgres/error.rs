@@ -45,7 +45,7 @@ impl From<tokio_postgres::Error> for StoreError {
 impl From<tokio_postgres::Error> for QueryError {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(code) = error.code() else {
-            // Without a code, the driver failed: the connection is closed, or the value of a parameter has a wrong type.
+            // Without a code, the client failed: the connection is closed, or a parameter has the wrong type.
             let closed = error.is_closed() || is_io(&error);
             let message = StoreError::new(text(&error));
             return if closed { QueryError::Lost(message) } else { QueryError::Rejected(message) };
@@ -53,7 +53,7 @@ impl From<tokio_postgres::Error> for QueryError {
         let message = StoreError::new(text(&error));
         match code {
             &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => QueryError::Conflict(message),
-            // A prepared statement does not fit any more: after a migration, or behind a pooler. The session forgets it.
+            // A prepared statement does not fit any more, after a migration or behind a pooler. The session drops it.
             &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => QueryError::Conflict(message),
             &SqlState::READ_ONLY_SQL_TRANSACTION => QueryError::NotPrimary(message),
             code if code.code().starts_with("08") || code.code().starts_with("57P") => QueryError::Lost(message),

@@ -1,7 +1,8 @@
 //! The shared store: a PostgreSQL database for any number of gateways.
 //!
 //! `settings` says where the database is, `connect` and `tls` open one connection, and `session` runs statements on it.
-//! `driver` owns the thread, all connections, and the rules of repetition; `error` says what a failed statement means.
+//! `connections` keeps several of them open and repeats operations, `driver` owns the thread that does all of this.
+//! `error` says what a failed statement means.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -10,6 +11,7 @@
 #![allow(dead_code)]
 
 mod connect;
+mod connections;
 mod driver;
 mod error;
 mod session;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::connect::Connector;
-use super::driver::{Driver, Lane};
+use super::connections::Lane;
+use super::driver::Driver;
 use super::error::QueryError;
 use super::session::Session;
 use super::settings::{OnStale, Settings, Target};

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// PostgreSQL does not run as root.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Without flushes: a test that needs them starts a server of its own.
@@ -185,7 +185,9 @@ fn command(program: &str) -> Command {
         return Command::new(path);
     }
     let mut command = Command::new("setpriv");
-    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".into()]).arg(path);
+    command
+        .args([format!("--reuid={UNPRIVILEGED}"), format!("--regid={UNPRIVILEGED}"), "--clear-groups".into()])
+        .arg(path);
     command.current_dir("/");
     command
 }
@@ -222,7 +224,7 @@ fn tempfile_in(folder: &Path, name: &str) -> fs::File {
 
 fn own(path: &Path) {
     if is_root() {
-        chown(path, Some(NOBODY), Some(NOBODY)).expect("root may do this");
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may do this");
     }
 }
 
