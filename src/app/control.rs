@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::error::StartError;
 use super::shared_state::SharedState;
+use super::shared_store;
 use super::sockets::AdminSocket;
 use super::thread;
 use crate::admin::{self, Admin, AdminConnections};
@@ -88,6 +89,7 @@ impl Control {
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
+        let followed_keys = tokio::spawn(shared_store::follow_keys(state.clone()));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         loop {
@@ -110,6 +112,7 @@ impl Control {
         local_listener.iter().for_each(|listener| listener.abort());
         sweeping.abort();
         keys.abort();
+        followed_keys.abort();
         if !*replaced.borrow() {
             write_confirmations(&state).await;
         }

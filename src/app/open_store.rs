@@ -54,6 +54,12 @@ pub(super) async fn load_revocations(
     revocations: &Revocations,
     now: UnixTime,
 ) -> Result<(), StartError> {
+    if let Some(freshness) = store.freshness() {
+        // The follower reads them.
+        freshness.loaded().await;
+        tracing::info!(entries = revocations.len(), "loaded the revocations");
+        return Ok(());
+    }
     let file = || config.store.sqlite.clone();
     let entries = store.revocations_since(0, now).await;
     let entries = entries.map_err(|error| StartError::ReadStore { file: file(), source: error.into() })?;

@@ -11,6 +11,7 @@ use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::root_secrets::read_roots;
+use super::shared_store;
 use super::upstreams::UpstreamWatch;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
@@ -57,10 +58,12 @@ impl SharedState {
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
         open_store::load_revocations(config, &*store, &revocations, now).await?;
+        let clock = shared_store::clock(&*store, clock);
+        let now = clock.now();
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
-        let auth = AuthState::new(keyring.clone(), revocations);
+        let auth = AuthState::new(keyring.clone(), revocations, store.freshness());
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
             store: store.clone(),
@@ -172,6 +175,9 @@ impl SharedState {
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         self.key_watch.register_metrics(metrics);
         self.upstreams.register_metrics(metrics);
+        if let Some(freshness) = self.store.freshness() {
+            shared_store::register_metrics(&freshness, metrics);
+        }
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.auth.revocations.clone();

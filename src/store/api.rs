@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 
 use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -156,6 +157,11 @@ pub trait Store: Send + Sync {
     fn delivered(&self, sequences: Vec<u64>) -> StoreFuture<()>;
 
     fn outbox(&self) -> Arc<Outbox>;
+
+    /// How new the knowledge of what other gateways write is. `None` if there are no others.
+    fn freshness(&self) -> Option<Arc<Freshness>> {
+        None
+    }
 
     /// Fails if the store cannot commit right now. Cheap enough for a readiness probe.
     fn check(&self) -> StoreFuture<()>;
