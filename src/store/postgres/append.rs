@@ -181,7 +181,16 @@ async fn write(shared: &Shared, session: &Session, entries: &[Entry]) -> Result<
         .query(
             APPEND,
             &[
-                &kinds, &issuers, &names, &not_after, &at, &reasons, &generations, &effects, &tags, &admitted.ids,
+                &kinds,
+                &issuers,
+                &names,
+                &not_after,
+                &at,
+                &reasons,
+                &generations,
+                &effects,
+                &tags,
+                &admitted.ids,
                 &admitted.events,
             ],
         )
