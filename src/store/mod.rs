@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod freshness;
 pub mod postgres;
+mod settings;
 mod shared_clock;
 pub mod sqlite;
 pub mod sweep;
@@ -20,4 +21,5 @@ pub use api::{
 };
 pub use error::StoreError;
 pub use freshness::{FollowerCounts, Freshness};
+pub use settings::Settings;
 pub use shared_clock::SharedClock;

@@ -1,15 +1,14 @@
 -- Appends entries to the log, in the order given: one transaction for all calls that wait. A family that was ended meanwhile
--- gets no entry. Rows are locked in the same order everywhere (families by id, subjects, then the counter), and the counter
--- last, so that it is held only while the commit is written. The counter makes the sequence gap-free, and its order that
--- of the commits.
+-- gets no entry. Rows are locked in the same order everywhere: families by id, subjects, and the counter last, so that it
+-- is held only while the commit is written. The counter makes the sequence gap-free, and its order that of the commits.
 with lives as (
     select max(value) filter (where name = 'longest_life') as access,
         max(value) filter (where name in ('longest_life', 'longest_family')) as family
     from meta
 ), given as (
-    select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.generation, g.effect, g.tag, g.event_id, g.event,
-        least(greatest(g.at, g.not_after)::numeric + case when g.effect = 'token' then lives.family else lives.access end,
-            9223372036854775807)::bigint as until
+    select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.generation, g.effect, g.tag, g.event_id,
+        g.event, least(9223372036854775807, greatest(g.at, g.not_after)::numeric
+            + case when g.effect = 'token' then lives.family else lives.access end)::bigint as until
     from lives, unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
             $8::text[], $9::bytea[], $10::bytea[], $11::text[])
         with ordinality as g (kind, issuer, name, not_after, at, reason, generation, effect, tag, event_id, event, n)
@@ -36,7 +35,7 @@ with lives as (
 ), entries as (
     select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.event_id, g.event,
         row_number() over (order by g.n) as place
-    from given g where g.kind <> 'family' or g.n in (select n from ended)
+    from given g where g.kind <> 'family' or g.effect = 'lost' or g.n in (select n from ended)
 ), head as (
     update meta set value = value + (select count(*) from entries),
         tag = (select e.tag from entries e order by e.place desc limit 1)
@@ -47,7 +46,8 @@ with lives as (
     insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
     select h.before + e.place, e.kind, e.issuer, e.name, e.not_after, e.at, e.until, e.tag from head h, entries e
 ), recorded as (
-    insert into audit (id, event) select e.event_id, e.event from head, entries e where e.event is not null order by e.place
+    insert into audit (id, event) select e.event_id, e.event from head, entries e
+    where e.event is not null order by e.place
     on conflict (id) do nothing
 )
 select e.n, h.before + e.place as sequence, e.until from head h, entries e

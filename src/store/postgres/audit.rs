@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::store::api::Outbox;
+use crate::store::events::count_lost;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::rows;
@@ -118,7 +119,7 @@ impl Audit {
                 None => lost += 1,
             }
         }
-        self.outbox.add_lost(lost);
+        count_lost(&self.outbox, lost);
         if recorded > 0 {
             self.outbox.waiting.fetch_add(recorded, Ordering::Relaxed);
             self.outbox.written.notify_one();
@@ -139,6 +140,17 @@ impl Audit {
         }
         self.report(&admitted, std::iter::repeat(true));
         Ok(())
+    }
+}
+
+/// Counts the undelivered events of all gateways.
+pub(super) struct Count;
+
+impl Operation for Count {
+    type Output = ();
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+        shared.audit.count(session).await
     }
 }
 
@@ -174,9 +186,8 @@ impl Operation for Undelivered {
         if rows.len() < self.limit {
             shared.audit.outbox.waiting.store(rows.len() as u64, Ordering::Relaxed);
         }
-        let read = |row| {
-            Ok(Recorded { sequence: rows::read_counter(row, "sequence")?, event: rows::get(row, "event")? })
-        };
+        let read =
+            |row| Ok(Recorded { sequence: rows::read_counter(row, "sequence")?, event: rows::get(row, "event")? });
         rows.iter().map(read).collect()
     }
 }

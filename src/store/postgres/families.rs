@@ -113,15 +113,17 @@ pub(super) fn changed_often(id: TokenId) -> QueryError {
 }
 
 pub(super) struct Issue {
-    pub(super) family: Family,
-    pub(super) max_live: usize,
+    family: Family,
+    max_live: usize,
     context: EventContext,
     event: [u8; 16],
+    /// If true, an earlier attempt may have written the family before its connection was lost.
+    uncertain: Mutex<bool>,
 }
 
 impl Issue {
     pub(super) fn new(family: Family, max_live: usize, context: EventContext) -> Self {
-        Issue { family, max_live, context, event: secret::random() }
+        Issue { family, max_live, context, event: secret::random(), uncertain: Mutex::new(false) }
     }
 
     async fn insert(&self, shared: &Shared, session: &Session) -> Result<Vec<Row>, QueryError> {
@@ -174,6 +176,7 @@ impl Issue {
             reason: Some(reason),
             generation: None,
             event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason), &self.context)),
+            is_lost: false,
         }
     }
 }
@@ -182,13 +185,18 @@ impl Operation for Issue {
     type Output = Option<Family>;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
-        let rows = self.insert(shared, session).await?;
+        let inserted = self.insert(shared, session).await;
+        let was_uncertain = *lock(&self.uncertain);
+        if matches!(inserted, Err(QueryError::Lost(_))) {
+            *lock(&self.uncertain) = true;
+        }
+        let rows = inserted?;
         let first = rows.first().ok_or_else(|| StoreError::new("a login was not written"))?;
         if rows::get(first, "void")? {
             return Ok(None);
         }
-        // Only an earlier attempt of the same login has the same random salt.
-        let is_repeated = rows::get::<Option<bool>>(first, "repeated")?.unwrap_or_default();
+        // Only the lost attempt has the same random salt.
+        let is_repeated = was_uncertain && rows::get::<Option<bool>>(first, "repeated")?.unwrap_or_default();
         if !rows::get::<bool>(first, "inserted")? && !is_repeated {
             return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
         }
@@ -208,7 +216,7 @@ impl Operation for Issue {
 /// Ends a family: its row stops refreshes, the log of revocations stops its access tokens.
 pub(super) fn end(family: &Family, revoked: RevokedAt, generation: Option<u64>, event: EventRow) -> Entry {
     let (what, reason) = (Revoked::Family(family.id), Some(revoked.reason));
-    Entry { what, at: revoked.at, reason, generation, event: Some(event) }
+    Entry { what, at: revoked.at, reason, generation, event: Some(event), is_lost: false }
 }
 
 pub(super) struct RevokeFamily {

@@ -23,11 +23,7 @@ const RECENT: Duration = Duration::from_mins(1);
 pub(super) trait Operation: Send + Sync + 'static {
     type Output: Send + 'static;
 
-    fn run(
-        &self,
-        shared: &Shared,
-        session: &Session,
-    ) -> impl Future<Output = Result<Self::Output, QueryError>> + Send;
+    fn run(&self, shared: &Shared, session: &Session) -> impl Future<Output = Result<Self::Output, QueryError>> + Send;
 }
 
 pub(super) struct Shared {
@@ -38,6 +34,8 @@ pub(super) struct Shared {
     pub(super) enforce: RevocationHook,
     pub(super) audit: Audit,
     pub(super) log: Log,
+    /// Held while the signing keys change, so that calls of this gateway do not overtake each other.
+    pub(super) keys: tokio::sync::Mutex<()>,
 }
 
 impl Shared {

@@ -42,13 +42,7 @@ pub(super) struct Rotate {
 
 impl Rotate {
     pub(super) fn new(presented: PresentedToken, decide: DecideRotation, context: EventContext) -> Self {
-        Rotate {
-            presented,
-            decide: Mutex::new(decide),
-            context,
-            event: secret::random(),
-            uncertain: Mutex::new(None),
-        }
+        Rotate { presented, decide: Mutex::new(decide), context, event: secret::random(), uncertain: Mutex::new(None) }
     }
 
     fn decide(&self, found: Option<&Found>) -> Rotation {

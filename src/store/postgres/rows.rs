@@ -188,9 +188,7 @@ pub(super) fn revocation(row: &Row) -> Result<Revocation, StoreError> {
             subject: read_text(row, "name")?,
             not_after: read_time(row, "not_after")?,
         },
-        "issuer" => {
-            Revoked::Issuer { issuer: read_text(row, "issuer")?, not_after: read_time(row, "not_after")? }
-        }
+        "issuer" => Revoked::Issuer { issuer: read_text(row, "issuer")?, not_after: read_time(row, "not_after")? },
         "everything" => Revoked::Everything { not_after: read_time(row, "not_after")? },
         _ => {
             return Err(StoreError::new(format!(

@@ -115,6 +115,7 @@ impl Operation for ChangeSigningKeys {
     type Output = KeysChanged;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<KeysChanged, QueryError> {
+        let _turn = shared.keys.lock().await;
         for _ in 0..MAX_DECISIONS {
             let (changes, before) = read_all(session).await?;
             let after = lock(&self.decide)(before.clone());
