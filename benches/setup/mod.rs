@@ -198,6 +198,7 @@ impl BenchWorker {
                 signing,
             )))),
             renewals: Arc::default(),
+            freshness: None,
         };
         BenchWorker(Worker {
             number: 0,

@@ -90,6 +90,7 @@ impl Control {
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
         let followed_keys = tokio::spawn(shared_store::follow_keys(state.clone()));
+        let ticket_keys = tokio::spawn(shared_store::follow_ticket_keys(state.clone()));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         loop {
@@ -113,6 +114,7 @@ impl Control {
         sweeping.abort();
         keys.abort();
         followed_keys.abort();
+        ticket_keys.abort();
         if !*replaced.borrow() {
             write_confirmations(&state).await;
         }

@@ -26,6 +26,7 @@ use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
+use crate::protocols::tls::TicketSource;
 use crate::store::{Store, sqlite};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
@@ -39,6 +40,8 @@ pub(super) struct SharedState {
     pub(super) upstreams: Arc<UpstreamWatch>,
     key_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
+    /// Who can open the session tickets of the listeners.
+    pub(super) tickets: TicketSource,
     /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
     /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
@@ -60,6 +63,7 @@ impl SharedState {
         open_store::load_revocations(config, &*store, &revocations, now).await?;
         let clock = shared_store::clock(&*store, clock);
         let now = clock.now();
+        let tickets = shared_store::tickets(&*store, &roots, now).await;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
@@ -81,6 +85,7 @@ impl SharedState {
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
             clock,
+            tickets,
             token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
             max_token_life: max_token_life(config),
         })

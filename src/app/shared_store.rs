@@ -6,11 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::shared_state::SharedState;
+use crate::protocols::tls::{TicketKey, TicketKeys, TicketSource, WINDOW};
 use crate::store::{FollowerCounts, Freshness, SharedClock, Store};
 use crate::telemetry::metrics::Metrics;
-use crate::types::clock::Clock;
+use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::ticket_key::StoredTicketKey;
+use crate::types::clock::{Clock, UnixTime, every};
 use crate::types::reject::with_causes;
 
+/// How often to look for a new key of TLS session tickets.
+const TICKET_INTERVAL: Duration = Duration::from_mins(1);
 /// The pause after a failed attempt to read the signing keys.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
@@ -50,6 +55,41 @@ pub(super) async fn follow_keys(state: Arc<SharedState>) {
     }
 }
 
+/// The session tickets of the listeners. If the keys cannot be read now, [`follow_ticket_keys`] reads them later: until
+/// then, each connection has a full handshake.
+pub(super) async fn tickets(store: &dyn Store, roots: &Roots, now: UnixTime) -> TicketSource {
+    if store.freshness().is_none() {
+        return TicketSource::Process;
+    }
+    let keys = Arc::<TicketKeys>::default();
+    update_ticket_keys(store, roots, &keys, now).await;
+    TicketSource::Shared(keys)
+}
+
+/// Uses a new key in each window, and forgets those that open no valid ticket.
+pub(super) async fn follow_ticket_keys(state: Arc<SharedState>) {
+    let TicketSource::Shared(keys) = &state.tickets else { return };
+    let mut due = every(TICKET_INTERVAL);
+    loop {
+        due.tick().await;
+        update_ticket_keys(&*state.store, &state.broker.roots, keys, state.clock.now()).await;
+    }
+}
+
+async fn update_ticket_keys(store: &dyn Store, roots: &Roots, keys: &TicketKeys, now: UnixTime) {
+    let period = now.as_secs() / WINDOW.as_secs();
+    keys.forget_before(period.saturating_sub(1));
+    let Some(candidate) = StoredTicketKey::create(period, roots) else { return };
+    match store.ticket_keys(candidate).await {
+        Ok(stored) => {
+            let open = |key: &StoredTicketKey| Some(TicketKey::new(key.period, &key.open(roots)?));
+            keys.replace(stored.iter().filter_map(open).collect());
+        }
+        // The keys in memory go on to work.
+        Err(error) => tracing::warn!(%error, "cannot read the keys of TLS session tickets"),
+    }
+}
+
 pub(super) fn register_metrics(freshness: &Arc<Freshness>, metrics: &mut Metrics) {
     let lag = freshness.clone();
     let help = "Seconds since the last time that all revocations of the store were known here";
@@ -64,6 +104,10 @@ pub(super) fn register_metrics(freshness: &Arc<Freshness>, metrics: &mut Metrics
     let offset = freshness.clone();
     let help = "Seconds that the clock of the store is ahead of the clock of this machine";
     metrics.gauge("store_clock_offset_seconds", help, move || offset.offset().0 as f64 / 1e6);
+    let live = freshness.clone();
+    metrics.gauge("store_replicas", "Gateways that use the store now", move || {
+        live.counts.live.load(Ordering::Relaxed) as f64
+    });
     let mut counter = |name: &'static str, help: &'static str, count: fn(&FollowerCounts) -> &AtomicU64| {
         let freshness = freshness.clone();
         metrics.counter(name, help, move || count(&freshness.counts).load(Ordering::Relaxed) as f64);

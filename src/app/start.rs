@@ -64,7 +64,7 @@ pub fn start_with(
     let runtime = thread::runtime()?;
     let mut prepared = prepare(&config, clock, &inherited, &runtime)?;
     // From here on clients can connect: to all addresses or to none.
-    let sockets = Sockets::open(&config, inherited)?;
+    let sockets = Sockets::open(&config, &prepared.state.tickets, inherited)?;
     sockets.register_metrics(&mut prepared.metrics);
     run(config, prepared, sockets, (runtime, admin_token), file)
 }

@@ -3,10 +3,11 @@
 //! Every request compares the time of the last complete poll with the time now. A gateway that was paused or cut off
 //! therefore knows in its first request that it may have missed a revocation. A store of one gateway has none of this.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::types::boot_time::BootTime;
 
@@ -22,8 +23,16 @@ pub struct Freshness {
     max_staleness: Duration,
     /// `store.on_stale` is "serve".
     pub serves_stale: bool,
-    /// When the last poll was sent that read everything; 0: none was.
+    /// `store.strict`: a revocation waits for all gateways, so that each of them must be known to the others.
+    is_strict: bool,
+    /// Since then everything is known here, as far as it counts; 0: never.
     complete_at: AtomicU64,
+    /// When the last poll was sent that read everything; 0: none was.
+    polled_at: AtomicU64,
+    /// With `is_strict`: since when this gateway is in the list of gateways; 0: it is not.
+    listed_at: AtomicU64,
+    /// Notified when more was applied.
+    moved: Arc<Notify>,
     /// When the whole log was read for the first time.
     loaded: watch::Sender<bool>,
     /// The version of the signing keys in the store, and the one in force here.
@@ -51,14 +60,20 @@ pub struct FollowerCounts {
     pub gaps: AtomicU64,
     /// Revocations that the store had lost, and that this gateway wrote back.
     pub written_back: AtomicU64,
+    /// The gateways that use the store now, this one included.
+    pub live: AtomicU64,
 }
 
 impl Freshness {
-    pub fn new(max_staleness: Duration, serves_stale: bool) -> Self {
+    pub fn new(max_staleness: Duration, serves_stale: bool, is_strict: bool) -> Self {
         Freshness {
             max_staleness,
             serves_stale,
+            is_strict,
             complete_at: AtomicU64::new(0),
+            polled_at: AtomicU64::new(0),
+            listed_at: AtomicU64::new(0),
+            moved: Arc::default(),
             loaded: watch::Sender::new(false),
             keys: watch::Sender::new(0),
             keys_in_force: AtomicU64::new(ANY_KEYS),
@@ -114,8 +129,55 @@ impl Freshness {
         if in_force < *self.keys.borrow() {
             return;
         }
-        self.complete_at.fetch_max(sent.as_micros(), Ordering::AcqRel);
+        self.polled_at.fetch_max(sent.as_micros(), Ordering::AcqRel);
+        self.moved.notify_one();
+        if !self.is_strict {
+            self.complete(sent);
+        }
+    }
+
+    fn complete(&self, at: BootTime) {
+        self.complete_at.fetch_max(at.as_micros(), Ordering::AcqRel);
         self.loaded.send_if_modified(|loaded| !std::mem::replace(loaded, true));
+    }
+
+    /// When the last poll was sent that read everything.
+    pub fn polled_at(&self) -> BootTime {
+        BootTime::from_micros(self.polled_at.load(Ordering::Acquire))
+    }
+
+    /// The store has acknowledged a heartbeat that was sent at `sent`, when the last complete poll was that of `polled`.
+    /// With `store.strict`, this gateway is fresh only as far as the others know it: they stop waiting for it when they
+    /// have not heard of it for too long. A poll from before it was listed does not count, because a revocation in
+    /// between did not wait for it.
+    pub fn acknowledged(&self, sent: BootTime, polled: BootTime, is_new: bool) {
+        if !self.is_strict {
+            return;
+        }
+        let listed_at = self.listed_at.load(Ordering::Acquire);
+        if is_new || listed_at == 0 {
+            self.listed_at.store(BootTime::now().as_micros(), Ordering::Release);
+        } else if polled.as_micros() >= listed_at {
+            self.complete(polled.min(sent));
+        }
+    }
+
+    /// How many gateways use the store now, this one included.
+    pub fn replicas(&self) -> u32 {
+        u32::try_from(self.counts.live.load(Ordering::Relaxed)).unwrap_or(u32::MAX).max(1)
+    }
+
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    pub fn max_staleness(&self) -> Duration {
+        self.max_staleness
+    }
+
+    /// Notified after each complete poll.
+    pub fn moved(&self) -> Arc<Notify> {
+        self.moved.clone()
     }
 
     /// The store has this version of the signing keys.
@@ -151,7 +213,7 @@ mod tests {
 
     #[test]
     fn only_a_recent_complete_poll_is_fresh() {
-        let freshness = Freshness::new(Duration::from_secs(10), false);
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
         assert!(freshness.is_stale() && freshness.is_half_stale(), "before the first poll");
         let ago = |secs| BootTime::from_micros(BootTime::now().as_micros() - secs * 1_000_000);
         for (secs, half_stale, stale) in [(11, true, true), (9, true, false), (4, false, false)] {
@@ -164,13 +226,26 @@ mod tests {
 
     #[test]
     fn a_poll_with_other_signing_keys_does_not_count_until_they_are_in_force() {
-        let freshness = Freshness::new(Duration::from_secs(10), false);
+        let freshness = Freshness::new(Duration::from_secs(10), false, false);
         freshness.found_keys(3);
         freshness.keys_in_force(2);
         freshness.completed(BootTime::now());
         assert!(freshness.is_stale());
         freshness.keys_in_force(3);
         freshness.completed(BootTime::now());
+        assert!(!freshness.is_stale());
+    }
+
+    #[test]
+    fn with_strict_revocations_only_acknowledged_heartbeats_count() {
+        let freshness = Freshness::new(Duration::from_secs(10), false, true);
+        let early = BootTime::now();
+        freshness.completed(early);
+        freshness.acknowledged(BootTime::now(), freshness.polled_at(), true);
+        assert!(freshness.is_stale(), "the poll was before this gateway was listed");
+        freshness.completed(BootTime::now());
+        assert!(freshness.is_stale(), "no heartbeat has told of it");
+        freshness.acknowledged(BootTime::now(), freshness.polled_at(), false);
         assert!(!freshness.is_stale());
     }
 }

@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_time_is_that_of_the_store() {
-        let freshness = Arc::new(Freshness::new(Duration::from_secs(30), false));
+        let freshness = Arc::new(Freshness::new(Duration::from_secs(30), false, false));
         let clock = SharedClock::new(Arc::new(SystemClock), freshness.clone());
         let minute = Duration::from_mins(1);
         for (offset, expected) in [(60_000_000, SystemClock.now() + minute), (-60_000_000, SystemClock.now() - minute)]

@@ -7,8 +7,10 @@ mod certificates;
 mod client;
 mod error;
 mod server;
+mod tickets;
 
 pub use certificates::{CertificateFiles, load};
 pub use client::{client_config, client_config_with};
 pub use error::TlsError;
-pub use server::{ServerTls, Settings, Sni, server_tls};
+pub use server::{ServerTls, Settings, Sni, TicketSource, server_tls};
+pub use tickets::{TicketKey, TicketKeys, WINDOW};

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::store::api::Outbox;
 use crate::store::events::count_lost;
 use crate::store::postgres::error::QueryError;
+use crate::store::postgres::leases;
 use crate::store::postgres::operation::{Operation, Shared, lock};
 use crate::store::postgres::rows;
 use crate::store::postgres::session::Session;
@@ -26,7 +27,9 @@ const INSERT: &str = "insert into audit (id, event)
     on conflict (id) do nothing";
 const COUNT: &str = "select count(*) as waiting from (select 1 from audit limit $1) as counted";
 const OLDEST: &str = "select a.sequence, a.event from audit a order by a.sequence limit $1";
-const DELETE: &str = "delete from audit where sequence = any($1)";
+/// Nothing, if another gateway delivers by now.
+const DELETE: &str = "delete from audit where sequence = any($1)
+    and exists (select from leases where name = 'delivery' and holder = $2 and epoch = $3)";
 
 /// An event as it is written.
 #[derive(Clone)]
@@ -173,7 +176,7 @@ impl Operation for Record {
     }
 }
 
-/// Reads the oldest events.
+/// Reads the oldest events, if this gateway is the one that delivers.
 pub(super) struct Undelivered {
     pub(super) limit: usize,
 }
@@ -182,6 +185,10 @@ impl Operation for Undelivered {
     type Output = Vec<Recorded>;
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<Vec<Recorded>, QueryError> {
+        let Some(epoch) = leases::hold(session, leases::DELIVERY, &shared.replica).await? else {
+            return Ok(Vec::new());
+        };
+        shared.delivery_epoch.store(epoch, Ordering::Relaxed);
         let rows = session.query(OLDEST, &[&rows::limit(self.limit)]).await?;
         if rows.len() < self.limit {
             shared.audit.outbox.waiting.store(rows.len() as u64, Ordering::Relaxed);
@@ -202,7 +209,8 @@ impl Operation for Delivered {
 
     async fn run(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
         let sequences: Vec<i64> = self.sequences.iter().filter_map(|sequence| rows::counter(*sequence).ok()).collect();
-        let deleted = session.execute(DELETE, &[&sequences]).await?;
+        let epoch = shared.delivery_epoch.load(Ordering::Relaxed);
+        let deleted = session.execute(DELETE, &[&sequences, &shared.replica.as_str(), &epoch]).await?;
         let waiting = &shared.audit.outbox.waiting;
         let _ = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| Some(count.saturating_sub(deleted)));
         Ok(())

@@ -22,8 +22,10 @@ mod driver;
 mod error;
 mod families;
 mod follower;
+mod leases;
 mod maintenance;
 mod operation;
+mod replicas;
 mod revocations;
 mod rotation;
 mod rows;
@@ -31,13 +33,17 @@ mod schema;
 mod session;
 mod settings;
 mod signing_keys;
+mod tickets;
 mod tls;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
@@ -53,6 +59,7 @@ use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::rotation::Rotation;
+use crate::tokens::ticket_key::StoredTicketKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use append::Log;
@@ -62,6 +69,7 @@ use connections::Lane;
 use driver::Driver;
 use follower::{Follower, Memory};
 use operation::{Operation, Shared};
+use replicas::Heartbeat;
 use session::Session;
 
 /// Where the database is, and which gateway uses it.
@@ -97,9 +105,10 @@ impl PostgresStore {
         patience: Duration,
         now: UnixTime,
     ) -> Result<Self, StoreError> {
-        let schema = database.settings.schema.clone();
+        let (schema, replica) = (database.settings.schema.clone(), database.replica.clone());
+        let strict = database.settings.strict;
         let serves_stale = database.settings.on_stale == OnStale::Serve;
-        let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale));
+        let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
@@ -119,7 +128,17 @@ impl PostgresStore {
         let memory = Memory::new(longest_life);
         let enforce_followed = enforce.clone();
         let enforce = memory.remembering(enforce);
-        let shared = Arc::new(Shared { issuer, longest_life, enforce, audit, log, keys });
+        let shared = Arc::new(Shared {
+            issuer,
+            replica,
+            delivery_epoch: AtomicI64::new(0),
+            has_left: AtomicBool::new(false),
+            longest_life,
+            enforce,
+            audit,
+            log,
+            keys,
+        });
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;
         store.follow(memory, enforce_followed, channel);
@@ -129,7 +148,49 @@ impl PostgresStore {
     /// Starts the task that reads what other gateways write.
     fn follow(&self, memory: Memory, enforce: RevocationHook, channel: String) {
         let (connections, shared, freshness) = (self.driver.connections(), self.shared.clone(), self.freshness.clone());
+        let heartbeat = Heartbeat {
+            connections: connections.clone(),
+            shared: shared.clone(),
+            freshness: freshness.clone(),
+            outbox: self.outbox.clone(),
+        };
+        self.driver.spawn(heartbeat.run());
         self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
+    }
+
+    /// With `store.strict`, waits until each gateway has applied `sequence` (0: all that is in the log), or rejects all
+    /// tokens because it was cut off for too long.
+    fn when_applied<T: Send + 'static>(
+        &self,
+        revoked: StoreFuture<T>,
+        sequence: fn(&T) -> Option<u64>,
+    ) -> StoreFuture<T> {
+        if !self.freshness.is_strict() {
+            return revoked;
+        }
+        let connections = self.driver.connections();
+        let max_staleness = self.freshness.max_staleness();
+        let (caller, result) = oneshot::channel();
+        self.driver.spawn(async move {
+            let outcome = async {
+                let outcome = revoked.await?;
+                if let Some(sequence) = sequence(&outcome) {
+                    replicas::until_applied(&connections, sequence, max_staleness).await?;
+                }
+                Ok(outcome)
+            };
+            // The caller may have stopped waiting.
+            let _ = caller.send(outcome.await);
+        });
+        Box::pin(async { result.await.unwrap_or_else(|_| Err(StoreError::new("the store was closed"))) })
+    }
+
+    /// Other gateways need not wait for this one any more.
+    fn leave(&self) {
+        if !self.shared.has_left.swap(true, Ordering::AcqRel) {
+            // Closing waits for it.
+            drop(self.run(Lane::Upkeep, replicas::Leave));
+        }
     }
 
     fn run<O: Operation>(&self, lane: Lane, operation: O) -> StoreFuture<O::Output> {
@@ -157,11 +218,14 @@ impl Store for PostgresStore {
     }
 
     fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome> {
-        self.run(Lane::Family(id), families::RevokeFamily::new(id, by, context))
+        let revoked = self.run(Lane::Family(id), families::RevokeFamily::new(id, by, context));
+        // Also if it had ended before: the caller may repeat a call that was not answered.
+        self.when_applied(revoked, |outcome| (*outcome != RevokeOutcome::NotFound).then_some(0))
     }
 
     fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64> {
-        self.run(Lane::Log, revocations::Revoke::new(what, context))
+        let revoked = self.run(Lane::Log, revocations::Revoke::new(what, context));
+        self.when_applied(revoked, |sequence| Some(*sequence))
     }
 
     fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
@@ -204,6 +268,10 @@ impl Store for PostgresStore {
         self.outbox.clone()
     }
 
+    fn ticket_keys(&self, candidate: StoredTicketKey) -> StoreFuture<Vec<StoredTicketKey>> {
+        self.run(Lane::Upkeep, tickets::UseTicketKeys { candidate })
+    }
+
     fn freshness(&self) -> Option<Arc<Freshness>> {
         Some(self.freshness.clone())
     }
@@ -213,6 +281,13 @@ impl Store for PostgresStore {
     }
 
     fn close(&self) {
+        self.leave();
         self.driver.close();
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -1,6 +1,7 @@
 //! What all operations share, and how each of them runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,12 @@ pub(super) trait Operation: Send + Sync + 'static {
 pub(super) struct Shared {
     /// The `iss` of the gateway's own access tokens.
     pub(super) issuer: String,
+    /// The name of this gateway.
+    pub(super) replica: String,
+    /// The epoch of the lease for deliveries, when this gateway last held it.
+    pub(super) delivery_epoch: AtomicI64,
+    /// The store is being closed.
+    pub(super) has_left: AtomicBool,
     /// The longest lifetime of access tokens that was ever configured.
     pub(super) longest_life: Duration,
     pub(super) enforce: RevocationHook,

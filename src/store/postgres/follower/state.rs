@@ -82,6 +82,8 @@ pub(super) struct State {
     retention: Duration,
     page: usize,
     cursor: Position,
+    /// Until when the entry at the cursor matters. Later it may be deleted.
+    needed_until: UnixTime,
     /// Set while the log is read from its start.
     reload: Option<Reload>,
     /// When the last poll that read to the end was sent.
@@ -109,6 +111,7 @@ impl State {
             retention: retention.saturating_sub(RETENTION_MARGIN),
             page: PAGE,
             cursor: Position::default(),
+            needed_until: UnixTime::default(),
             reload,
             complete_at: None,
             gap_since: None,
@@ -176,7 +179,7 @@ impl State {
             Some(reload) => self.reload_page(reload, &page, sent, now, &mut step),
             // Entries may have been deleted that were never read.
             None if was_away => self.begin_reload(&mut step),
-            None => self.follow_page(&page, sent, &mut step),
+            None => self.follow_page(&page, sent, now, &mut step),
         };
         for revocation in &step.apply {
             self.recent.remember(revocation, sent);
@@ -190,9 +193,12 @@ impl State {
     }
 
     /// Returns true if the end of the log was read, and everything before it is applied.
-    fn follow_page(&mut self, page: &Page, sent: BootTime, step: &mut Step) -> bool {
-        let Some(entries) = entries_after(self.cursor, page) else {
-            // An entry of the log is deleted only after every gateway has passed it.
+    fn follow_page(&mut self, page: &Page, sent: BootTime, now: UnixTime, step: &mut Step) -> bool {
+        let next = page.entries.first().map(|entry| entry.revocation.sequence);
+        // Deleted since the last poll. No standby lags by as long as an entry matters, so that it is the same log.
+        let is_deleted = next == Some(self.cursor.sequence + 1) && self.needed_until < now;
+        let entries = if is_deleted { Some(&page.entries[..]) } else { entries_after(self.cursor, page) };
+        let Some(entries) = entries else {
             step.alarms.push(Alarm::Fork { at: self.cursor.sequence, newest: page.newest.sequence });
             return self.begin_reload(step);
         };
@@ -202,6 +208,7 @@ impl State {
                 return false;
             }
             self.cursor = entry.position();
+            self.needed_until = entry.revocation.until;
             self.gap_since = None;
         }
         if page.entries.len() >= self.page {
@@ -211,7 +218,7 @@ impl State {
             if !self.accepts_gap(self.cursor, sent, step) {
                 return false;
             }
-            self.cursor = page.newest;
+            self.move_to_newest(page.newest);
         }
         self.gap_since = None;
         true
@@ -226,6 +233,12 @@ impl State {
             step.alarms.push(Alarm::Gap { missing: before.sequence + 1 });
         }
         is_over
+    }
+
+    /// The newest entry is not in the log any more.
+    fn move_to_newest(&mut self, newest: Position) {
+        self.cursor = newest;
+        self.needed_until = UnixTime::default();
     }
 
     fn begin_reload(&mut self, step: &mut Step) -> bool {
@@ -246,6 +259,7 @@ impl State {
         let mut gap = false;
         for entry in entries {
             let revocation = &entry.revocation;
+            self.needed_until = revocation.until;
             reload.missing.found(revocation);
             step.apply.push(revocation.clone());
             // Too young to be deleted: a transaction that is not visible yet.
@@ -262,7 +276,11 @@ impl State {
             self.reload = Some(reload);
             return false;
         }
-        self.cursor = page.newest;
+        if reload.after == page.newest {
+            self.cursor = page.newest;
+        } else {
+            self.move_to_newest(page.newest);
+        }
         step.write_back = reload.missing.lost(now);
         if !step.write_back.is_empty() {
             step.alarms.push(Alarm::Lost(step.write_back.len()));

@@ -89,8 +89,7 @@ impl Model {
 
     fn sweep(&mut self) {
         let now = self.time();
-        let applied = self.state.applied();
-        self.log.retain(|entry| entry.revocation.until >= now || entry.revocation.sequence >= applied);
+        self.log.retain(|entry| entry.revocation.until >= now);
     }
 
     fn page(&self) -> Page {

@@ -1,7 +1,9 @@
 //! The shared store: the suite, on a real PostgreSQL server.
 
+mod following;
 mod schema;
 mod sharing;
+mod strict;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use bearward::store::postgres::PostgresStore;
-use bearward::store::{RevocationHook, RevokeOutcome, RevokedBy, Settings, Store};
+use bearward::store::{LogOrder, RevocationHook, RevokeOutcome, RevokedBy, Settings, Store};
 use bearward::tokens::audit_event::Event;
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::rotation::Rotation;
@@ -120,8 +120,12 @@ async fn a_session_that_another_gateway_ended_is_enforced_here() {
     let schema = PostgresServer::shared().schema();
     let enforced: Arc<Mutex<Vec<Revocation>>> = Arc::default();
     let seen = enforced.clone();
-    let enforce: RevocationHook =
-        Arc::new(move |revocation: &Revocation, _| seen.lock().expect("not poisoned").push(revocation.clone()));
+    let enforce: RevocationHook = Arc::new(move |revocation: &Revocation, order| {
+        // The follower tells of all, in order.
+        if order == LogOrder::Ahead {
+            seen.lock().expect("not poisoned").push(revocation.clone());
+        }
+    });
     let here = try_open(PostgresServer::shared(), &schema, settings(), enforce).expect("the store opens");
     let there = open(&schema);
     let (ended, reused) = (issued(&there, "alice", LOGIN).await, issued(&there, "alice", LOGIN).await);
