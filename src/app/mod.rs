@@ -20,6 +20,7 @@ mod secrets;
 mod shared_state;
 mod sockets;
 mod start;
+mod stored;
 mod systemd;
 mod takeover;
 mod thread;

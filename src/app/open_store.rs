@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::StartError;
+use super::stored;
 use crate::auth::revocations::Revocations;
-use crate::config::Config;
-use crate::store::Store;
+use crate::config::{Config, Database};
 use crate::store::sqlite::{self, SqliteStore};
+use crate::store::{Store, StoreError};
 use crate::telemetry::audit_log::Target;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, UnixTime};
@@ -30,10 +31,11 @@ pub(super) fn open(
         audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
     };
     let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
-    let file = &config.store.sqlite;
-    let store = SqliteStore::open_within(patience, file, settings, enforce);
-    let store = store.map_err(|error| StartError::OpenStore { file: file.clone(), source: error.into() })?;
-    Ok(Arc::new(store))
+    let opened = match &config.store.database {
+        Database::Sqlite(file) => SqliteStore::open_within(patience, file, settings, enforce),
+        Database::Postgres(_) => Err(StoreError::new("this store cannot be opened yet")),
+    };
+    Ok(Arc::new(opened.map_err(|error| stored::open_error(&config.store, error))?))
 }
 
 /// The maximum life of an accepted token, clock skew included.
@@ -51,9 +53,8 @@ pub(super) async fn load_revocations(
     revocations: &Revocations,
     now: UnixTime,
 ) -> Result<(), StartError> {
-    let file = || config.store.sqlite.clone();
     let entries = store.revocations_since(0, now).await;
-    let entries = entries.map_err(|error| StartError::ReadStore { file: file(), source: error.into() })?;
+    let entries = entries.map_err(|error| stored::read_error(&config.store, error))?;
     for entry in &entries {
         revocations.enforce(entry, now);
     }

@@ -10,10 +10,12 @@
 // Until the operations use all of it.
 #![allow(dead_code)]
 
+mod check;
 mod connect;
 mod connections;
 mod driver;
 mod error;
+pub mod inspect;
 mod session;
 mod settings;
 mod tls;
@@ -21,5 +23,6 @@ mod tls;
 #[cfg(test)]
 mod tests;
 
+pub use check::{Finding, check};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
