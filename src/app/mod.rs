@@ -33,4 +33,5 @@ pub use running::Running;
 pub use secrets::SecretError;
 pub use sockets::Inherited;
 pub use start::{start, start_with, take_over};
+pub use stored::check_store;
 pub use systemd::notify_systemd;
