@@ -12,6 +12,7 @@ use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::root_secrets::read_roots;
 use super::shared_store;
+use super::stored;
 use super::upstreams::UpstreamWatch;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
@@ -27,7 +28,7 @@ use crate::limits::throttle::Throttle;
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
 use crate::protocols::tls::TicketSource;
-use crate::store::{Store, sqlite};
+use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
@@ -149,11 +150,9 @@ impl SharedState {
 
     /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
     pub(super) fn follow_store(&self, config: &Config) -> Result<(), StartError> {
-        let (file, now) = (&config.store.sqlite, self.clock.now());
+        let now = self.clock.now();
         let revocations = &self.auth.revocations;
-        let entries = sqlite::stored_revocations(file, revocations.sequence(), now);
-        let entries = entries.map_err(|error| StartError::ReadStore { file: file.clone(), source: error.into() })?;
-        for entry in &entries {
+        for entry in &stored::revocations(&config.store, revocations.sequence(), now)? {
             revocations.enforce(entry, now);
         }
         // A key in tokens.signing_key_file does not change while the gateway runs.

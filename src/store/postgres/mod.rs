@@ -16,12 +16,14 @@
 
 mod append;
 mod audit;
+mod check;
 mod connect;
 mod connections;
 mod driver;
 mod error;
 mod families;
 mod follower;
+pub mod inspect;
 mod leases;
 mod maintenance;
 mod operation;
@@ -45,6 +47,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+pub use check::{Finding, check};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
 

@@ -1,6 +1,7 @@
 //! The shared store: the suite, on a real PostgreSQL server.
 
 mod following;
+mod replicas;
 mod schema;
 mod sharing;
 mod strict;
