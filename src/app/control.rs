@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::error::StartError;
 use super::shared_state::SharedState;
+use super::shared_store;
 use super::sockets::AdminSocket;
 use super::thread;
 use crate::admin::{self, Admin, AdminConnections};
@@ -66,6 +67,8 @@ pub(super) struct Control {
     pub(super) admin: Arc<Admin>,
     pub(super) connections: Arc<AdminConnections>,
     pub(super) socket: AdminSocket,
+    /// True with PostgreSQL: the store stays open after a take-over.
+    pub(super) is_shared: bool,
 }
 
 impl Control {
@@ -76,7 +79,7 @@ impl Control {
         mut stopped: watch::Receiver<bool>,
         replaced: watch::Sender<bool>,
     ) {
-        let Control { state, admin, connections, socket } = self;
+        let Control { state, admin, connections, socket, is_shared } = self;
         let AdminSocket { local, socket, tls } = socket;
         let listener = unless_failed(socket::into_tokio(socket));
         let listener =
@@ -88,20 +91,24 @@ impl Control {
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
+        let followed_keys = tokio::spawn(shared_store::follow_keys(state.clone()));
+        let ticket_keys = tokio::spawn(shared_store::follow_ticket_keys(state.clone()));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         loop {
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
-                _ = confirm.tick(), if !*replaced.borrow() => write_confirmations(&state).await,
+                _ = confirm.tick(), if is_shared || !*replaced.borrow() => write_confirmations(&state).await,
                 _ = expire.tick() => state.auth.revocations.remove_expired(),
                 () = &mut hand_over, if !*replaced.borrow() => {
-                    // Another gateway now has the store and the sockets. Open admin connections are still served, and
-                    // those that wait at the Unix socket. The next gateway can now use its path.
+                    // Another gateway now has the sockets, and an SQLite store. Open admin connections are still served,
+                    // and those that wait at the Unix socket. The next gateway can now use its path.
                     listener.iter().for_each(|listener| listener.abort());
                     local = None;
-                    sweeping.abort();
-                    keys.abort();
+                    if !is_shared {
+                        sweeping.abort();
+                        keys.abort();
+                    }
                     let _ = replaced.send(true);
                 }
             }
@@ -110,7 +117,9 @@ impl Control {
         local_listener.iter().for_each(|listener| listener.abort());
         sweeping.abort();
         keys.abort();
-        if !*replaced.borrow() {
+        followed_keys.abort();
+        ticket_keys.abort();
+        if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use super::error::StartError;
 use super::secrets::{SecretError, is_missing, new_secret_text, read, read_admin_token, read_or_create};
+use super::stored;
 use crate::admin::SecretSource;
 use crate::config::{Config, StoreSettings};
-use crate::store::sqlite;
 use crate::tokens::family::refresh_token::Roots;
 use crate::types::ids::from_base62;
 use crate::types::secret::{self, Secret};
@@ -31,16 +31,16 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), StartE
         return Ok(());
     }
     // First whether it is a database: for any other file, that is the error to report.
-    if !has_data(store)? {
+    if !stored::has_data(store, stored::START_PATIENCE)? {
         return Ok(());
     }
-    Err(SecretError::RootLost { file: file.clone(), database: store.sqlite.clone() }.into())
+    Err(SecretError::RootLost { file: file.clone(), database: store.database.clone() }.into())
 }
 
 /// Checks everything that a start reads before it opens the store. Missing files are valid, and a database of a newer
 /// version is not.
 pub(super) fn check(config: &Config) -> Result<(), StartError> {
-    has_data(&config.store)?;
+    stored::has_data(&config.store, stored::START_PATIENCE)?;
     check_root_is_not_lost(&config.store)?;
     let exists = |source: &SecretSource| !matches!(source, SecretSource::File(file) if !file.exists());
     if exists(&config.store.secret) {
@@ -50,11 +50,6 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
         read_admin_token(&config.admin.token)?;
     }
     Ok(())
-}
-
-fn has_data(store: &StoreSettings) -> Result<bool, StartError> {
-    let file = &store.sqlite;
-    sqlite::is_initialized(file).map_err(|error| StartError::OpenStore { file: file.clone(), source: error.into() })
 }
 
 fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, SecretError> {

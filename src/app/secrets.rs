@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::admin::{MAX_TOKEN_SIZE, SecretSource};
 use crate::auth::bearer;
+use crate::config::Database;
 use crate::types::ids::to_base62;
 use crate::types::secret::{self, Secret};
 
@@ -43,7 +44,7 @@ pub enum SecretError {
     /// The database exists and its root secret does not.
     RootLost {
         file: PathBuf,
-        database: PathBuf,
+        database: Database,
     },
     InvalidAdminToken(SecretSource),
 }
@@ -72,13 +73,16 @@ impl fmt::Display for SecretError {
                 write!(f, "cannot write to {secret}; add a line with a new number and a new root secret to its value")
             }
             SecretError::RootLost { file, database } => {
-                let (file, database) = (file.display(), database.display());
+                let file = file.display();
+                let remedy = match database {
+                    Database::Sqlite(_) => format!("remove {database} with its -wal and -shm files"),
+                    Database::Postgres(settings) => format!("drop its schema: DROP SCHEMA {} CASCADE", settings.schema),
+                };
                 write!(
                     f,
                     "store.secret_file: {file} does not exist, and the database {database} cannot be used without it; \
-                     restore the file from its backup, or correct store.secret_file. If the file is lost, remove \
-                     {database} with its -wal and -shm files: the gateway then creates both again, and all users must \
-                     log in again"
+                     restore the file from its backup, or correct store.secret_file. If the file is lost, {remedy}: \
+                     the gateway then creates both again, and all users must log in again"
                 )
             }
             SecretError::InvalidAdminToken(secret) => write!(

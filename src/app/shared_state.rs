@@ -11,6 +11,8 @@ use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
 use super::root_secrets::read_roots;
+use super::shared_store;
+use super::stored;
 use super::upstreams::UpstreamWatch;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
@@ -25,7 +27,8 @@ use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
-use crate::store::{Store, sqlite};
+use crate::protocols::tls::TicketSource;
+use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
@@ -38,6 +41,8 @@ pub(super) struct SharedState {
     pub(super) upstreams: Arc<UpstreamWatch>,
     key_watch: KeyWatch,
     pub(super) clock: Arc<dyn Clock>,
+    /// Who can open the session tickets of the listeners.
+    pub(super) tickets: TicketSource,
     /// The cache of the active gateway. Each gateway has its own, because its entries hold headers by its
     /// configuration.
     token_cache: Arc<ArcSwap<TokenCache>>,
@@ -57,10 +62,13 @@ impl SharedState {
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
         open_store::load_revocations(config, &*store, &revocations, now).await?;
+        let clock = shared_store::clock(&*store, clock);
+        let now = clock.now();
+        let tickets = shared_store::tickets(&*store, &roots, now).await;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
         key_watch.start(&config.issuers).await?;
-        let auth = AuthState::new(keyring.clone(), revocations);
+        let auth = AuthState::new(keyring.clone(), revocations, store.freshness());
         let broker = Arc::new(Broker {
             settings: broker_settings(config),
             store: store.clone(),
@@ -78,6 +86,7 @@ impl SharedState {
             upstreams: Arc::new(UpstreamWatch::new()),
             key_watch,
             clock,
+            tickets,
             token_cache: Arc::new(ArcSwap::from_pointee(TokenCache::new(config.limits.token_cache_size))),
             max_token_life: max_token_life(config),
         })
@@ -141,11 +150,9 @@ impl SharedState {
 
     /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
     pub(super) fn follow_store(&self, config: &Config) -> Result<(), StartError> {
-        let (file, now) = (&config.store.sqlite, self.clock.now());
+        let now = self.clock.now();
         let revocations = &self.auth.revocations;
-        let entries = sqlite::stored_revocations(file, revocations.sequence(), now);
-        let entries = entries.map_err(|error| StartError::ReadStore { file: file.clone(), source: error.into() })?;
-        for entry in &entries {
+        for entry in &stored::revocations(&config.store, revocations.sequence(), now)? {
             revocations.enforce(entry, now);
         }
         // A key in tokens.signing_key_file does not change while the gateway runs.
@@ -172,6 +179,9 @@ impl SharedState {
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         self.key_watch.register_metrics(metrics);
         self.upstreams.register_metrics(metrics);
+        if let Some(freshness) = self.store.freshness() {
+            shared_store::register_metrics(&freshness, metrics);
+        }
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.auth.revocations.clone();

@@ -12,12 +12,14 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::Notify;
 
 use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::{Revocation, Revoked};
 use crate::tokens::family::rotation::Rotation;
 use crate::tokens::family::{Family, RevokeReason};
 use crate::tokens::signing::StoredKey;
+use crate::tokens::ticket_key::StoredTicketKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
@@ -27,7 +29,16 @@ pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + S
 
 /// Called for each revocation after it is durable and before the call that made it returns. It runs on the thread of
 /// the store, so that the revocation is enforced even if the client has disconnected.
-pub type RevocationHook = Arc<dyn Fn(&Revocation) + Send + Sync>;
+pub type RevocationHook = Arc<dyn Fn(&Revocation, LogOrder) + Send + Sync>;
+
+/// Whether the hook has all earlier entries of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOrder {
+    /// The hook was called for every earlier entry.
+    InOrder,
+    /// Other gateways may have written earlier entries that the hook did not see yet.
+    Ahead,
+}
 
 /// The decision of [`Store::rotate`], made inside its transaction from the family and the watermark of its subject.
 ///
@@ -96,19 +107,10 @@ pub trait Store: Send + Sync {
     /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
     /// are revoked in the same transaction.
     ///
-    /// A family must be younger than the watermark of its subject. The store therefore moves `created_at` to the first
-    /// whole second after the watermark. Access tokens of the returned family must not be dated earlier.
-    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Family>;
-
-    /// Like [`Store::issue`], for a login that the backend checked before. Returns `None` and writes nothing if the log
-    /// has a watermark with a sequence above `known` that would have voided the login.
-    fn issue_unless_revoked_since(
-        &self,
-        known: u64,
-        family: Family,
-        max_live: usize,
-        context: EventContext,
-    ) -> StoreFuture<Option<Family>>;
+    /// Returns `None` and writes nothing if a watermark voids the family: `created_at` is when the login began, and a
+    /// mass revocation may have come since. A watermark that is written at the same time and not seen here voids the
+    /// family later, because only the two times count.
+    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>>;
 
     /// Reads the family of `presented`, calls `decide` and writes the decision.
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, context: EventContext)
@@ -151,10 +153,22 @@ pub trait Store: Send + Sync {
     /// The oldest undelivered events, in order.
     fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>>;
 
-    /// Deletes the events up to this sequence.
-    fn delivered(&self, through: u64) -> StoreFuture<()>;
+    /// Deletes the events with these sequences. Not all up to the last one: a transaction with a lower sequence may
+    /// commit later, and its event was not delivered then.
+    fn delivered(&self, sequences: Vec<u64>) -> StoreFuture<()>;
 
     fn outbox(&self) -> Arc<Outbox>;
+
+    /// The keys of TLS session tickets for the window of `candidate` and the one before, newest first. Adds `candidate`
+    /// if its window has no key. Empty if the store belongs to one gateway, which keeps such keys in memory.
+    fn ticket_keys(&self, _candidate: StoredTicketKey) -> StoreFuture<Vec<StoredTicketKey>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// How new the knowledge of what other gateways write is. `None` if there are no others.
+    fn freshness(&self) -> Option<Arc<Freshness>> {
+        None
+    }
 
     /// Fails if the store cannot commit right now. Cheap enough for a readiness probe.
     fn check(&self) -> StoreFuture<()>;

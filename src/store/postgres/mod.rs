@@ -4,22 +4,293 @@
 //! `connections` keeps several of them open and repeats operations, `driver` owns the thread that does all of this.
 //! `error` says what a failed statement means.
 //!
+//! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
+//! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
+//! the log of revocations for all of them, and `follower` reads it.
+//!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
 
-// Until the operations use all of it.
+// Until the follower uses all of it.
 #![allow(dead_code)]
 
+mod append;
+mod audit;
+mod check;
 mod connect;
 mod connections;
 mod driver;
 mod error;
+mod families;
+mod follower;
+pub mod inspect;
+mod leases;
+mod maintenance;
+mod operation;
+mod replicas;
+mod revocations;
+mod rotation;
+mod rows;
+mod schema;
 mod session;
 mod settings;
+mod signing_keys;
+mod tickets;
 mod tls;
 
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+pub use check::{Finding, check};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
+
+use crate::store;
+use crate::store::api::{
+    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
+};
+use crate::store::error::StoreError;
+use crate::store::freshness::Freshness;
+use crate::tokens::audit_event::{Event, EventContext, Recorded};
+use crate::tokens::family::Family;
+use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::rotation::Rotation;
+use crate::tokens::ticket_key::StoredTicketKey;
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+use append::Log;
+use audit::Audit;
+use connect::Connector;
+use connections::Lane;
+use driver::Driver;
+use follower::{Follower, Memory};
+use operation::{Operation, Shared};
+use replicas::Heartbeat;
+use session::Session;
+
+/// Where the database is, and which gateway uses it.
+pub struct Database {
+    pub settings: Settings,
+    /// May only be `None` if the URL says `sslmode=disable`.
+    pub tls: Option<Tls>,
+    /// The name of this gateway, which no other one has.
+    pub replica: String,
+}
+
+/// The shared store. Dropping it finishes the queued operations and closes the connections, which can take as long as
+/// the database needs.
+pub struct PostgresStore {
+    driver: Driver,
+    shared: Arc<Shared>,
+    outbox: Arc<Outbox>,
+    freshness: Arc<Freshness>,
+}
+
+impl PostgresStore {
+    /// Connects, for which it tries at most for `patience`, and creates or migrates the tables.
+    ///
+    /// `enforce` runs on the thread of the store. It must be fast, and must not own the store or wait for it.
+    ///
+    /// # Errors
+    /// If there is no primary, if its settings do not allow safe commits, or if the tables belong to another program or
+    /// to a newer version that this one cannot work beside. The database is then unchanged.
+    pub fn open(
+        database: Database,
+        settings: store::Settings,
+        enforce: RevocationHook,
+        patience: Duration,
+        now: UnixTime,
+    ) -> Result<Self, StoreError> {
+        let (schema, replica) = (database.settings.schema.clone(), database.replica.clone());
+        let strict = database.settings.strict;
+        let serves_stale = database.settings.on_stale == OnStale::Serve;
+        let freshness = Arc::new(Freshness::new(database.settings.max_staleness, serves_stale, strict));
+        let connector = Connector::new(database.settings, database.tls, &database.replica);
+        let driver = Driver::start(connector, patience)?;
+        let outbox = Arc::new(Outbox::default());
+        let audit = Audit::new(settings.audit, outbox.clone());
+        let (life, family) = (settings.longest_life, settings.longest_family);
+        let channel = schema.clone();
+        let prepared = driver.submit(Lane::Any, move |session| {
+            let schema = schema.clone();
+            async move {
+                schema::prepare(&session, &schema, now).await?;
+                maintenance::longest_ever(&session, "longest_family", family).await?;
+                maintenance::longest_ever(&session, "longest_life", life).await
+            }
+        });
+        let longest_life = driver.wait(prepared)?;
+        let (issuer, log, keys) = (settings.issuer, Log::default(), tokio::sync::Mutex::default());
+        let memory = Memory::new(longest_life);
+        let enforce_followed = enforce.clone();
+        let enforce = memory.remembering(enforce);
+        let shared = Arc::new(Shared {
+            issuer,
+            replica,
+            delivery_epoch: AtomicI64::new(0),
+            has_left: AtomicBool::new(false),
+            longest_life,
+            enforce,
+            audit,
+            log,
+            keys,
+        });
+        let store = PostgresStore { driver, shared, outbox, freshness };
+        store.driver.wait(store.run(Lane::Any, audit::Count))?;
+        store.follow(memory, enforce_followed, channel);
+        Ok(store)
+    }
+
+    /// Starts the task that reads what other gateways write.
+    fn follow(&self, memory: Memory, enforce: RevocationHook, channel: String) {
+        let (connections, shared, freshness) = (self.driver.connections(), self.shared.clone(), self.freshness.clone());
+        let heartbeat = Heartbeat {
+            connections: connections.clone(),
+            shared: shared.clone(),
+            freshness: freshness.clone(),
+            outbox: self.outbox.clone(),
+        };
+        self.driver.spawn(heartbeat.run());
+        self.driver.spawn(Follower::new(connections, shared, memory, freshness, enforce, channel).run());
+    }
+
+    /// With `store.strict`, waits until each gateway has applied `sequence` (0: all that is in the log), or rejects all
+    /// tokens because it was cut off for too long.
+    fn when_applied<T: Send + 'static>(
+        &self,
+        revoked: StoreFuture<T>,
+        sequence: fn(&T) -> Option<u64>,
+    ) -> StoreFuture<T> {
+        if !self.freshness.is_strict() {
+            return revoked;
+        }
+        let connections = self.driver.connections();
+        let max_staleness = self.freshness.max_staleness();
+        let (caller, result) = oneshot::channel();
+        self.driver.spawn(async move {
+            let outcome = async {
+                let outcome = revoked.await?;
+                if let Some(sequence) = sequence(&outcome) {
+                    replicas::until_applied(&connections, sequence, max_staleness).await?;
+                }
+                Ok(outcome)
+            };
+            // The caller may have stopped waiting.
+            let _ = caller.send(outcome.await);
+        });
+        Box::pin(async { result.await.unwrap_or_else(|_| Err(StoreError::new("the store was closed"))) })
+    }
+
+    /// Other gateways need not wait for this one any more.
+    fn leave(&self) {
+        if !self.shared.has_left.swap(true, Ordering::AcqRel) {
+            // Closing waits for it.
+            drop(self.run(Lane::Upkeep, replicas::Leave));
+        }
+    }
+
+    fn run<O: Operation>(&self, lane: Lane, operation: O) -> StoreFuture<O::Output> {
+        let (shared, operation) = (self.shared.clone(), Arc::new(operation));
+        let run = move |session: Session| {
+            let (shared, operation) = (shared.clone(), operation.clone());
+            async move { operation.run(&shared, &session).await }
+        };
+        self.driver.submit(lane, run)
+    }
+}
+
+impl Store for PostgresStore {
+    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>> {
+        self.run(Lane::Family(family.id), families::Issue::new(family, max_live, context))
+    }
+
+    fn rotate(
+        &self,
+        presented: PresentedToken,
+        decide: DecideRotation,
+        context: EventContext,
+    ) -> StoreFuture<Rotation> {
+        self.run(Lane::Family(presented.token_id), rotation::Rotate::new(presented, decide, context))
+    }
+
+    fn revoke_family(&self, id: TokenId, by: RevokedBy, context: EventContext) -> StoreFuture<RevokeOutcome> {
+        let revoked = self.run(Lane::Family(id), families::RevokeFamily::new(id, by, context));
+        // Also if it had ended before: the caller may repeat a call that was not answered.
+        self.when_applied(revoked, |outcome| (*outcome != RevokeOutcome::NotFound).then_some(0))
+    }
+
+    fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64> {
+        let revoked = self.run(Lane::Log, revocations::Revoke::new(what, context));
+        self.when_applied(revoked, |sequence| Some(*sequence))
+    }
+
+    fn confirm(&self, seen: Vec<(TokenId, u64)>) -> StoreFuture<()> {
+        self.run(Lane::Any, families::Confirm { seen })
+    }
+
+    fn families_of(&self, subject: String) -> StoreFuture<Vec<Family>> {
+        self.run(Lane::Any, families::OfSubject { subject })
+    }
+
+    fn family(&self, id: TokenId) -> StoreFuture<Option<Family>> {
+        self.run(Lane::Family(id), families::Show { id })
+    }
+
+    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {
+        self.run(Lane::Any, revocations::Since { after, now })
+    }
+
+    fn sweep(&self, now: UnixTime, limit: usize) -> StoreFuture<usize> {
+        self.run(Lane::Upkeep, maintenance::Sweep { now, limit })
+    }
+
+    fn change_signing_keys(&self, decide: DecideKeys, context: EventContext) -> StoreFuture<KeysChanged> {
+        self.run(Lane::Log, signing_keys::ChangeSigningKeys::new(decide, context))
+    }
+
+    fn record(&self, event: Event, context: EventContext) -> StoreFuture<()> {
+        self.run(Lane::Any, audit::Record::new(&event, &context))
+    }
+
+    fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>> {
+        self.run(Lane::Upkeep, audit::Undelivered { limit })
+    }
+
+    fn delivered(&self, sequences: Vec<u64>) -> StoreFuture<()> {
+        self.run(Lane::Upkeep, audit::Delivered { sequences })
+    }
+
+    fn outbox(&self) -> Arc<Outbox> {
+        self.outbox.clone()
+    }
+
+    fn ticket_keys(&self, candidate: StoredTicketKey) -> StoreFuture<Vec<StoredTicketKey>> {
+        self.run(Lane::Upkeep, tickets::UseTicketKeys { candidate })
+    }
+
+    fn freshness(&self) -> Option<Arc<Freshness>> {
+        Some(self.freshness.clone())
+    }
+
+    fn check(&self) -> StoreFuture<()> {
+        self.run(Lane::Any, maintenance::Check)
+    }
+
+    fn close(&self) {
+        self.leave();
+        self.driver.close();
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
