@@ -114,11 +114,11 @@ impl Caller {
         self.connection.exchange(request.as_bytes())
     }
 
-    /// Fails unless the status is 200.
+    /// Fails unless the status is 200 or 201.
     pub fn succeed(&mut self, method: &str, path: &str, body: &Value) -> Outcome<Value> {
         let response = self.call(method, path, Some(body))?;
         match response.status {
-            200 => Ok(serde_json::from_slice(&response.body)?),
+            200 | 201 => Ok(serde_json::from_slice(&response.body)?),
             status => Err(format!("{method} {path}: {status} {}", String::from_utf8_lossy(&response.body)).into()),
         }
     }

@@ -201,8 +201,8 @@ fn every_replica_finds_that_a_standby_lacks_revocations() {
     load.wait_until_all_are_revoked(PATIENCE);
     cluster.wait_until_ready();
     let history = load.stop();
-    let revocations = lock(&history.revocations);
-    let violations = no_missed_revocation(&revocations, &lock(&history.probes), MAX_STALENESS + SLACK);
+    let patience = MAX_STALENESS + SLACK;
+    let violations = no_missed_revocation(&lock(&history.revocations), &lock(&history.probes), patience);
     assert!(violations.is_empty(), "{} violations: {:#?}", violations.len(), violations.first());
     assert_eq!(load.accepted_at_the_end(), 0, "a token that was rejected is accepted again");
     assert!(cluster.forks().iter().all(|forks| *forks >= 1.0), "a replica has not found the fork");

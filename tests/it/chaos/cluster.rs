@@ -109,7 +109,7 @@ impl Cluster {
         let background = Background::start();
         let forks = |replica: &Replica| {
             let target = replica.target();
-            background.run(async move { target.metric("bearward_store_forks_total").await })
+            background.run(async move { target.metric("bearward_store_forked_total").await })
         };
         self.replicas.iter().map(forks).collect()
     }
@@ -233,10 +233,12 @@ impl Target {
         self.send(self.public, Method::POST, "/user/refresh", &pair.access, Some(body)).await
     }
 
-    pub(super) async fn login(&self, subject: &str) -> Option<TokenPair> {
+    pub(super) async fn login(&self, subject: &str) -> Result<TokenPair, String> {
         let login = json!({ "subject": subject, "scope": "a" });
-        let (status, body) = self.call_admin(Method::POST, "/admin/v1/tokens", Some(login)).await?;
-        (status == StatusCode::OK).then(|| TokenPair::from_json(&body))
+        match self.call_admin(Method::POST, "/admin/v1/tokens", Some(login)).await {
+            Some((StatusCode::CREATED, body)) => Ok(TokenPair::from_json(&body)),
+            other => Err(format!("{other:?}")),
+        }
     }
 
     pub(super) async fn revoke(&self, what: Value) -> Option<StatusCode> {

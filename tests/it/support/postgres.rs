@@ -87,6 +87,10 @@ impl PostgresServer {
         let copied = command("pg_basebackup").args(["-R", "-c", "fast", "-D", &data, "-d", &source]).output();
         let copied = copied.expect("pg_basebackup is there: tests/run installs postgresql");
         assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
+        // The configuration of the primary names the folder of the primary.
+        let text = format!("unix_socket_directories = '{}'\n", folder.display());
+        let mut conf = fs::OpenOptions::new().append(true).open(folder.join("data/postgresql.conf")).expect("copied");
+        conf.write_all(text.as_bytes()).expect("written");
         let port = free_port();
         let standby = PostgresServer { keeper: keep(&folder, port), folder, port };
         standby.wait_until_ready();
