@@ -176,6 +176,17 @@ impl SharedState {
         self.key_watch.restart(&config.issuers)
     }
 
+    /// The task that puts signing keys in force that other gateways have changed.
+    pub(super) fn follow_keys(&self) -> impl Future<Output = ()> + use<> {
+        shared_store::follow_keys(self.store.freshness(), self.broker.own_keys.clone(), self.clock.clone())
+    }
+
+    /// The task that uses new keys of session tickets.
+    pub(super) fn follow_ticket_keys(&self) -> impl Future<Output = ()> + use<> {
+        let (store, roots) = (self.store.clone(), self.broker.roots.clone());
+        shared_store::follow_ticket_keys(self.tickets.clone(), store, roots, self.clock.clone())
+    }
+
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         self.key_watch.register_metrics(metrics);
         self.upstreams.register_metrics(metrics);

@@ -1,7 +1,7 @@
 //! The gateways that use the database: each has a row, which it renews.
 //!
 //! The row tells the others what this gateway has applied, so that the log is kept until all have passed an entry, and
-//! so that a strict revocation knows whom to wait for.
+//! so that a strict revocation knows which ones it waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -106,7 +106,7 @@ impl Heartbeat {
                             &shared.replica.as_str(),
                             &rows::counter(applied)?,
                             &env!("CARGO_PKG_VERSION"),
-                            &rows::millis(shared.longest_life),
+                            &rows::millis(shared.enforcement.longest_life),
                             &rows::millis(INTERVAL * LIVE),
                         ],
                     )

@@ -235,7 +235,7 @@ impl Follower {
         let count = self.lost.len() as u64;
         let written = self.connections.run(Lane::Log, |session| {
             let (shared, entries) = (shared.clone(), entries.clone());
-            async move { shared.log.append(&shared, &session, entries).await }
+            async move { shared.log.append(&session, entries).await }
         });
         match written.await {
             Ok(_) => {
