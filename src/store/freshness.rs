@@ -11,7 +11,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::types::boot_time::BootTime;
 
-/// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not ready.
+/// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not
+/// ready.
 const MAX_OFFSET: Duration = Duration::from_secs(5);
 
 /// Before the signing keys of the gateway are loaded, their version does not matter.
@@ -146,10 +147,10 @@ impl Freshness {
         BootTime::from_micros(self.polled_at.load(Ordering::Acquire))
     }
 
-    /// The store has acknowledged a heartbeat that was sent at `sent`, when the last complete poll was that of `polled`.
-    /// With `store.strict`, this gateway is fresh only as far as the others know it: they stop waiting for it when they
-    /// have not heard of it for too long. A poll from before it was listed does not count, because a revocation in
-    /// between did not wait for it.
+    /// The store has acknowledged a heartbeat that was sent at `sent`, when the last complete poll was that of
+    /// `polled`. With `store.strict`, this gateway is fresh only as far as the others know it: they stop waiting for it
+    /// when they have not heard of it for too long. A poll from before it was listed does not count, because a
+    /// revocation in between did not wait for it.
     pub fn acknowledged(&self, sent: BootTime, polled: BootTime, is_new: bool) {
         if !self.is_strict {
             return;
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_with_other_signing_keys_does_not_count_until_they_are_in_force() {
+    fn a_poll_counts_when_its_signing_keys_are_in_force() {
         let freshness = Freshness::new(Duration::from_secs(10), false, false);
         freshness.found_keys(3);
         freshness.keys_in_force(2);

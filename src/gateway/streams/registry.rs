@@ -1,8 +1,8 @@
 //! The open streams of one worker, and the task that ends them.
 //!
-//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation of
-//! keys, and whether revocations may be missing here. It checks the streams themselves only if one of these has moved.
-//! Without streams, it sleeps.
+//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
+//! of keys, and whether revocations may be missing here. It checks the streams themselves only if one of these has
+//! moved. Without streams, it sleeps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
