@@ -125,13 +125,17 @@ impl Freshness {
 
     /// A poll that was sent at `sent` has read everything, and everything is in force. It does not count while the
     /// signing keys of that poll are not: a key may have been revoked.
-    pub fn completed(&self, sent: BootTime) {
+    ///
+    /// `has_moved`: it brought entries, which another gateway may wait for.
+    pub fn completed(&self, sent: BootTime, has_moved: bool) {
         let in_force = self.keys_in_force.load(Ordering::Acquire);
         if in_force < *self.keys.borrow() {
             return;
         }
         self.polled_at.fetch_max(sent.as_micros(), Ordering::AcqRel);
-        self.moved.notify_one();
+        if has_moved || !*self.loaded.borrow() {
+            self.moved.notify_one();
+        }
         if !self.is_strict {
             self.complete(sent);
         }
@@ -176,7 +180,7 @@ impl Freshness {
         self.max_staleness
     }
 
-    /// Notified after each complete poll.
+    /// Notified after each complete poll that brought entries.
     pub fn moved(&self) -> Arc<Notify> {
         self.moved.clone()
     }
@@ -218,10 +222,10 @@ mod tests {
         assert!(freshness.is_stale() && freshness.is_half_stale(), "before the first poll");
         let ago = |secs| BootTime::from_micros(BootTime::now().as_micros() - secs * 1_000_000);
         for (secs, half_stale, stale) in [(11, true, true), (9, true, false), (4, false, false)] {
-            freshness.completed(ago(secs));
+            freshness.completed(ago(secs), false);
             assert_eq!((freshness.is_half_stale(), freshness.is_stale()), (half_stale, stale), "{secs}");
         }
-        freshness.completed(ago(20));
+        freshness.completed(ago(20), false);
         assert!(!freshness.is_stale(), "an older poll that is reported late changes nothing");
     }
 
@@ -230,10 +234,10 @@ mod tests {
         let freshness = Freshness::new(Duration::from_secs(10), false, false);
         freshness.found_keys(3);
         freshness.keys_in_force(2);
-        freshness.completed(BootTime::now());
+        freshness.completed(BootTime::now(), false);
         assert!(freshness.is_stale());
         freshness.keys_in_force(3);
-        freshness.completed(BootTime::now());
+        freshness.completed(BootTime::now(), false);
         assert!(!freshness.is_stale());
     }
 
@@ -241,10 +245,10 @@ mod tests {
     fn with_strict_revocations_only_acknowledged_heartbeats_count() {
         let freshness = Freshness::new(Duration::from_secs(10), false, true);
         let early = BootTime::now();
-        freshness.completed(early);
+        freshness.completed(early, false);
         freshness.acknowledged(BootTime::now(), freshness.polled_at(), true);
         assert!(freshness.is_stale(), "the poll was before this gateway was listed");
-        freshness.completed(BootTime::now());
+        freshness.completed(BootTime::now(), false);
         assert!(freshness.is_stale(), "no heartbeat has told of it");
         freshness.acknowledged(BootTime::now(), freshness.polled_at(), false);
         assert!(!freshness.is_stale());
