@@ -26,6 +26,7 @@ pub mod inspect;
 mod maintenance;
 mod operation;
 mod revocations;
+mod roots;
 mod rotation;
 mod rows;
 mod schema;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use check::{Finding, check};
+pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
 
