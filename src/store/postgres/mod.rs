@@ -6,7 +6,7 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them.
+//! the log of revocations for all of them, `outbox` their events, and `enforcement` passes revocations on.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
@@ -20,11 +20,13 @@ mod check;
 mod connect;
 mod connections;
 mod driver;
+mod enforcement;
 mod error;
 mod families;
 pub mod inspect;
 mod maintenance;
 mod operation;
+mod outbox;
 mod revocations;
 mod roots;
 mod rotation;
@@ -59,11 +61,12 @@ use crate::tokens::family::rotation::Rotation;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use append::Log;
-use audit::Audit;
 use connect::Connector;
 use connections::Lane;
 use driver::Driver;
+use enforcement::Enforcement;
 use operation::{Operation, Shared};
+use outbox::Audit;
 use session::Session;
 
 /// Where the database is, and which gateway uses it.
@@ -102,7 +105,7 @@ impl PostgresStore {
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
-        let audit = Audit::new(settings.audit, outbox.clone());
+        let audit = Arc::new(Audit::new(settings.audit, outbox.clone()));
         let (life, family) = (settings.longest_life, settings.longest_family);
         let prepared = driver.submit(Lane::Any, move |session| {
             let schema = schema.clone();
@@ -113,8 +116,10 @@ impl PostgresStore {
             }
         });
         let longest_life = driver.wait(prepared)?;
-        let (issuer, log, keys) = (settings.issuer, Log::default(), tokio::sync::Mutex::default());
-        let shared = Arc::new(Shared { issuer, longest_life, enforce, audit, log, keys });
+        let enforcement = Arc::new(Enforcement { hook: enforce, longest_life });
+        let log = Log::new(settings.issuer.clone(), enforcement.clone(), audit.clone());
+        let keys = tokio::sync::Mutex::default();
+        let shared = Arc::new(Shared { issuer: settings.issuer, enforcement, audit, log, keys });
         let store = PostgresStore { driver, shared, outbox };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;
         Ok(store)
