@@ -10,7 +10,7 @@ use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
-use super::root_secrets::read_roots;
+use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
 use super::upstreams::UpstreamWatch;
@@ -58,9 +58,10 @@ impl SharedState {
         store_patience: Duration,
     ) -> Result<Self, StartError> {
         let now = clock.now();
-        let roots = Arc::new(read_roots(&config.store.secret)?);
+        let roots = read_roots(&config.store.secret)?;
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
+        let roots = Arc::new(agree(&config.store, roots, now)?);
         open_store::load_revocations(config, &*store, &revocations, now).await?;
         let clock = shared_store::clock(&*store, clock);
         let now = clock.now();

@@ -29,6 +29,7 @@ mod operation;
 mod outbox;
 mod replicas;
 mod revocations;
+mod roots;
 mod rotation;
 mod rows;
 mod schema;
@@ -48,6 +49,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use check::{Finding, check};
+pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
 
