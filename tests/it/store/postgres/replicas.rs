@@ -35,7 +35,7 @@ fn gateways<const COUNT: usize>(
 ) -> [Gateway; COUNT] {
     let store = format!("[store]\n{}{keys}\n", server.store_keys());
     let text = Gateway::config_text(&upstream.address.to_string(), &format!("{store}{more}"));
-    let mut secret = None;
+    let mut secret: Option<Vec<u8>> = None;
     std::array::from_fn(|_| {
         let folder = Arc::new(TempDir::new().expect("a folder"));
         // The operator gives each gateway the same root secret.
