@@ -144,3 +144,22 @@ async fn token_end(token_bound: &mut TokenBound) -> Reason {
     token_bound.lasts();
     token_bound.end().await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upload_waits_for_its_client_until_data_comes() {
+        let progress = Progress::begin();
+        let pending = || progress.waits_for_client.store(true, Ordering::Relaxed);
+        assert!(!progress.waits_for_client(), "the server has not taken the data yet");
+        pending();
+        assert!(progress.waits_for_client());
+        progress.moved();
+        assert!(!progress.waits_for_client());
+        pending();
+        progress.complete.store(true, Ordering::Relaxed);
+        assert!(!progress.waits_for_client(), "the client has sent everything");
+    }
+}

@@ -42,7 +42,7 @@ fn finds_a_million_revocations_and_nothing_else() {
     });
     revocations.remove_expired();
     let million = 2 * HALF as u64;
-    assert_eq!((revocations.len(), revocations.sequence(), revocations.epoch()), (million, million, million + 1));
+    assert_eq!((revocations.count(), revocations.sequence(), revocations.epoch()), (million, million, million + 1));
     thread::scope(|scope| {
         for half in halves {
             scope.spawn(|| half.for_each(|number| assert!(revocations.is_revoked(&of_family(number)), "{number}")));
@@ -107,7 +107,7 @@ fn keeps_a_revocation_for_its_life_and_little_longer() {
 impl Revocations {
     fn len_now(&self) -> u64 {
         self.remove_expired();
-        self.len()
+        self.count()
     }
 }
 
