@@ -113,3 +113,36 @@ fn with_new_seal(key: StoredKey, resealed: &[StoredKey]) -> StoredKey {
         None => key,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(kid: &str, root: u8, sealed: &[u8]) -> StoredKey {
+        StoredKey {
+            kid: kid.into(),
+            algorithm: "ES256".into(),
+            root,
+            sealed: sealed.into(),
+            created_at: UnixTime::from_secs(1),
+            activated_at: None,
+            retired_at: None,
+            revoked_at: None,
+            token_life: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn each_key_gets_its_own_new_seal() {
+        let resealed = [key("a", 2, b"new a"), key("b", 2, b"new b")];
+        for (before, after) in [
+            (key("a", 1, b"old a"), key("a", 2, b"new a")),
+            (key("b", 1, b"old b"), key("b", 2, b"new b")),
+            (key("c", 1, b"old c"), key("c", 1, b"old c")),
+            // Revoked for good in the meantime.
+            (key("a", 1, b""), key("a", 1, b"")),
+        ] {
+            assert_eq!(with_new_seal(before, &resealed), after);
+        }
+    }
+}
