@@ -90,7 +90,7 @@ impl KeyTools {
     }
 
     fn reseal(&self, keys: &[StoredKey]) -> Result<Vec<StoredKey>, KeysError> {
-        let older = keys.iter().filter(|key| key.root != self.roots.newest() && !key.sealed.is_empty());
+        let older = keys.iter().filter(|key| needs_new_seal(key, self.roots.newest()));
         let resealed = older.map(|key| {
             let pem = seal::unseal(key, &self.roots).map_err(KeysError::key)?;
             let (root, sealed) = seal::seal(&key.kid, &pem, &self.roots).map_err(KeysError::key)?;
@@ -105,6 +105,11 @@ fn create_pem(algorithm: Algorithm) -> Result<(String, Secret), KeysError> {
     let pem = generate_pem(algorithm).map_err(KeysError::key)?;
     let key = SigningKey::from_pem(pem.expose(), algorithm).map_err(KeysError::key)?;
     Ok((key.kid, pem))
+}
+
+/// A key that was revoked for good has no seal.
+fn needs_new_seal(key: &StoredKey, newest_root: u8) -> bool {
+    key.root != newest_root && !key.sealed.is_empty()
 }
 
 fn with_new_seal(key: StoredKey, resealed: &[StoredKey]) -> StoredKey {
@@ -129,6 +134,13 @@ mod tests {
             retired_at: None,
             revoked_at: None,
             token_life: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn only_a_seal_of_an_older_root_secret_is_replaced() {
+        for (root, sealed, expected) in [(1, &b"x"[..], true), (2, b"x", false), (1, b"", false), (2, b"", false)] {
+            assert_eq!(needs_new_seal(&key("a", root, sealed), 2), expected, "{root} {sealed:?}");
         }
     }
 
