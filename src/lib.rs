@@ -58,11 +58,12 @@
 //! | `prometheus_client` | `telemetry/metrics` | names and labels are a promise to dashboards |
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
-//! | `rusqlite` | `store/` | no database type leaves the store |
+//! | `rusqlite` | `store/sqlite/` | no database type leaves the store |
 //! | `rustix` | `protocols/socket_handover`, `types/process` | hands listening sockets to another process; its user; no core files |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
+//! | `tokio_postgres` | `store/postgres/` | no database type leaves the store |
 //! | `toml` | `config/` | no other module knows that the configuration is a file |
 //! | `webpki` | `protocols/tls`, `tokens/jwt/` | reads certificates: their names, dates and keys |
 //!
@@ -140,7 +141,7 @@
 //! | **confirmed** | an access token of the child was used, so the client has the response of its refresh |
 //! | **permit** | proof that this caller may use this route; nothing goes to an upstream without one |
 //! | **capture** | a backend's own login becomes a token pair on its way to the client; its own logout revokes the family |
-//! | **watermark** | a time: everything of a subject, or of all subjects, that was issued at or before it is revoked |
+//! | **watermark** | a time: every session that began at or before it is revoked, of a subject or of all, and every token of another issuer with such an `iat` |
 //! | **epoch** | a counter that only revocations move: while it stands still, a cached token needs no lookup |
 //! | **outbox** | audit events in the store that wait for delivery, written in the transaction that they report |
 //! | **take-over** | a new process gets the listening sockets of the old one, and then its store |

@@ -1,16 +1,18 @@
 //! The durable state of tokens.
 //!
-//! [`Store`] is the interface, [`sqlite`] the embedded implementation. What every implementation must do in the same
-//! way is in `watermark`, `events` and [`sweep`].
+//! [`Store`] is the interface. [`sqlite`] is the embedded implementation for one gateway, [`postgres`] the one that
+//! several gateways share. What every implementation must do in the same way is in `watermark`, `events` and [`sweep`].
 
 mod api;
 mod error;
 mod events;
+pub mod postgres;
 pub mod sqlite;
 pub mod sweep;
 mod watermark;
 
 pub use api::{
-    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
+    DecideKeys, DecideRotation, KeysChanged, LogOrder, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store,
+    StoreFuture,
 };
 pub use error::StoreError;

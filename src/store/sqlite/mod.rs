@@ -131,18 +131,8 @@ fn longest_ever(connection: &Connection, name: &str, configured: Duration) -> Re
 }
 
 impl Store for SqliteStore {
-    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Family> {
+    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>> {
         self.writer.submit(move |batch| families::issue(batch, &family, max_live, &context))
-    }
-
-    fn issue_unless_revoked_since(
-        &self,
-        known: u64,
-        family: Family,
-        max_live: usize,
-        context: EventContext,
-    ) -> StoreFuture<Option<Family>> {
-        self.writer.submit(move |batch| families::issue_unless_revoked_since(batch, known, &family, max_live, &context))
     }
 
     fn rotate(
@@ -194,8 +184,8 @@ impl Store for SqliteStore {
         self.writer.submit(move |batch| audit::undelivered(batch, limit))
     }
 
-    fn delivered(&self, through: u64) -> StoreFuture<()> {
-        self.writer.submit(move |batch| audit::delivered(batch, through))
+    fn delivered(&self, sequences: Vec<u64>) -> StoreFuture<()> {
+        self.writer.submit(move |batch| audit::delivered(batch, &sequences))
     }
 
     fn outbox(&self) -> Arc<Outbox> {

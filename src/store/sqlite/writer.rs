@@ -20,7 +20,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::store::api::{Outbox, RevocationHook, StoreFuture};
+use crate::store::api::{LogOrder, Outbox, RevocationHook, StoreFuture};
 use crate::store::error::StoreError;
 use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
@@ -233,7 +233,9 @@ impl Worker {
     }
 
     fn enforce_all(&self, revocations: &[Revocation]) -> Result<(), StoreError> {
-        let enforced = catch_unwind(AssertUnwindSafe(|| revocations.iter().for_each(|each| (self.enforce)(each))));
+        let enforced = catch_unwind(AssertUnwindSafe(|| {
+            revocations.iter().for_each(|each| (self.enforce)(each, LogOrder::InOrder))
+        }));
         enforced.map_err(|_| StoreError::new("the revocations were written, but enforcing them panicked"))
     }
 }

@@ -101,7 +101,8 @@ pub(crate) async fn rejection(store: &dyn Store, family: &Family, generation: u6
 }
 
 pub(crate) async fn issued(store: &dyn Store, subject: &str, now: UnixTime) -> Family {
-    store.issue(login(subject, now), ANY, now.into()).await.expect("the store works")
+    let family = store.issue(login(subject, now), ANY, now.into()).await.expect("the store works");
+    family.expect("no watermark voids it")
 }
 
 /// The family as stored.

@@ -29,7 +29,8 @@ macro_rules! run_the_suite {
             a_watermark_over_everything_ends_all, a_watermark_of_another_issuer_has_no_effect,
             a_watermark_over_our_issuer_ends_all, a_revoked_token_is_kept_as_long_as_its_family,
             a_login_right_after_a_watermark_is_valid,
-            a_login_between_two_watermarks_of_one_second_is_revoked, the_sweep_removes_expired_entries,
+            a_login_between_two_watermarks_of_one_second_is_revoked, a_refresh_does_not_escape_a_watermark,
+            a_watermark_of_now_ends_families_dated_later, the_sweep_removes_expired_entries,
             the_sweep_removes_at_most_the_given_count, watermarks_outlive_what_they_revoke;
         );
     };

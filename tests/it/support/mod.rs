@@ -13,6 +13,8 @@ pub mod frames;
 pub mod gateway;
 pub mod honest_client;
 pub mod jwks;
+#[allow(dead_code)]
+pub mod postgres;
 pub mod preload;
 pub mod program;
 pub mod repetitions;

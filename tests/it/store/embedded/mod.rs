@@ -32,11 +32,11 @@ fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> Suite
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open(path, settings(), Arc::new(|_| {}))
+    SqliteStore::open(path, settings(), Arc::new(|_, _| {}))
 }
 
 pub(crate) fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open_within(LOCK_TIMEOUT, path, settings(), Arc::new(|_| {})).expect("the store opens")
+    SqliteStore::open_within(LOCK_TIMEOUT, path, settings(), Arc::new(|_, _| {})).expect("the store opens")
 }
 
 fn settings() -> Settings {

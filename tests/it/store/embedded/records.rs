@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
-use bearward::store::{RevocationHook, RevokedBy, Store};
+use bearward::store::{LogOrder, RevocationHook, RevokedBy, Store};
 use bearward::tokens::family::revocation::{Revocation, Revoked};
 use bearward::tokens::family::rotation::Rotation;
 use bearward::types::reject::Reason;
@@ -49,7 +49,8 @@ async fn a_revocation_is_enforced_before_its_caller_is_answered() {
     let (_folder, path) = database_path();
     let enforced: Arc<Mutex<Vec<Revocation>>> = Arc::default();
     let seen = enforced.clone();
-    let enforce: RevocationHook = Arc::new(move |revocation: &Revocation| {
+    let enforce: RevocationHook = Arc::new(move |revocation: &Revocation, order| {
+        assert_eq!(order, LogOrder::InOrder);
         // Delays the enforcement, so that a response that does not wait for it would come first.
         std::thread::sleep(Duration::from_millis(20));
         seen.lock().expect("not poisoned").push(revocation.clone());
@@ -78,7 +79,7 @@ async fn a_shorter_access_lifetime_keeps_older_tokens_revocable() {
             longest_family: LONGEST_FAMILY,
             audit: 1_000,
         };
-        let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
+        let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_, _| {})).expect("opens");
         let revoked = Revoked::Token { issuer: "https://login.example".into(), jti: configured.to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
@@ -93,7 +94,7 @@ async fn a_shorter_family_lifetime_keeps_older_tokens_revocable() {
     for (configured, remembered) in [(48 * hour, 48 * hour), (24 * hour, 48 * hour), (72 * hour, 72 * hour)] {
         let settings =
             Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: configured, audit: 1_000 };
-        let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
+        let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_, _| {})).expect("opens");
         let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.as_secs().to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
         let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
@@ -107,7 +108,7 @@ async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
     let (_folder, path) = database_path();
     let settings =
         Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 3 };
-    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_| {})).expect("opens");
+    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_, _| {})).expect("opens");
     for _ in 0..5 {
         issued(&store, "alice", LOGIN).await;
     }
@@ -119,13 +120,13 @@ async fn events_beyond_the_limit_are_lost_and_leave_a_gap() {
     let lost = store.outbox().lost.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((lost, store.families_of("alice".into()).await.expect("reads").len()), (2, 5), "the logins are stored");
     drop(store);
-    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
+    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_, _| {})).expect("opens");
     assert_eq!(
         store.outbox().waiting.load(std::sync::atomic::Ordering::Relaxed),
         3,
         "undelivered events survive a restart"
     );
-    store.delivered(3).await.expect("writes");
+    store.delivered(vec![1, 2, 3]).await.expect("writes");
     issued(&store, "alice", LOGIN).await;
     assert_eq!(sequence(&store).await, [6]);
 }
@@ -136,13 +137,14 @@ async fn a_gap_in_the_outbox_takes_no_room() {
     let (_folder, path) = database_path();
     let settings =
         Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 100 };
-    let open =
-        || SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_| {})).expect("the file opens");
+    let open = || {
+        SqliteStore::open_within(LOCK_TIMEOUT, &path, settings.clone(), Arc::new(|_, _| {})).expect("the file opens")
+    };
     let store = open();
     for _ in 0..300 {
         issued(&store, "alice", LOGIN).await;
     }
-    store.delivered(99).await.expect("writes");
+    store.delivered((1..=99).collect()).await.expect("writes");
     let counts = |store: &SqliteStore| {
         let outbox = store.outbox();
         [&outbox.waiting, &outbox.lost].map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
@@ -177,6 +179,6 @@ async fn a_watermark_survives_a_change_of_the_issuers_name() {
         longest_family: LONGEST_FAMILY,
         audit: 1_000,
     };
-    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_| {})).expect("opens");
+    let store = SqliteStore::open_within(LOCK_TIMEOUT, &path, settings, Arc::new(|_, _| {})).expect("opens");
     assert_eq!(rejection(&store, &family, 1, LOGIN).await, Reason::GrantRevoked);
 }

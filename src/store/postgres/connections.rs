@@ -1,0 +1,255 @@
+//! The open connections, and the rules of repetition.
+//!
+//! An operation may run again after a lost connection, because each of them is written so that a repetition changes
+//! nothing further. Connections are opened by one task, one at a time, apart from the operations: these fail fast while
+//! the database is away.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::store::error::StoreError;
+use crate::store::postgres::connect::{ConnectError, Connector};
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::session::Session;
+use crate::types::ids::TokenId;
+use crate::types::secret;
+
+/// How long operations wait for a connection after the last one was lost. A failover takes longer, a restart of one
+/// server process does not.
+const OUTAGE: Duration = Duration::from_secs(1);
+/// How often an operation runs again that lost against another transaction.
+const CONFLICTS: u32 = 3;
+/// How often an operation runs again that lost its connection, within its time. When a server stops, all connections
+/// end, one after the other.
+const LOSSES: u32 = 5;
+/// The longest pause between two attempts to connect.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// Which connection an operation uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lane {
+    /// The same one for each operation on this family, so that they do not wait for each other's locks.
+    Family(TokenId),
+    /// For what appends to the log, which is serial in the database anyway.
+    Log,
+    Any,
+    /// For sweeps, leases and heartbeats, which must not delay requests.
+    Upkeep,
+    /// For the follower, which listens for notifications. Never shared.
+    Follower,
+}
+
+/// All connections. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Connections(Arc<Shared>);
+
+struct Shared {
+    connector: Connector,
+    state: Mutex<State>,
+    /// Notified when a connection was opened or lost.
+    changed: Notify,
+}
+
+struct State {
+    /// `pool` connections for changes, one for upkeep, one for the follower.
+    slots: Vec<Option<Session>>,
+    /// Since when there is none for changes.
+    down_since: Option<Instant>,
+    last_error: Option<StoreError>,
+}
+
+impl Connections {
+    pub(super) fn new(connector: Connector) -> Self {
+        let slots = vec![None; connector.settings().pool.max(1) + 2];
+        let state = State { slots, down_since: Some(Instant::now()), last_error: None };
+        Connections(Arc::new(Shared { connector, state: Mutex::new(state), changed: Notify::new() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs an operation until its outcome is known. `run` may be called again.
+    pub(super) async fn run<T, F, Fut>(&self, lane: Lane, run: F) -> Result<T, StoreError>
+    where
+        F: Fn(Session) -> Fut,
+        Fut: Future<Output = Result<T, QueryError>>,
+    {
+        let began = Instant::now();
+        let (mut losses, mut conflicts) = (0, 0);
+        loop {
+            let session = self.session(lane).await?;
+            let _place = session.place().await;
+            if session.is_closed() {
+                continue;
+            }
+            let attempt = Box::pin(run(session.clone()));
+            let error = match attempt.await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let repeat = match &error {
+                QueryError::Conflict(_) => {
+                    conflicts += 1;
+                    conflicts <= CONFLICTS
+                }
+                QueryError::Lost(_) | QueryError::NotPrimary(_) => {
+                    losses += 1;
+                    losses <= LOSSES
+                }
+                QueryError::Rejected(_) => false,
+            };
+            match &error {
+                QueryError::NotPrimary(_) => self.close_all(),
+                QueryError::Lost(_) => session.close(),
+                QueryError::Conflict(_) | QueryError::Rejected(_) => {}
+            }
+            if !repeat || began.elapsed() >= self.0.connector.settings().timeout {
+                return Err(error.into_store_error());
+            }
+        }
+    }
+
+    /// A connection of this lane. Fails if there was none for [`OUTAGE`].
+    pub(super) async fn session(&self, lane: Lane) -> Result<Session, StoreError> {
+        loop {
+            let mut changed = pin!(self.0.changed.notified());
+            changed.as_mut().enable();
+            let until = match self.pick(lane) {
+                Ok(session) => return Ok(session),
+                Err(since) => since + OUTAGE,
+            };
+            if Instant::now() >= until || timeout_at(until, changed).await.is_err() {
+                return Err(self.unreachable());
+            }
+        }
+    }
+
+    /// A connection for this lane, or since when there is none.
+    fn pick(&self, lane: Lane) -> Result<Session, Instant> {
+        let state = self.state();
+        let writers = state.slots.len() - 2;
+        let preferred = match lane {
+            Lane::Family(id) => usize::try_from(id.as_u128() % writers as u128).unwrap_or_default(),
+            Lane::Log => 0,
+            Lane::Any => usize::from(secret::random::<1>()[0]) % writers,
+            Lane::Upkeep => writers,
+            Lane::Follower => writers + 1,
+        };
+        let open = |index: usize| state.slots.get(index)?.as_ref().filter(|session| !session.is_closed());
+        // Not the connection of the follower: a long statement of another lane would make it stale.
+        let others = (0..=writers).filter(|_| !matches!(lane, Lane::Follower));
+        let found = std::iter::once(preferred).chain(others).find_map(open);
+        // The follower waits for its own connection as long as for a new one after a loss.
+        found.cloned().ok_or_else(|| state.down_since.unwrap_or_else(Instant::now))
+    }
+
+    fn unreachable(&self) -> StoreError {
+        let target = &self.0.connector.settings().target;
+        match &self.state().last_error {
+            Some(error) => StoreError::new(format!("{target} is not reachable: {error}")),
+            None => StoreError::new(format!("{target} is not reachable")),
+        }
+    }
+
+    fn close_all(&self) {
+        self.state().slots.iter().flatten().for_each(Session::close);
+    }
+
+    /// Tries at most for `patience`.
+    pub(super) async fn connect_first(&self, patience: Duration) -> Result<(), StoreError> {
+        let deadline = Instant::now() + patience;
+        let mut backoff = Backoff::default();
+        loop {
+            let Err(failed) = self.connect(0).await else { return Ok(()) };
+            if failed.is_permanent || Instant::now() >= deadline {
+                return Err(self.unreachable());
+            }
+            sleep(backoff.next()).await;
+        }
+    }
+
+    /// Opens what is missing, one connection at a time.
+    pub(super) async fn keep_connected(self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let mut changed = pin!(self.0.changed.notified());
+            changed.as_mut().enable();
+            let Some(slot) = self.vacant_slot() else {
+                changed.await;
+                continue;
+            };
+            match self.connect(slot).await {
+                Ok(()) => backoff = Backoff::default(),
+                Err(_) => sleep(backoff.next()).await,
+            }
+        }
+    }
+
+    /// The connections that requests need come first.
+    fn vacant_slot(&self) -> Option<usize> {
+        let state = self.state();
+        let is_vacant = |index: &usize| state.slots.get(*index).is_some_and(Option::is_none);
+        let (follower, writers) = (state.slots.len() - 1, state.slots.len() - 2);
+        [0, follower].into_iter().chain(1..=writers).find(is_vacant)
+    }
+
+    async fn connect(&self, slot: usize) -> Result<(), ConnectError> {
+        let (session, driven) = match self.0.connector.connect().await {
+            Ok(connected) => connected,
+            Err(failed) => {
+                let first = self.state().last_error.replace(failed.error.clone()).is_none();
+                if first {
+                    tracing::warn!(error = failed.error.message, "cannot connect to the database");
+                }
+                return Err(failed);
+            }
+        };
+        self.fill(slot, Some(session));
+        let shared = self.clone();
+        tokio::spawn(async move {
+            driven.await;
+            shared.fill(slot, None);
+        });
+        Ok(())
+    }
+
+    fn fill(&self, slot: usize, session: Option<Session>) {
+        let mut state = self.state();
+        let is_open = session.is_some();
+        if let Some(place) = state.slots.get_mut(slot) {
+            *place = session;
+        }
+        let writers = state.slots.len() - 2;
+        let was_down = state.down_since.is_some();
+        match state.slots.iter().take(writers).any(Option::is_some) {
+            true => {
+                state.down_since = None;
+                if is_open && state.last_error.take().is_some() {
+                    tracing::info!("connected to the database again");
+                }
+            }
+            false if !was_down => state.down_since = Some(Instant::now()),
+            false => {}
+        }
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// Pauses between attempts: random, so that replicas do not connect at the same moment after a failover.
+#[derive(Default)]
+struct Backoff(u32);
+
+impl Backoff {
+    fn next(&mut self) -> Duration {
+        let longest = MAX_BACKOFF.min(Duration::from_millis(50) * 2_u32.saturating_pow(self.0));
+        self.0 = (self.0 + 1).min(10);
+        longest.mul_f64(f64::from(secret::random::<1>()[0]) / 255.0)
+    }
+}

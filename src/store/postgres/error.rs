@@ -1,0 +1,111 @@
+//! What a failed statement means for the operation, with advice for the operator.
+
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::store::error::StoreError;
+
+/// Why a statement failed, and so whether the operation may run again.
+#[derive(Clone, Debug)]
+pub(super) enum QueryError {
+    /// The connection is lost. The statement may have been committed.
+    Lost(StoreError),
+    /// Another transaction was faster. Nothing was written.
+    Conflict(StoreError),
+    /// The server is read-only: another one is the primary now. Nothing was written.
+    NotPrimary(StoreError),
+    /// Nothing was written, and the same operation would fail again.
+    Rejected(StoreError),
+}
+
+impl QueryError {
+    /// For the caller, after the last attempt.
+    pub(super) fn into_store_error(self) -> StoreError {
+        let (QueryError::Lost(error)
+        | QueryError::Conflict(error)
+        | QueryError::NotPrimary(error)
+        | QueryError::Rejected(error)) = self;
+        error
+    }
+}
+
+/// Errors of reading rows and of decisions.
+impl From<StoreError> for QueryError {
+    fn from(error: StoreError) -> Self {
+        QueryError::Rejected(error)
+    }
+}
+
+/// A column with another type than expected.
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        StoreError::new(text(&error))
+    }
+}
+
+impl From<tokio_postgres::Error> for QueryError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(code) = error.code() else {
+            // Without a code, the client failed: the connection is closed, or a parameter has the wrong type.
+            let closed = error.is_closed() || is_io(&error);
+            let message = StoreError::new(text(&error));
+            return if closed { QueryError::Lost(message) } else { QueryError::Rejected(message) };
+        };
+        let message = StoreError::new(text(&error));
+        match code {
+            &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => QueryError::Conflict(message),
+            // A prepared statement does not fit any more, after a migration or behind a pooler. The session drops it.
+            &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => QueryError::Conflict(message),
+            &SqlState::READ_ONLY_SQL_TRANSACTION => QueryError::NotPrimary(message),
+            code if code.code().starts_with("08") || code.code().starts_with("57P") => QueryError::Lost(message),
+            _ => QueryError::Rejected(message),
+        }
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+}
+
+/// One line: what failed, what to do, and the text of PostgreSQL.
+pub(super) fn text(error: &tokio_postgres::Error) -> String {
+    let Some(from_server) = error.as_db_error() else {
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        return format!("PostgreSQL: {error}{cause}");
+    };
+    let shown = shown(from_server);
+    match advice(from_server.code()) {
+        Some(advice) => format!("{advice} (PostgreSQL: {shown})"),
+        None => format!("PostgreSQL: {shown}"),
+    }
+}
+
+fn shown(error: &DbError) -> String {
+    format!("{} {}", error.code().code(), error.message().replace(['\n', '\r'], " "))
+}
+
+/// What failed and what to do, for errors with a cause outside the program.
+fn advice(code: &SqlState) -> Option<&'static str> {
+    Some(match code.code() {
+        "28P01" => "the password is wrong; correct store.postgres_password_file or store.postgres_password_env",
+        "28000" => {
+            "the server does not let this user in; add a line for it to pg_hba.conf, or use TLS if it asks for it"
+        }
+        "3D000" => "there is no such database; create it with CREATE DATABASE, or correct store.postgres",
+        "42501" => "the user of store.postgres lacks a right; grant it, or let the user own the schema",
+        "42P01" | "3F000" | "42703" => {
+            "a table of the gateway is missing; restore the database, or start with an empty schema in store.schema"
+        }
+        "53100" => "the disk of the database is full; free some space, no restart is needed",
+        "53200" => "the database has not enough memory",
+        "53300" => "the database has no free connection; raise its max_connections, or lower store.pool",
+        "55P03" => "another transaction holds a lock; close open transactions, for example in a psql shell",
+        "57014" => "the database took too long for one statement; check its load and its disk",
+        "25006" => "the server is read-only; name the primary in store.postgres, or several hosts",
+        "57P03" => "the database is starting or shutting down",
+        "26000" => "a connection pooler lost a prepared statement; set store.prepared = false",
+        "08P01" => {
+            "the server or a connection pooler rejects the connection; see \"connection poolers\" in deploy/replicas.md"
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,233 @@
+//! A real PostgreSQL server. The unit tests of `store/postgres` include this file too, so it uses nothing beside it.
+//!
+//! All tests of a process share one server; each has a schema of its own. A test that stops or breaks its server starts
+//! one for itself. A server ends with the process of the tests, also after `kill -9`: it reads a pipe from it.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// PostgreSQL does not run as root.
+const UNPRIVILEGED: u32 = 65_534;
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Without flushes: a test that needs them starts a server of its own.
+const FAST: &[&str] = &["fsync=off", "full_page_writes=off", "max_connections=400"];
+
+/// Keeps the server until standard input ends, then removes its files. `$0`: the folder; the arguments: the server.
+const KEEPER: &str = r#"
+"$@" >>"$0/log" 2>&1 &
+server=$!
+cat >/dev/null
+kill -QUIT "$server"
+wait "$server"
+rm -rf "$0"
+"#;
+
+/// The user, who is no superuser, and the database.
+pub const USER: &str = "bearward";
+
+pub struct PostgresServer {
+    keeper: Child,
+    pub folder: PathBuf,
+    pub port: u16,
+}
+
+impl PostgresServer {
+    /// The server that all tests share.
+    pub fn shared() -> &'static PostgresServer {
+        static SHARED: OnceLock<PostgresServer> = OnceLock::new();
+        SHARED.get_or_init(|| PostgresServer::start_with(FAST, "trust"))
+    }
+
+    /// A server of the test's own, that flushes at each commit.
+    pub fn start() -> PostgresServer {
+        Self::start_with(&[], "trust")
+    }
+
+    /// With these settings in `postgresql.conf`, and this method of authentication.
+    pub fn start_with(settings: &[&str], authentication: &str) -> PostgresServer {
+        let folder = new_folder();
+        let data = folder.join("data");
+        let mut password = tempfile_in(&folder, "password");
+        password.write_all(b"secret of the superuser\n").expect("written");
+        let path = data.display().to_string();
+        let file = folder.join("password").display().to_string();
+        let initdb = ["-D", &path, "-U", "postgres", "-A", authentication, "--pwfile", &file];
+        let output = command("initdb").args(initdb).args(["-E", "UTF8", "--no-locale", "-N"]).output().expect("initdb");
+        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        let mut text = format!("unix_socket_directories = '{}'\nshared_buffers = 16MB\n", folder.display());
+        text.extend(settings.iter().map(|setting| format!("{}\n", setting.replacen('=', " = ", 1))));
+        let mut conf = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).expect("it is there");
+        conf.write_all(text.as_bytes()).expect("written");
+
+        let port = free_port();
+        let server = PostgresServer { keeper: keep(&folder, port), folder, port };
+        server.wait_until_ready();
+        server.sql("postgres", &format!("create role {USER} login password 'secret'"));
+        server.sql("postgres", &format!("create database {USER} owner {USER} encoding 'UTF8' template template0"));
+        server
+    }
+
+    /// A name for the schema of one test.
+    pub fn schema(&self) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        format!("t_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// For `store.postgres`.
+    pub fn url(&self) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/{USER}?sslmode=disable", self.port)
+    }
+
+    /// The keys of `[store]` for one test, with a schema of its own.
+    pub fn store_keys(&self) -> String {
+        format!("postgres = \"{}\"\nschema = \"{}\"\n", self.url(), self.schema())
+    }
+
+    /// Runs SQL as the superuser, in a session of its own. Returns the rows: columns separated by `|`.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let output = self.psql(database, sql);
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
+    }
+
+    /// As [`PostgresServer::sql`], also while the server does not work.
+    pub fn psql(&self, database: &str, sql: &str) -> std::process::Output {
+        let mut psql = command("psql");
+        psql.args(["-h", &self.folder.display().to_string(), "-p", &self.port.to_string(), "-U", "postgres"]);
+        psql.env("PGPASSWORD", "secret of the superuser").args(["-d", database, "-qAtX", "-v", "ON_ERROR_STOP=1"]);
+        psql.args(["-c", sql]).output().expect("psql is there: tests/run installs postgresql")
+    }
+
+    /// Process id of the server.
+    pub fn pid(&self) -> String {
+        let text = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("the server runs");
+        text.lines().next().expect("a line").to_owned()
+    }
+
+    /// Ends all connections of the gateway, as an administrator does. Returns how many there were.
+    pub fn terminate_connections(&self, application: &str) -> usize {
+        let sql = format!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name like '{application}%'"
+        );
+        self.sql("postgres", &sql).lines().count()
+    }
+
+    /// Sends a signal, by its name, to all processes of the server.
+    pub fn signal_all(&self, name: &str) {
+        let line = format!("kill -{name} {} $(pgrep -P {})", self.pid(), self.pid());
+        let _ = Command::new("bash").args(["-c", &line]).status();
+    }
+
+    /// `kill -9` of all processes. [`PostgresServer::restart`] starts it again.
+    pub fn kill(&mut self) {
+        self.signal_all("KILL");
+        let deadline = Instant::now() + START_TIMEOUT;
+        while self.psql("postgres", "select 1").status.success() {
+            assert!(Instant::now() < deadline, "the server does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts it again at the same port, with the same data.
+    pub fn restart(&mut self) {
+        // A killed server leaves these files, and its process id may belong to another process by now.
+        for file in [self.folder.join("data/postmaster.pid"), self.folder.join(format!(".s.PGSQL.{}.lock", self.port))]
+        {
+            let _ = fs::remove_file(file);
+        }
+        // The old keeper would remove the files of the new server.
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+        self.keeper = keep(&self.folder, self.port);
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&self) {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !self.psql("postgres", "select 1").status.success() {
+            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "the server does not start:\n{log}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        // Its keeper stops the server and removes the files.
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+fn keep(folder: &Path, port: u16) -> Child {
+    let mut keeper = Command::new("bash");
+    keeper.args(["-c", KEEPER]).arg(folder);
+    let server = command("postgres");
+    keeper.arg(server.get_program()).args(server.get_args()).arg("-D").arg(folder.join("data"));
+    keeper.args(["-p", &port.to_string(), "-h", "127.0.0.1"]).stdin(Stdio::piped());
+    keeper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash is there")
+}
+
+/// A program of PostgreSQL, as a user who may run it.
+fn command(program: &str) -> Command {
+    let path = binary(program);
+    if !is_root() {
+        return Command::new(path);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args([format!("--reuid={UNPRIVILEGED}"), format!("--regid={UNPRIVILEGED}"), "--clear-groups".into()])
+        .arg(path);
+    command.current_dir("/");
+    command
+}
+
+/// Debian keeps the servers of each version in a folder of its own, outside of the PATH.
+fn binary(program: &str) -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin").join(program)).collect();
+    found.retain(|path| path.exists());
+    found.sort();
+    found.pop().unwrap_or_else(|| program.into())
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// A folder that the user of the server owns.
+fn new_folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let name = format!("bearward-postgres-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(name);
+    fs::create_dir_all(&folder).expect("created");
+    own(&folder);
+    folder
+}
+
+fn tempfile_in(folder: &Path, name: &str) -> fs::File {
+    let path = folder.join(name);
+    let file = fs::File::create(&path).expect("created");
+    own(&path);
+    file
+}
+
+fn own(path: &Path) {
+    if is_root() {
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("root may do this");
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
