@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_families_without_streams_are_remembered() {
+    fn families_without_streams_are_remembered_up_to_a_limit() {
         let renewals = Arc::new(Renewals::default());
         (0..=MAX_RECENT).for_each(|number| renewals.record(family(number), &expiring(60), START));
         let last_two = [MAX_RECENT - 1, MAX_RECENT].map(|number| freshest(&renewals, number));

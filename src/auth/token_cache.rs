@@ -195,7 +195,7 @@ mod tests {
 
     fn known() -> CachedToken {
         let mut token = VerifiedToken::with_subject("alice".into());
-        (token.issued_at, token.not_before, token.expires) = (ISSUED, ISSUED, EXPIRES);
+        (token.dated, token.not_before, token.expires) = (ISSUED, ISSUED, EXPIRES);
         let identity = vec![(HeaderName::from_static("x-user"), HeaderValue::from_static("alice"))];
         CachedToken::new("a.b.c", token, identity, 1)
     }

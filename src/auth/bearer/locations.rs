@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_token_is_dropped_wherever_the_backend_could_read_it() {
+    fn a_dropped_token_reaches_the_backend_nowhere() {
         let basic = &[("authorization", "Basic eDp5")][..];
         for (header, fields, is_left) in [(true, basic, false), (false, HEADER, false), (false, basic, true)] {
             let mut request = request("/?q=s&x=1", &[fields, &[("cookie", "t=c; u=1")]]);
