@@ -220,7 +220,7 @@ mod tests {
     fn only_a_recent_complete_poll_is_fresh() {
         let freshness = Freshness::new(Duration::from_secs(10), false, false);
         assert!(freshness.is_stale() && freshness.is_half_stale(), "before the first poll");
-        let ago = |secs| BootTime::from_micros(BootTime::now().as_micros() - secs * 1_000_000);
+        let ago = |secs: u64| BootTime::from_micros(BootTime::now().as_micros() - secs * 1_000_000);
         for (secs, half_stale, stale) in [(11, true, true), (9, true, false), (4, false, false)] {
             freshness.completed(ago(secs), false);
             assert_eq!((freshness.is_half_stale(), freshness.is_stale()), (half_stale, stale), "{secs}");
