@@ -11,7 +11,6 @@ use tokio::sync::watch;
 
 use super::error::StartError;
 use super::shared_state::SharedState;
-use super::shared_store;
 use super::sockets::AdminSocket;
 use super::thread;
 use crate::admin::{self, Admin, AdminConnections};
@@ -91,8 +90,8 @@ impl Control {
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
-        let followed_keys = tokio::spawn(shared_store::follow_keys(state.clone()));
-        let ticket_keys = tokio::spawn(shared_store::follow_ticket_keys(state.clone()));
+        let followed_keys = tokio::spawn(state.follow_keys());
+        let ticket_keys = tokio::spawn(state.follow_ticket_keys());
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
         loop {
@@ -101,7 +100,7 @@ impl Control {
                 _ = confirm.tick(), if is_shared || !*replaced.borrow() => write_confirmations(&state).await,
                 _ = expire.tick() => state.auth.revocations.remove_expired(),
                 () = &mut hand_over, if !*replaced.borrow() => {
-                    // Another gateway now has the sockets, and an SQLite store. Open admin connections are still served,
+                    // Another gateway now has the sockets, and the SQLite store. Admin connections are still served,
                     // and those that wait at the Unix socket. The next gateway can now use its path.
                     listener.iter().for_each(|listener| listener.abort());
                     local = None;

@@ -81,7 +81,7 @@ pub(super) async fn load_revocations(
     if let Some(freshness) = store.freshness() {
         // The follower reads them.
         freshness.loaded().await;
-        tracing::info!(entries = revocations.len(), "loaded the revocations");
+        tracing::info!(entries = revocations.count(), "loaded the revocations");
         return Ok(());
     }
     let entries = store.revocations_since(0, now).await;

@@ -46,6 +46,16 @@ pub enum SecretError {
         file: PathBuf,
         database: Database,
     },
+    /// The database that several gateways share was used with another secret of this number.
+    OtherRoot {
+        secret: SecretSource,
+        number: u8,
+    },
+    /// The other gateways use a root secret that this one does not have.
+    RootMissing {
+        secret: SecretSource,
+        number: u8,
+    },
     InvalidAdminToken(SecretSource),
 }
 
@@ -85,6 +95,16 @@ impl fmt::Display for SecretError {
                      the gateway then creates both again, and all users must log in again"
                 )
             }
+            SecretError::OtherRoot { secret, number } => write!(
+                f,
+                "{secret}: root secret {number} is not the one that the database is used with; copy the root secrets \
+                 of a gateway that uses this database, or restore them from their backup"
+            ),
+            SecretError::RootMissing { secret, number } => write!(
+                f,
+                "{secret} lacks root secret {number}, which other gateways use with this database; copy their root \
+                 secrets"
+            ),
             SecretError::InvalidAdminToken(secret) => write!(
                 f,
                 "{secret}: the admin token must have {MIN_TOKEN_SIZE} to {MAX_TOKEN_SIZE} characters, each a letter, a \

@@ -10,7 +10,7 @@ use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
-use super::root_secrets::read_roots;
+use super::root_secrets::{agree, read_roots};
 use super::shared_store;
 use super::stored;
 use super::upstreams::UpstreamWatch;
@@ -58,9 +58,10 @@ impl SharedState {
         store_patience: Duration,
     ) -> Result<Self, StartError> {
         let now = clock.now();
-        let roots = Arc::new(read_roots(&config.store.secret)?);
+        let roots = read_roots(&config.store.secret)?;
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
+        let roots = Arc::new(agree(&config.store, roots, now)?);
         open_store::load_revocations(config, &*store, &revocations, now).await?;
         let clock = shared_store::clock(&*store, clock);
         let now = clock.now();
@@ -176,6 +177,17 @@ impl SharedState {
         self.key_watch.restart(&config.issuers)
     }
 
+    /// The task that puts signing keys in force that other gateways have changed.
+    pub(super) fn follow_keys(&self) -> impl Future<Output = ()> + use<> {
+        shared_store::follow_keys(self.store.freshness(), self.broker.own_keys.clone(), self.clock.clone())
+    }
+
+    /// The task that uses new keys of session tickets.
+    pub(super) fn follow_ticket_keys(&self) -> impl Future<Output = ()> + use<> {
+        let (store, roots) = (self.store.clone(), self.broker.roots.clone());
+        shared_store::follow_ticket_keys(self.tickets.clone(), store, roots, self.clock.clone())
+    }
+
     pub(super) fn register_metrics(&self, metrics: &mut Metrics) {
         self.key_watch.register_metrics(metrics);
         self.upstreams.register_metrics(metrics);
@@ -185,12 +197,12 @@ impl SharedState {
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.auth.revocations.clone();
-        metrics.gauge("revocations", "Revocations in memory", move || revocations.len() as f64);
+        metrics.gauge("revocations", "Revocations in memory", move || revocations.count() as f64);
         let revocations = self.auth.revocations.clone();
         let help = "Number of the newest revocation in the store's log that is enforced";
         metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
         let token_cache = self.token_cache.clone();
-        metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().len() as f64);
+        metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::shared_state::SharedState;
+use crate::broker::keys::OwnKeys;
 use crate::protocols::tls::{TicketKey, TicketKeys, TicketSource, WINDOW};
 use crate::store::{FollowerCounts, Freshness, SharedClock, Store};
 use crate::telemetry::metrics::Metrics;
@@ -29,13 +29,13 @@ pub(super) fn clock(store: &dyn Store, local: Arc<dyn Clock>) -> Arc<dyn Clock> 
 
 /// Puts the signing keys in force that other gateways have changed. Until it has, the gateway does not count as fresh,
 /// because one of the keys may have been revoked.
-pub(super) async fn follow_keys(state: Arc<SharedState>) {
-    let Some(freshness) = state.store.freshness() else { return };
+pub(super) async fn follow_keys(freshness: Option<Arc<Freshness>>, keys: Arc<OwnKeys>, clock: Arc<dyn Clock>) {
+    let Some(freshness) = freshness else { return };
     let mut versions = freshness.keys();
     let mut last_error = String::new();
     loop {
         let version = *versions.borrow_and_update();
-        match state.broker.own_keys.reload(state.clock.now()).await {
+        match keys.reload(clock.now()).await {
             Ok(()) => {
                 freshness.keys_in_force(version);
                 last_error.clear();
@@ -67,12 +67,17 @@ pub(super) async fn tickets(store: &dyn Store, roots: &Roots, now: UnixTime) -> 
 }
 
 /// Uses a new key in each window, and forgets those that open no valid ticket.
-pub(super) async fn follow_ticket_keys(state: Arc<SharedState>) {
-    let TicketSource::Shared(keys) = &state.tickets else { return };
+pub(super) async fn follow_ticket_keys(
+    tickets: TicketSource,
+    store: Arc<dyn Store>,
+    roots: Arc<Roots>,
+    clock: Arc<dyn Clock>,
+) {
+    let TicketSource::Shared(keys) = &tickets else { return };
     let mut due = every(TICKET_INTERVAL);
     loop {
         due.tick().await;
-        update_ticket_keys(&*state.store, &state.broker.roots, keys, state.clock.now()).await;
+        update_ticket_keys(&*store, &roots, keys, clock.now()).await;
     }
 }
 

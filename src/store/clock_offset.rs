@@ -1,9 +1,9 @@
 //! How far the clock of the store is ahead of the clock of this machine.
 //!
-//! Each poll gives one sample: the time of the store, and when the poll was sent and answered. The store read its clock
-//! in between, so that the error is at most half of the round trip. Of the last samples, the one with the shortest round
-//! trip counts, as in NTP. The offset in force changes only if that sample contradicts it: otherwise the time would go
-//! back and forth by the jitter of the network.
+//! Each poll gives one sample: the time of the store, and when the poll was sent and answered. The store read its
+//! clock in between, so that the error is at most half of the round trip. Of the last samples, the one with the
+//! shortest round trip counts, as in NTP. The offset in force changes only if that sample contradicts it: otherwise the
+//! time would go back and forth by the jitter of the network.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -11,7 +11,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::types::boot_time::BootTime;
 
-/// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not ready.
+/// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not
+/// ready.
 const MAX_OFFSET: Duration = Duration::from_secs(5);
 
 /// Before the signing keys of the gateway are loaded, their version does not matter.
@@ -124,13 +125,17 @@ impl Freshness {
 
     /// A poll that was sent at `sent` has read everything, and everything is in force. It does not count while the
     /// signing keys of that poll are not: a key may have been revoked.
-    pub fn completed(&self, sent: BootTime) {
+    ///
+    /// `has_moved`: it brought entries, which another gateway may wait for.
+    pub fn completed(&self, sent: BootTime, has_moved: bool) {
         let in_force = self.keys_in_force.load(Ordering::Acquire);
         if in_force < *self.keys.borrow() {
             return;
         }
         self.polled_at.fetch_max(sent.as_micros(), Ordering::AcqRel);
-        self.moved.notify_one();
+        if has_moved || !*self.loaded.borrow() {
+            self.moved.notify_one();
+        }
         if !self.is_strict {
             self.complete(sent);
         }
@@ -146,10 +151,10 @@ impl Freshness {
         BootTime::from_micros(self.polled_at.load(Ordering::Acquire))
     }
 
-    /// The store has acknowledged a heartbeat that was sent at `sent`, when the last complete poll was that of `polled`.
-    /// With `store.strict`, this gateway is fresh only as far as the others know it: they stop waiting for it when they
-    /// have not heard of it for too long. A poll from before it was listed does not count, because a revocation in
-    /// between did not wait for it.
+    /// The store has acknowledged a heartbeat that was sent at `sent`, when the last complete poll was that of
+    /// `polled`. With `store.strict`, this gateway is fresh only as far as the others know it: they stop waiting for it
+    /// when they have not heard of it for too long. A poll from before it was listed does not count, because a
+    /// revocation in between did not wait for it.
     pub fn acknowledged(&self, sent: BootTime, polled: BootTime, is_new: bool) {
         if !self.is_strict {
             return;
@@ -175,7 +180,7 @@ impl Freshness {
         self.max_staleness
     }
 
-    /// Notified after each complete poll.
+    /// Notified after each complete poll that brought entries.
     pub fn moved(&self) -> Arc<Notify> {
         self.moved.clone()
     }
@@ -215,24 +220,24 @@ mod tests {
     fn only_a_recent_complete_poll_is_fresh() {
         let freshness = Freshness::new(Duration::from_secs(10), false, false);
         assert!(freshness.is_stale() && freshness.is_half_stale(), "before the first poll");
-        let ago = |secs| BootTime::from_micros(BootTime::now().as_micros() - secs * 1_000_000);
+        let ago = |secs: u64| BootTime::from_micros(BootTime::now().as_micros() - secs * 1_000_000);
         for (secs, half_stale, stale) in [(11, true, true), (9, true, false), (4, false, false)] {
-            freshness.completed(ago(secs));
+            freshness.completed(ago(secs), false);
             assert_eq!((freshness.is_half_stale(), freshness.is_stale()), (half_stale, stale), "{secs}");
         }
-        freshness.completed(ago(20));
+        freshness.completed(ago(20), false);
         assert!(!freshness.is_stale(), "an older poll that is reported late changes nothing");
     }
 
     #[test]
-    fn a_poll_with_other_signing_keys_does_not_count_until_they_are_in_force() {
+    fn a_poll_counts_when_its_signing_keys_are_in_force() {
         let freshness = Freshness::new(Duration::from_secs(10), false, false);
         freshness.found_keys(3);
         freshness.keys_in_force(2);
-        freshness.completed(BootTime::now());
+        freshness.completed(BootTime::now(), false);
         assert!(freshness.is_stale());
         freshness.keys_in_force(3);
-        freshness.completed(BootTime::now());
+        freshness.completed(BootTime::now(), false);
         assert!(!freshness.is_stale());
     }
 
@@ -240,10 +245,10 @@ mod tests {
     fn with_strict_revocations_only_acknowledged_heartbeats_count() {
         let freshness = Freshness::new(Duration::from_secs(10), false, true);
         let early = BootTime::now();
-        freshness.completed(early);
+        freshness.completed(early, false);
         freshness.acknowledged(BootTime::now(), freshness.polled_at(), true);
         assert!(freshness.is_stale(), "the poll was before this gateway was listed");
-        freshness.completed(BootTime::now());
+        freshness.completed(BootTime::now(), false);
         assert!(freshness.is_stale(), "no heartbeat has told of it");
         freshness.acknowledged(BootTime::now(), freshness.polled_at(), false);
         assert!(!freshness.is_stale());

@@ -1,8 +1,8 @@
 //! The open streams of one worker, and the task that ends them.
 //!
-//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation of
-//! keys, and whether revocations may be missing here. It checks the streams themselves only if one of these has moved.
-//! Without streams, it sleeps.
+//! Four times a second, the task compares the time with the earliest expiry, the epoch of revocations, the generation
+//! of keys, and whether revocations may be missing here. It checks the streams themselves only if one of these has
+//! moved. Without streams, it sleeps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -128,7 +128,7 @@ impl Streams {
             }
             open.earliest = UnixTime::MAX;
         }
-        let batch = if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH };
+        let batch = batch_size(&current, last);
         let mut from = Bound::Unbounded;
         while let Some(number) = self.check_batch(from, batch, now) {
             from = Bound::Excluded(number);
@@ -180,6 +180,11 @@ impl Streams {
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many streams are checked at a time: a change of keys can cost a signature for each.
+fn batch_size(current: &LastChecked, last: &LastChecked) -> usize {
+    if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH }
 }
 
 impl Open {

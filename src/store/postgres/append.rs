@@ -1,17 +1,17 @@
 //! Appends to the log of revocations.
 //!
-//! Each transaction that appends holds the counter of the log until its commit is on the disk, so that there is one such
-//! transaction per flush, of all gateways together. All calls of this gateway that wait are therefore written by one
-//! statement: the first of them writes for all, and the others find their result when it is their turn.
+//! Each transaction that appends holds the counter of the log until its commit is on the disk, so that there is one
+//! such transaction per flush, of all gateways together. All calls of this gateway that wait are therefore written by
+//! one statement: the first of them writes for all, and the others find their result when it is their turn.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
 use crate::store::error::StoreError;
-use crate::store::postgres::audit::EventRow;
+use crate::store::postgres::enforcement::Enforcement;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::operation::{Shared, lock};
+use crate::store::postgres::outbox::{Audit, EventRow};
 use crate::store::postgres::rows;
 use crate::store::postgres::session::Session;
 use crate::tokens::family::RevokeReason;
@@ -72,23 +72,25 @@ struct Waiting {
 }
 
 /// The calls that wait to be appended.
-#[derive(Default)]
 pub(super) struct Log {
+    /// The `iss` of the gateway's own access tokens.
+    own_issuer: String,
+    enforcement: Arc<Enforcement>,
+    audit: Arc<Audit>,
     waiting: Mutex<Vec<Waiting>>,
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Log {
+    pub(super) fn new(own_issuer: String, enforcement: Arc<Enforcement>, audit: Arc<Audit>) -> Self {
+        Log { own_issuer, enforcement, audit, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
     /// Appends the entries in one transaction, and enforces them. With a [`QueryError::Lost`], they may be appended
     /// nevertheless, also later.
-    pub(super) async fn append(
-        &self,
-        shared: &Shared,
-        session: &Session,
-        entries: Vec<Entry>,
-    ) -> Result<Appended, QueryError> {
+    pub(super) async fn append(&self, session: &Session, entries: Vec<Entry>) -> Result<Appended, QueryError> {
         let (caller, mut result) = oneshot::channel();
-        lock(&self.waiting).push(Waiting { entries, caller });
+        self.waiting().push(Waiting { entries, caller });
         let _turn = self.turn.lock().await;
         loop {
             match result.try_recv() {
@@ -101,13 +103,13 @@ impl Log {
             if calls.is_empty() {
                 return Err(QueryError::Lost(interrupted()));
             }
-            write_and_respond(shared, session, calls).await;
+            self.write_and_respond(session, calls).await;
         }
     }
 
     /// The calls that waited for longest.
     fn next_batch(&self) -> Vec<Waiting> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting();
         let mut entries = 0;
         let is_over = |call: &Waiting| {
             let before = entries;
@@ -117,38 +119,82 @@ impl Log {
         let count = waiting.iter().position(is_over).unwrap_or(waiting.len());
         waiting.drain(..count).collect()
     }
-}
 
-fn interrupted() -> StoreError {
-    StoreError::new("the connection was closed while revocations were written")
-}
-
-/// Writes these calls by one statement. One that fails must not affect the others: then each is written by its own.
-async fn write_and_respond(shared: &Shared, session: &Session, calls: Vec<Waiting>) {
-    let all: Vec<Entry> = calls.iter().flat_map(|call| call.entries.iter().cloned()).collect();
-    match write(shared, session, &all).await {
-        Err(QueryError::Rejected(_)) if calls.len() > 1 => {
-            for call in calls {
-                let outcome = write(shared, session, &call.entries).await;
-                respond(shared, vec![call], outcome);
+    /// Writes these calls by one statement. One that fails must not affect the others: then each is written by its own.
+    async fn write_and_respond(&self, session: &Session, calls: Vec<Waiting>) {
+        let all: Vec<Entry> = calls.iter().flat_map(|call| call.entries.iter().cloned()).collect();
+        match self.write(session, &all).await {
+            Err(QueryError::Rejected(_)) if calls.len() > 1 => {
+                for call in calls {
+                    let outcome = self.write(session, &call.entries).await;
+                    self.respond(vec![call], outcome);
+                }
             }
+            outcome => self.respond(calls, outcome),
         }
-        outcome => respond(shared, calls, outcome),
+        announce(session);
     }
-    announce(session);
-}
 
-/// Enforces what was written, then gives each call its part.
-fn respond(shared: &Shared, calls: Vec<Waiting>, outcome: Result<Appended, QueryError>) {
-    let outcome = outcome.and_then(|appended| {
-        let written: Vec<Revocation> = appended.iter().flatten().cloned().collect();
-        shared.enforce(&written).map(|()| appended)
-    });
-    let mut appended = outcome.as_ref().ok().into_iter().flatten();
-    for call in calls {
-        let of_call = appended.by_ref().take(call.entries.len()).cloned().collect();
-        // The caller may have stopped waiting.
-        let _ = call.caller.send(outcome.as_ref().map(|_| of_call).map_err(QueryError::clone));
+    /// Enforces what was written, then gives each call its part.
+    fn respond(&self, calls: Vec<Waiting>, outcome: Result<Appended, QueryError>) {
+        let outcome = outcome.and_then(|appended| {
+            let written: Vec<Revocation> = appended.iter().flatten().cloned().collect();
+            self.enforcement.enforce(&written)?;
+            Ok(appended)
+        });
+        let mut appended = outcome.as_ref().ok().into_iter().flatten();
+        for call in calls {
+            let of_call = appended.by_ref().take(call.entries.len()).cloned().collect();
+            // The caller may have stopped waiting.
+            let _ = call.caller.send(outcome.as_ref().map(|_| of_call).map_err(QueryError::clone));
+        }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn write(&self, session: &Session, entries: &[Entry]) -> Result<Appended, QueryError> {
+        let mut columns = Columns::default();
+        for entry in entries {
+            columns.push(entry, &self.own_issuer)?;
+        }
+        let admitted = self.audit.admit(session, entries.iter().map(|entry| entry.event.clone())).await?;
+        let Columns { kinds, issuers, names, not_after, at, reasons, generations, effects, tags } = columns;
+        let rows = session
+            .query(
+                APPEND,
+                &[
+                    &kinds,
+                    &issuers,
+                    &names,
+                    &not_after,
+                    &at,
+                    &reasons,
+                    &generations,
+                    &effects,
+                    &tags,
+                    &admitted.ids,
+                    &admitted.events,
+                ],
+            )
+            .await?;
+        let mut appended: Appended = vec![None; entries.len()];
+        for row in &rows {
+            let n = usize::try_from(rows::read_counter(row, "n")?).unwrap_or_default();
+            let place = n.checked_sub(1).and_then(|index| Some((entries.get(index)?, appended.get_mut(index)?)));
+            let Some((entry, place)) = place else { continue };
+            *place = Some(Revocation {
+                sequence: rows::read_counter(row, "sequence")?,
+                what: entry.what.clone(),
+                at: entry.at,
+                until: rows::read_time(row, "until")?,
+            });
+        }
+        let has_event =
+            entries.iter().zip(&appended).map(|(entry, written)| written.is_some() && entry.event.is_some());
+        self.audit.report(&admitted, has_event);
+        Ok(appended)
     }
 }
 
@@ -197,44 +243,6 @@ fn effect(what: &Revoked, own_issuer: &str) -> Option<&'static str> {
     }
 }
 
-async fn write(shared: &Shared, session: &Session, entries: &[Entry]) -> Result<Appended, QueryError> {
-    let mut columns = Columns::default();
-    for entry in entries {
-        columns.push(entry, &shared.issuer)?;
-    }
-    let admitted = shared.audit.admit(session, entries.iter().map(|entry| entry.event.clone())).await?;
-    let Columns { kinds, issuers, names, not_after, at, reasons, generations, effects, tags } = columns;
-    let rows = session
-        .query(
-            APPEND,
-            &[
-                &kinds,
-                &issuers,
-                &names,
-                &not_after,
-                &at,
-                &reasons,
-                &generations,
-                &effects,
-                &tags,
-                &admitted.ids,
-                &admitted.events,
-            ],
-        )
-        .await?;
-    let mut appended: Appended = vec![None; entries.len()];
-    for row in &rows {
-        let n = usize::try_from(rows::read_counter(row, "n")?).unwrap_or_default();
-        let place = n.checked_sub(1).and_then(|index| Some((entries.get(index)?, appended.get_mut(index)?)));
-        let Some((entry, place)) = place else { continue };
-        *place = Some(Revocation {
-            sequence: rows::read_counter(row, "sequence")?,
-            what: entry.what.clone(),
-            at: entry.at,
-            until: rows::read_time(row, "until")?,
-        });
-    }
-    let has_event = entries.iter().zip(&appended).map(|(entry, written)| written.is_some() && entry.event.is_some());
-    shared.audit.report(&admitted, has_event);
-    Ok(appended)
+fn interrupted() -> StoreError {
+    StoreError::new("the connection was closed while revocations were written")
 }

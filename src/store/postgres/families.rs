@@ -11,9 +11,9 @@ use crate::store::api::{RevokeOutcome, RevokedBy};
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::append::Entry;
-use crate::store::postgres::audit::EventRow;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
 use crate::store::watermark::with_watermark;
@@ -207,7 +207,7 @@ impl Operation for Issue {
             }
         }
         if !surplus.is_empty() {
-            shared.log.append(shared, session, surplus).await?;
+            shared.log.append(session, surplus).await?;
         }
         Ok(Some(self.family.clone()))
     }
@@ -243,18 +243,18 @@ impl Operation for RevokeFamily {
             let found = find(session, self.id).await?.filter(|found| self.by.can_revoke(&found.family));
             let Some(Found { family, .. }) = found else { return Ok(RevokeOutcome::NotFound) };
             if family.revoked.is_some() {
-                shared.enforce_ended(&family, self.context.at)?;
+                shared.enforcement.enforce_ended(&family, self.context.at)?;
                 let was_this = *lock(&self.uncertain) && family.revoked == Some(revoked);
                 return Ok(if was_this { RevokeOutcome::Revoked } else { RevokeOutcome::AlreadyEnded });
             }
             // An access token that was issued just before the family expired is valid longer than the family.
-            let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + shared.longest_life;
+            let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + shared.enforcement.longest_life;
             if last_token_ends <= self.context.at {
                 return Ok(RevokeOutcome::AlreadyEnded);
             }
             let event = EventRow::new(self.event, &events::ended(&family, revoked.reason), &self.context);
             let entry = end(&family, revoked, None, event);
-            let appended = shared.log.append(shared, session, vec![entry]).await;
+            let appended = shared.log.append(session, vec![entry]).await;
             if matches!(appended, Err(QueryError::Lost(_))) {
                 *lock(&self.uncertain) = true;
             }

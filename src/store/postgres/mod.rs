@@ -6,13 +6,11 @@
 //!
 //! `schema` creates and migrates the tables, `rows` converts values. `families`, `rotation`, `revocations`,
 //! `signing_keys`, `audit` and `maintenance` are the operations: each is a value that can run again. `append` writes
-//! the log of revocations for all of them, and `follower` reads it.
+//! the log of revocations for all of them, `outbox` their events, and `enforcement` passes revocations on. `follower`
+//! reads what other gateways append, `replicas` and `leases` let them know of each other.
 //!
 //! No transaction is open while the gateway waits for a response of the database: each change is one statement. A
 //! gateway that is stopped or cut off therefore holds no lock.
-
-// Until the follower uses all of it.
-#![allow(dead_code)]
 
 mod append;
 mod audit;
@@ -20,6 +18,7 @@ mod check;
 mod connect;
 mod connections;
 mod driver;
+mod enforcement;
 mod error;
 mod families;
 mod follower;
@@ -27,8 +26,10 @@ pub mod inspect;
 mod leases;
 mod maintenance;
 mod operation;
+mod outbox;
 mod replicas;
 mod revocations;
+mod roots;
 mod rotation;
 mod rows;
 mod schema;
@@ -48,6 +49,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use check::{Finding, check};
+pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
 
@@ -66,12 +68,13 @@ use crate::tokens::ticket_key::StoredTicketKey;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use append::Log;
-use audit::Audit;
 use connect::Connector;
 use connections::Lane;
 use driver::Driver;
+use enforcement::Enforcement;
 use follower::{Follower, Memory};
 use operation::{Operation, Shared};
+use outbox::Audit;
 use replicas::Heartbeat;
 use session::Session;
 
@@ -115,7 +118,7 @@ impl PostgresStore {
         let connector = Connector::new(database.settings, database.tls, &database.replica);
         let driver = Driver::start(connector, patience)?;
         let outbox = Arc::new(Outbox::default());
-        let audit = Audit::new(settings.audit, outbox.clone());
+        let audit = Arc::new(Audit::new(settings.audit, outbox.clone()));
         let (life, family) = (settings.longest_life, settings.longest_family);
         let channel = schema.clone();
         let prepared = driver.submit(Lane::Any, move |session| {
@@ -127,24 +130,23 @@ impl PostgresStore {
             }
         });
         let longest_life = driver.wait(prepared)?;
-        let (issuer, log, keys) = (settings.issuer, Log::default(), tokio::sync::Mutex::default());
         let memory = Memory::new(longest_life);
-        let enforce_followed = enforce.clone();
-        let enforce = memory.remembering(enforce);
+        let hook = memory.remembering(enforce.clone());
+        let enforcement = Arc::new(Enforcement { hook, longest_life });
+        let log = Log::new(settings.issuer.clone(), enforcement.clone(), audit.clone());
         let shared = Arc::new(Shared {
-            issuer,
+            issuer: settings.issuer,
             replica,
             delivery_epoch: AtomicI64::new(0),
             has_left: AtomicBool::new(false),
-            longest_life,
-            enforce,
+            enforcement,
             audit,
             log,
-            keys,
+            keys: tokio::sync::Mutex::default(),
         });
         let store = PostgresStore { driver, shared, outbox, freshness };
         store.driver.wait(store.run(Lane::Any, audit::Count))?;
-        store.follow(memory, enforce_followed, channel);
+        store.follow(memory, enforce, channel);
         Ok(store)
     }
 

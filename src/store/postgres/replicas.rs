@@ -1,7 +1,7 @@
 //! The gateways that use the database: each has a row, which it renews.
 //!
 //! The row tells the others what this gateway has applied, so that the log is kept until all have passed an entry, and
-//! so that a strict revocation knows whom to wait for.
+//! so that a strict revocation knows which ones it waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,8 +26,8 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// A gateway counts as live for this many intervals.
 const LIVE: u32 = 3;
 
-/// `$1` this gateway, `$2` what it has applied, `$3` its version, `$4` after how long a silent gateway is forgotten, `$5`
-/// for how long it counts as live. All by the clock of the database.
+/// `$1` this gateway, `$2` what it has applied, `$3` its version, `$4` after how long a silent gateway is forgotten,
+/// `$5` for how long it counts as live. All by the clock of the database.
 const HEARTBEAT: &str = "with clock as (
         select (extract(epoch from clock_timestamp()) * 1000)::bigint as now
     ), beat as (
@@ -44,8 +44,8 @@ const HEARTBEAT: &str = "with clock as (
 const LEAVE: &str = "with released as (delete from leases where holder = $1)
     delete from replicas where id = $1";
 
-/// The gateways that may still accept what the entry `$1` (null: the newest one) revokes: they have not applied it, and they have not been
-/// silent for so long (`$2`) that they reject everything.
+/// The gateways that may still accept what the entry `$1` (null: the newest one) revokes: they have not applied it, and
+/// they have not been silent for so long (`$2`) that they reject everything.
 const BEHIND: &str = "select h.sequence, (select count(*) from replicas r where r.applied < h.sequence
             and r.seen_at + $2 >= (extract(epoch from clock_timestamp()) * 1000)::bigint) as behind
     from (select coalesce($1, m.value) as sequence from meta m where m.name = 'revocation_sequence') h";
@@ -106,7 +106,7 @@ impl Heartbeat {
                             &shared.replica.as_str(),
                             &rows::counter(applied)?,
                             &env!("CARGO_PKG_VERSION"),
-                            &rows::millis(shared.longest_life),
+                            &rows::millis(shared.enforcement.longest_life),
                             &rows::millis(INTERVAL * LIVE),
                         ],
                     )

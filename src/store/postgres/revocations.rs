@@ -3,10 +3,10 @@
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::postgres::append::Entry;
-use crate::store::postgres::audit::EventRow;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families;
 use crate::store::postgres::operation::{Operation, Shared};
+use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows::{self, family_columns};
 use crate::store::postgres::session::Session;
 use crate::tokens::audit_event::EventContext;
@@ -82,7 +82,7 @@ impl Operation for Revoke {
             let event = EventRow::new(secret::random(), &events::ended(&family, revoked.reason), &self.context);
             entries.push(families::end(&family, revoked, None, event));
         }
-        let appended = shared.log.append(shared, session, entries).await?;
+        let appended = shared.log.append(session, entries).await?;
         let first = appended.into_iter().next().flatten();
         Ok(first.ok_or_else(|| StoreError::new("the written revocation is missing"))?.sequence)
     }

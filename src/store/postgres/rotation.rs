@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use crate::store::api::DecideRotation;
 use crate::store::error::StoreError;
 use crate::store::events;
-use crate::store::postgres::audit::EventRow;
 use crate::store::postgres::error::QueryError;
 use crate::store::postgres::families::{Found, MAX_DECISIONS, changed_often, end, find};
 use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::outbox::EventRow;
 use crate::store::postgres::rows;
 use crate::store::postgres::session::Session;
 use crate::tokens::audit_event::EventContext;
@@ -83,11 +83,11 @@ impl Rotate {
                     .revoked
                     .ok_or_else(|| StoreError::new("a reuse of a refresh token did not revoke its family"))?;
                 let entry = end(before, revoked, Some(before.generation), event);
-                Ok(shared.log.append(shared, session, vec![entry]).await?.iter().any(Option::is_some))
+                Ok(shared.log.append(session, vec![entry]).await?.iter().any(Option::is_some))
             }
             _ => {
                 if let Some(family) = family {
-                    shared.enforce_ended(family, self.context.at)?;
+                    shared.enforcement.enforce_ended(family, self.context.at)?;
                 }
                 shared.audit.write(session, vec![event]).await?;
                 Ok(true)

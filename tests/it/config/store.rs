@@ -45,9 +45,9 @@ fn a_url_names_hosts_and_sockets_in_each_form() {
         assert_eq!(target.hosts, hosts, "{url}");
         assert!(target.tls, "{url}");
     }
-    let target = settings("postgres = \"postgres://a%40b@h/d%2fe?sslmode=disable\"").target;
+    let target = settings("postgres = \"postgres://a%40b@h/d%2De?sslmode=disable\"").target;
     assert!(!target.tls);
-    assert_eq!((target.user.as_str(), target.database.as_str()), ("a@b", "d/e"));
+    assert_eq!((target.user.as_str(), target.database.as_str()), ("a@b", "d-e"));
 }
 
 #[test]

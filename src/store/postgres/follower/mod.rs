@@ -190,10 +190,11 @@ impl Follower {
             StoreError::new("revocations were read, but enforcing them panicked")
         })?;
         self.report(&step, applied, newest);
+        let has_moved = !step.apply.is_empty();
         self.lost.extend(step.write_back);
         self.freshness.found_keys(keys);
         if is_complete {
-            self.freshness.completed(sent);
+            self.freshness.completed(sent, has_moved);
         }
         Ok(())
     }
@@ -235,7 +236,7 @@ impl Follower {
         let count = self.lost.len() as u64;
         let written = self.connections.run(Lane::Log, |session| {
             let (shared, entries) = (shared.clone(), entries.clone());
-            async move { shared.log.append(&shared, &session, entries).await }
+            async move { shared.log.append(&session, entries).await }
         });
         match written.await {
             Ok(_) => {

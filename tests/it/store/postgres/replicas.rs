@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::preload;
+use crate::support::program::{GatewayProcess, Program};
 use crate::support::tokens::{claims_of, header_of};
 use crate::support::wait::{eventually_ok, eventually_within};
 use crate::support::{Gateway, TokenPair, Upstream};
@@ -32,17 +35,23 @@ fn gateways<const COUNT: usize>(
 ) -> [Gateway; COUNT] {
     let store = format!("[store]\n{}{keys}\n", server.store_keys());
     let text = Gateway::config_text(&upstream.address.to_string(), &format!("{store}{more}"));
-    let mut secret = None;
+    let mut secret: Option<Vec<u8>> = None;
     std::array::from_fn(|_| {
         let folder = Arc::new(TempDir::new().expect("a folder"));
         // The operator gives each gateway the same root secret.
         if let Some(secret) = &secret {
-            fs::write(folder.path().join("bearward.secret"), secret).expect("written");
+            write_secret(&folder, secret);
         }
         let gateway = Gateway::in_folder(text.clone(), folder, Arc::new(ManualClock::new()));
         secret.get_or_insert_with(|| fs::read(gateway.path().join("bearward.secret")).expect("the first one made it"));
         gateway
     })
+}
+
+fn write_secret(folder: &TempDir, secret: &[u8]) {
+    let path = folder.path().join("bearward.secret");
+    fs::write(&path, secret).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("private");
 }
 
 async fn until_status(gateway: &Gateway, access: &str, expected: u16) {
@@ -69,9 +78,8 @@ async fn several_gateways_are_one() {
         until_status(gateway, &pair.access, 401).await;
         gateway.refresh(&pair.access, &pair.refresh).await.assert_rejected(400, "invalid_grant");
     }
-    let metrics = one.admin_client().get("/metrics").await.text();
-    for (name, value) in [("store_forked_total", "0"), ("revocation_gaps_total", "0"), ("revocation_sequence", "1")] {
-        assert!(metrics.contains(&format!("bearward_{name} {value}\n")), "{name}: {metrics}");
+    for (name, value) in [("store_forked_total", 0.0), ("revocation_gaps_total", 0.0), ("revocation_sequence", 1.0)] {
+        assert_eq!(one.metric(&format!("bearward_{name}")).await, value, "{name}");
     }
 }
 
@@ -165,6 +173,33 @@ async fn a_gateway_without_its_database_rejects_tokens_after_a_while() {
     assert_eq!(next.status, 200, "{next:?}");
 }
 
+const SHARED_RATE: &str = r#"
+[[rate]]
+per = "route"
+requests = 12
+window = "1h"
+share = "cluster"
+"#;
+
+#[tokio::test]
+async fn gateways_share_a_rate() {
+    let upstream = Upstream::start();
+    let gateways: [Gateway; 3] = gateways(PostgresServer::shared(), &upstream, "", SHARED_RATE);
+    for gateway in &gateways {
+        eventually_ok("it knows the others", async || {
+            let replicas = gateway.metric("bearward_store_replicas").await;
+            (replicas == 3.0).then_some(()).ok_or(replicas.to_string())
+        })
+        .await;
+        let pair = gateway.issue("alice", "").await;
+        let mut statuses = Vec::new();
+        for _ in 0..6 {
+            statuses.push(gateway.status_of(&pair.access).await);
+        }
+        assert_eq!(statuses, [200, 200, 200, 200, 429, 429], "a third of the limit");
+    }
+}
+
 /// Real clients: `openssl s_client` keeps the ticket of one gateway and shows it to another.
 #[tokio::test]
 async fn a_tls_session_of_one_gateway_resumes_at_another() {
@@ -198,4 +233,63 @@ async fn s_client(gateway: &Gateway, arguments: &[&str]) -> String {
     };
     let output = tokio::task::spawn_blocking(run).await.expect("no panic");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The real program, on machines with wrong clocks.
+async fn with_shifted_clock(text: &str, secret: Option<&[u8]>, seconds: i32) -> (GatewayProcess, TempDir) {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    if let Some(secret) = secret {
+        write_secret(&folder, secret);
+    }
+    let path = folder.path().to_owned();
+    let start = move || {
+        preload::compile("clock", &path);
+        let line = format!("exec env LD_PRELOAD=./clock.so BEARWARD_CLOCK={seconds} \"$0\" serve");
+        GatewayProcess::wait_for(Program::start_with_shell(&path, &line), &path)
+    };
+    (tokio::task::spawn_blocking(start).await.expect("it starts"), folder)
+}
+
+/// Their clocks are six seconds apart. All use the clock of the database, so that no session is dated wrongly.
+#[tokio::test]
+async fn wrong_clocks_do_not_save_or_end_a_session() {
+    let upstream = Upstream::start();
+    let store = format!("[store]\n{}", PostgresServer::shared().store_keys());
+    let text = Gateway::config_text(&upstream.address.to_string(), &store);
+    let (ahead, folder) = with_shifted_clock(&text, None, 3).await;
+    let secret = fs::read(folder.path().join("bearward.secret")).expect("the first one made it");
+    let (behind, _folder) = with_shifted_clock(&text, Some(&secret), -3).await;
+    for gateway in [&ahead, &behind] {
+        gateway.program.wait_for_stderr("the clock of the database is that far ahead");
+    }
+    let issue = async |gateway: &GatewayProcess| {
+        let response = gateway.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
+        assert_eq!(response.status, 201, "{response:?}");
+        TokenPair::from_json(&response.json())
+    };
+    let status = async |gateway: &GatewayProcess, pair: &TokenPair| {
+        gateway.client().bearer(&pair.access).get("/").await.status.as_u16()
+    };
+    for (first, second) in [(&ahead, &behind), (&behind, &ahead)] {
+        let old = issue(first).await;
+        for gateway in [first, second] {
+            assert_eq!(status(gateway, &old).await, 200);
+        }
+        let refresh = json!({ "refreshToken": old.refresh });
+        let refreshed = first.client().bearer(&old.access).post("/user/refresh", &refresh).await;
+        let refreshed = TokenPair::from_json(&refreshed.json());
+        assert_eq!(second.admin_client().delete("/admin/v1/subjects/alice/tokens").await.status, 200);
+        let new = issue(second).await;
+        for gateway in [first, second] {
+            eventually_ok("all tokens from before are revoked", async || {
+                let found = [status(gateway, &old).await, status(gateway, &refreshed).await];
+                (found == [401, 401]).then_some(()).ok_or(format!("{found:?}"))
+            })
+            .await;
+            assert_eq!(status(gateway, &new).await, 200, "and none from after");
+        }
+        let new = issue(first).await;
+        assert_eq!((status(first, &new).await, status(second, &new).await), (200, 200));
+    }
 }

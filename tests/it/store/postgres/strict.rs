@@ -40,7 +40,7 @@ async fn a_strict_revocation_is_enforced_everywhere_when_it_returns() {
 
 /// The gateway without a heartbeat stands for one that is stopped: it rejects everything when it goes on.
 #[tokio::test]
-async fn a_strict_revocation_waits_for_a_silent_gateway_until_it_is_stale() {
+async fn a_strict_revocation_waits_until_a_silent_gateway_is_stale() {
     let server = PostgresServer::shared();
     let schema = server.schema();
     let here = strict(server, &schema, "a");
