@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::postgres::{PostgresServer, USER};
 use crate::replica::Replica;
 
-/// Every so many revocations, the way of one to the other gateway is measured.
+/// One of this number of revocations is measured on its way to the other gateway.
 const SAMPLE: usize = 100;
 
 /// What a refresh sends to the database, for pgbench: read, compare and set, with an audit event.
@@ -164,7 +164,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How long a gateway takes to start with so many entries in the log.
+    /// How long a gateway takes to start with a long log.
     pub fn catch_up(&self, server: &PostgresServer, entries: usize) -> Outcome<()> {
         let schema = server.schema();
         let store = format!("postgres = \"{}\"\nschema = \"{schema}\"\n", server.url());
@@ -235,7 +235,7 @@ fn revoke_and_measure(
         if number >= revocations {
             return Ok(());
         }
-        if number % SAMPLE != 0 {
+        if !number.is_multiple_of(SAMPLE) {
             admin.succeed("POST", "/admin/v1/revocations", &json!({ "jti": format!("token-{number}") }))?;
             continue;
         }

@@ -45,7 +45,7 @@ struct Options {
     /// Microseconds that each flush of the server takes at least
     #[arg(long, default_value_t = 0)]
     flush: u32,
-    /// Revocations whose way to another gateway is measured
+    /// Revocations on their way to another gateway
     #[arg(long, default_value_t = 100_000)]
     revocations: usize,
     /// Entries in the log when a gateway starts again

@@ -54,7 +54,7 @@ impl Cluster {
         Self::start_with(server, &vec![0; replicas], store)
     }
 
-    /// One replica for each number, with a system clock that is so many seconds ahead.
+    /// One replica for each number: by how many seconds its system clock is ahead.
     pub(super) fn start_with_clocks(server: &PostgresServer, clocks: &[i32]) -> Cluster {
         Self::start_with(server, clocks, "")
     }

@@ -108,7 +108,7 @@ impl Load {
         self.wait_until_revoked(self.tokens.len(), patience);
     }
 
-    /// Waits until so many tokens were revoked. Fails after `patience`.
+    /// Waits until this number of tokens was revoked. Fails after `patience`.
     pub(super) fn wait_until_revoked(&self, count: usize, patience: Duration) {
         let began = Instant::now();
         while self.revoked() < count {

@@ -138,10 +138,8 @@ impl Composition {
         );
         let folder = TempDir::new().expect("a folder");
         let haproxy = Haproxy::start(folder.path(), &configuration, &[front]);
-        let certificate = gateways[0].1.path().join("secrets/fullchain.pem");
-        fs::write(folder.path().join("ca.pem"), authority.pem()).expect("written");
-        let _ = certificate;
         let certificate = folder.path().join("ca.pem");
+        fs::write(&certificate, authority.pem()).expect("written");
         Composition { gateways, front, certificate, _haproxy: haproxy, _folder: folder }
     }
 
@@ -173,7 +171,7 @@ async fn two_gateways_behind_haproxy_are_one() {
         pair = TokenPair::from_json(&refreshed.json());
         assert_eq!(composition.client().bearer(&pair.access).get("/").await.status, 200);
     }
-    let served = |gateway: &(GatewayProcess, TempDir)| gateway.0.program.wait_for_stdout("\"status\":200").len() > 0;
+    let served = |gateway: &(GatewayProcess, TempDir)| !gateway.0.program.wait_for_stdout("\"status\":200").is_empty();
     assert!(composition.gateways.iter().all(served), "HAProxy used only one gateway");
     // The address of the client, not that of HAProxy's connection.
     assert_eq!(upstream.seen().pop().expect("it arrived").header("x-forwarded-for"), Some("127.0.0.1"));
