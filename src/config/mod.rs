@@ -22,6 +22,8 @@ pub use settings::{Config, ForeignIssuer, Limits, Probe, StoreSettings, TokenSet
 use document::report::Report;
 use document::table::Table;
 
+use crate::types::private_file;
+
 /// Reads and checks a file. Relative paths in it start at its folder.
 pub fn load(path: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
     load_with_warnings(path, probe).map(|(config, _)| config)
@@ -30,6 +32,9 @@ pub fn load(path: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
 /// As [`load`], with what is allowed and dangerous.
 pub fn load_with_warnings(path: &Path, probe: Probe) -> Result<(Config, ConfigWarnings), ConfigErrors> {
     let (file, source) = file_and_source(path)?;
+    // Who can write the configuration can make the gateway trust any token.
+    private_file::check_trusted(path)
+        .map_err(|lax| ConfigErrors::new(&file, &source, vec![sections::writable(&lax)]))?;
     let (config, mut warnings) = read(&file, &source, folder_of(path), probe)?;
     warnings.extend(clock::warning(SystemTime::now(), &[path, &config.store.sqlite]));
     Ok((config, ConfigWarnings::new(&file, &source, warnings)))
