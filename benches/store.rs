@@ -68,7 +68,7 @@ fn open(folder: &Path) -> Arc<dyn Store> {
         longest_family: LIFETIMES.absolute,
         audit: 1_000_000,
     };
-    Arc::new(SqliteStore::open(folder.join("bearward.db"), settings, Arc::new(|_| {})).expect("the store opens"))
+    Arc::new(SqliteStore::open(folder.join("bearward.db"), settings, Arc::new(|_, _| {})).expect("the store opens"))
 }
 
 /// Compares 64 callers with one caller, which commits once for each refresh, and with bare fsyncs. They take turns,

@@ -141,7 +141,7 @@
 //! | **confirmed** | an access token of the child was used, so the client has the response of its refresh |
 //! | **permit** | proof that this caller may use this route; nothing goes to an upstream without one |
 //! | **capture** | a backend's own login becomes a token pair on its way to the client; its own logout revokes the family |
-//! | **watermark** | a time: everything of a subject, or of all subjects, that was issued at or before it is revoked |
+//! | **watermark** | a time: every session that began at or before it is revoked, of a subject or of all, and every token of another issuer with such an `iat` |
 //! | **epoch** | a counter that only revocations move: while it stands still, a cached token needs no lookup |
 //! | **outbox** | audit events in the store that wait for delivery, written in the transaction that they report |
 //! | **take-over** | a new process gets the listening sockets of the old one, and then its store |

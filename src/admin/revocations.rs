@@ -8,7 +8,8 @@
 //! | `{"all": true, "before"?}` | all tokens |
 //!
 //! The default of `issuer` is the gateway itself, or every issuer with `all`. `before` is a time (RFC 3339), at most
-//! now, which is its default: tokens issued at or before that time are revoked.
+//! now, which is its default: sessions that began at or before that time are revoked, and tokens of other issuers that
+//! were issued at or before it.
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;

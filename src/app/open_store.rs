@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::error::StartError;
 use crate::auth::revocations::Revocations;
 use crate::config::Config;
-use crate::store::Store;
 use crate::store::sqlite::{self, SqliteStore};
+use crate::store::{LogOrder, Store};
 use crate::telemetry::audit_log::Target;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, UnixTime};
@@ -29,7 +29,10 @@ pub(super) fn open(
         longest_family: config.tokens.lifetimes.absolute + CLOCK_STEP,
         audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
     };
-    let enforce = Arc::new(move |revocation: &Revocation| revocations.enforce(revocation, clock.now()));
+    let enforce = Arc::new(move |revocation: &Revocation, order| match order {
+        LogOrder::InOrder => revocations.enforce(revocation, clock.now()),
+        LogOrder::Ahead => revocations.enforce_ahead(revocation, clock.now()),
+    });
     let file = &config.store.sqlite;
     let store = SqliteStore::open_within(patience, file, settings, enforce);
     let store = store.map_err(|error| StartError::OpenStore { file: file.clone(), source: error.into() })?;

@@ -1,7 +1,5 @@
 //! Issues new families, and access tokens of existing ones.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
 use super::service::Broker;
@@ -17,32 +15,18 @@ use crate::types::secret;
 /// How many bytes an access token can grow when its generation gets more digits.
 const GROWTH: usize = 32;
 
-/// How far the store moves the creation of a family ahead at most: one second, and what a request lasts.
-const AHEAD: Duration = Duration::from_secs(2);
-
 impl Broker {
     /// Creates a family and its first pair of tokens. It is durable when this returns.
+    ///
+    /// `context.at` is when the login began. A mass revocation since then also ends this login.
     pub async fn issue(&self, login: Login, context: EventContext) -> Result<TokenPair, Reject> {
         let now = context.at;
         let family = self.usable_family(login, now)?;
-        let family = self.with_timeout(self.store.issue(family, self.settings.sessions_per_subject, context)).await?;
-        self.pair(&family, now)
-    }
-
-    /// As [`Broker::issue`], for a login that began when the revocations up to `known` were enforced. A later mass
-    /// revocation also ends this login.
-    pub async fn issue_begun(&self, login: Login, known: u64, context: EventContext) -> Result<TokenPair, Reject> {
-        let now = context.at;
-        let family = self.usable_family(login, now)?;
-        let issued = self
-            .with_timeout(self.store.issue_unless_revoked_since(
-                known,
-                family,
-                self.settings.sessions_per_subject,
-                context,
-            ))
-            .await?;
-        let revoked = || Reject::new(Reason::LoginCapture, "all tokens of the subject were revoked during the login");
+        let issued = self.with_timeout(self.store.issue(family, self.settings.sessions_per_subject, context)).await?;
+        let revoked = || {
+            let detail = "all tokens of the subject were revoked during the login, or the clock was set back since";
+            Reject::new(Reason::LoginCapture, detail)
+        };
         self.pair(&issued.ok_or_else(revoked)?, now)
     }
 
@@ -118,15 +102,10 @@ impl Broker {
         })
     }
 
-    /// `iat` and `exp` in seconds.
-    ///
-    /// `iat` is not before the family's creation, which the store may have moved past a watermark. If that is further
-    /// ahead, the clock was set back: a token with such an `iat` would be valid only when the clock is there again.
-    /// `exp` is up to `tokens.lifetime_jitter` early, so that clients that logged in together do not refresh together,
-    /// and not after the absolute expiry of the family.
+    /// `iat` and `exp` in seconds. `exp` is up to `tokens.lifetime_jitter` early, so that clients that logged in
+    /// together do not refresh together, and not after the absolute expiry of the family.
     fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
-        let created = Some(family.created_at).filter(|created| created.since(now) <= AHEAD).unwrap_or_default();
-        let issued = now.max(created).as_secs();
+        let issued = now.as_secs();
         let lifetime = self.settings.lifetimes.access.as_secs();
         let random = u64::from(u16::from_be_bytes(secret::random()));
         let early = random * lifetime * u64::from(self.settings.lifetime_jitter) / (100 * u64::from(u16::MAX));
@@ -134,7 +113,9 @@ impl Broker {
         (issued, expires)
     }
 
-    /// The claims of RFC 9068 section 2.2, and two of our own: `sid`, the family, and `rgn`, its generation.
+    /// The claims of RFC 9068 section 2.2, and three of our own: `sid`, the family, `rgn`, its generation, and
+    /// `auth_time_ms`, the `auth_time` in milliseconds. Watermarks are compared with it: it is the time of the login,
+    /// so that a refresh cannot make a session younger than "log out everywhere".
     fn access_claims(&self, family: &Family, issued: u64, expires: u64) -> Map<String, Value> {
         let audience = if family.audience.is_empty() { &self.settings.audience } else { &family.audience };
         let mut claims = family.claims.clone();
@@ -143,6 +124,8 @@ impl Broker {
         claims.insert("aud".into(), if let [one] = &audience[..] { json!(one) } else { json!(audience) });
         claims.insert("iat".into(), json!(issued));
         claims.insert("exp".into(), json!(expires));
+        claims.insert("auth_time".into(), json!(family.created_at.as_secs()));
+        claims.insert("auth_time_ms".into(), json!(family.created_at.as_millis()));
         claims.insert("jti".into(), json!(to_base62(&secret::random::<16>(), 22)));
         claims.insert("sid".into(), json!(family.id));
         claims.insert("rgn".into(), json!(family.generation));

@@ -4,6 +4,8 @@
 //! family of another owner get the same response. Success for a mistyped id would leave a stolen session alive, and
 //! different responses would reveal which ids exist.
 
+use std::time::Duration;
+
 use super::client::check_holder;
 use super::service::Broker;
 use crate::auth::authenticate::Caller;
@@ -12,8 +14,15 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
 use crate::tokens::jwt::VerifiedToken;
+use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
+
+/// The resolution of dates.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Maximum wait for the time of a watermark. It is longer only if the clock was set back meanwhile.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// A caller with this scope may revoke every family.
 pub const REVOKE_SCOPE: &str = "token:revoke";
@@ -82,9 +91,21 @@ impl Broker {
     }
 
     /// Revokes a single token, a subject, an issuer or everything. When this returns `Ok`, it is in force as in
-    /// [`Broker::revoke`].
+    /// [`Broker::revoke`], and a login that begins then is not affected.
     pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
+        let mark = what.not_after();
         self.with_timeout(self.store.revoke(what, context)).await?;
+        if let Some(mark) = mark {
+            self.wait_until_after(mark).await;
+        }
         Ok(())
+    }
+
+    /// Waits until a login that begins is dated after `mark`: a millisecond, if `mark` is the time of the request.
+    async fn wait_until_after(&self, mark: UnixTime) {
+        let left = (mark + MILLISECOND).since(self.clock.read().now);
+        if !left.is_zero() {
+            tokio::time::sleep(left.min(MAX_WAIT)).await;
+        }
     }
 }

@@ -53,7 +53,7 @@ pub(super) enum TokenCommand {
         /// The issuer of the tokens. Default: this gateway; with --all, every issuer.
         #[arg(long, conflicts_with = "token_id")]
         issuer: Option<String>,
-        /// Only tokens issued at or before this time, as 2026-11-20T23:05:21Z. Default: now.
+        /// Only sessions that began at or before this time, as 2026-11-20T23:05:21Z. Default: now.
         #[arg(long, value_name = "TIME", conflicts_with_all = ["token_id", "jti"])]
         before: Option<String>,
         /// Print the result as JSON.

@@ -276,10 +276,7 @@ impl Gateway {
                 return Err(reject);
             }
         };
-        let limits = login_capture::Limits {
-            max_response: self.max_login_response,
-            revocation_sequence: self.decider.authenticator.revocations.sequence(),
-        };
+        let limits = login_capture::Limits { max_response: self.max_login_response, begun: context.clock.now() };
         Box::pin(captured.finish(forwarded, broker, limits, context)).await
     }
 }

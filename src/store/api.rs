@@ -27,7 +27,16 @@ pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + S
 
 /// Called for each revocation after it is durable and before the call that made it returns. It runs on the thread of
 /// the store, so that the revocation is enforced even if the client has disconnected.
-pub type RevocationHook = Arc<dyn Fn(&Revocation) + Send + Sync>;
+pub type RevocationHook = Arc<dyn Fn(&Revocation, LogOrder) + Send + Sync>;
+
+/// Whether the hook has all earlier entries of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOrder {
+    /// The hook was called for every earlier entry.
+    InOrder,
+    /// Other gateways may have written earlier entries that the hook did not see yet.
+    Ahead,
+}
 
 /// The decision of [`Store::rotate`], made inside its transaction from the family and the watermark of its subject.
 ///
@@ -96,19 +105,10 @@ pub trait Store: Send + Sync {
     /// Writes a new family. If its subject then has more than `max_live` live families, the least recently used ones
     /// are revoked in the same transaction.
     ///
-    /// A family must be younger than the watermark of its subject. The store therefore moves `created_at` to the first
-    /// whole second after the watermark. Access tokens of the returned family must not be dated earlier.
-    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Family>;
-
-    /// Like [`Store::issue`], for a login that the backend checked before. Returns `None` and writes nothing if the log
-    /// has a watermark with a sequence above `known` that would have voided the login.
-    fn issue_unless_revoked_since(
-        &self,
-        known: u64,
-        family: Family,
-        max_live: usize,
-        context: EventContext,
-    ) -> StoreFuture<Option<Family>>;
+    /// Returns `None` and writes nothing if a watermark voids the family: `created_at` is when the login began, and a
+    /// mass revocation may have come since. A watermark that is written at the same time and not seen here voids the
+    /// family later, because only the two times count.
+    fn issue(&self, family: Family, max_live: usize, context: EventContext) -> StoreFuture<Option<Family>>;
 
     /// Reads the family of `presented`, calls `decide` and writes the decision.
     fn rotate(&self, presented: PresentedToken, decide: DecideRotation, context: EventContext)
@@ -151,8 +151,9 @@ pub trait Store: Send + Sync {
     /// The oldest undelivered events, in order.
     fn undelivered(&self, limit: usize) -> StoreFuture<Vec<Recorded>>;
 
-    /// Deletes the events up to this sequence.
-    fn delivered(&self, through: u64) -> StoreFuture<()>;
+    /// Deletes the events with these sequences. Not all up to the last one: a transaction with a lower sequence may
+    /// commit later, and its event was not delivered then.
+    fn delivered(&self, sequences: Vec<u64>) -> StoreFuture<()>;
 
     fn outbox(&self) -> Arc<Outbox>;
 

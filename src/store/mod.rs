@@ -7,11 +7,14 @@ mod api;
 mod error;
 mod events;
 pub mod postgres;
+mod settings;
 pub mod sqlite;
 pub mod sweep;
 mod watermark;
 
 pub use api::{
-    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
+    DecideKeys, DecideRotation, KeysChanged, LogOrder, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store,
+    StoreFuture,
 };
 pub use error::StoreError;
+pub use settings::Settings;

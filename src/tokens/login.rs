@@ -15,8 +15,25 @@ use crate::tokens::jwt::json;
 use crate::tokens::scope::are_scope_tokens;
 
 /// Claims that only the gateway sets. A login must not contain them.
-pub const RESERVED_CLAIMS: &[&str] =
-    &["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "sid", "rgn", "cnf", "act", "idp"];
+pub const RESERVED_CLAIMS: &[&str] = &[
+    "iss",
+    "sub",
+    "aud",
+    "exp",
+    "nbf",
+    "iat",
+    "auth_time",
+    "auth_time_ms",
+    "jti",
+    "scope",
+    "scp",
+    "client_id",
+    "sid",
+    "rgn",
+    "cnf",
+    "act",
+    "idp",
+];
 
 /// What a family is created from. A lifetime longer than the configured one is shortened to it.
 #[derive(Debug, Default, PartialEq)]

@@ -30,7 +30,7 @@ pub struct RevocationKeys {
     token: Option<u128>,
     subject: u128,
     issuer: u128,
-    issued_at: UnixTime,
+    dated: UnixTime,
 }
 
 impl RevocationKeys {
@@ -40,7 +40,7 @@ impl RevocationKeys {
             token: token.jti.as_ref().map(|jti| key(b"jti", &token.issuer, jti)),
             subject: key(b"sub", &token.issuer, &token.subject),
             issuer: key(b"iss", &token.issuer, ""),
-            issued_at: token.issued_at,
+            dated: token.dated,
         }
     }
 }
@@ -76,7 +76,8 @@ impl<V: Copy + Into<Life>> Expiry<u128, V> for ByLife {
     }
 }
 
-/// Revokes the tokens of a subject or an issuer that were issued at or before `not_after`.
+/// Revokes the tokens of a subject or an issuer that are dated at or before `not_after`: see
+/// [`VerifiedToken::dated`].
 #[derive(Clone, Copy)]
 struct Watermark {
     not_after: UnixTime,
@@ -94,10 +95,10 @@ pub struct Revocations {
     entries: Cache<u128, Life, RandomState>,
     /// Subjects and whole issuers.
     watermarks: Cache<u128, Watermark, RandomState>,
-    /// Every token issued at or before this is revoked. Milliseconds; 0: none.
+    /// Every token dated at or before this is revoked. Milliseconds; 0: none.
     everything: AtomicU64,
     epoch: AtomicU64,
-    /// The newest entry of the store's log that is enforced.
+    /// The newest entry of the store's log that is enforced with all earlier ones.
     sequence: AtomicU64,
 }
 
@@ -112,8 +113,15 @@ impl Revocations {
         }
     }
 
-    /// Enforces a revocation on every worker, from the next look-up on.
+    /// Enforces a revocation on every worker, from the next look-up on. All earlier entries of the log are enforced.
     pub fn enforce(&self, revocation: &Revocation, now: UnixTime) {
+        self.enforce_ahead(revocation, now);
+        self.sequence.fetch_max(revocation.sequence, Ordering::AcqRel);
+    }
+
+    /// Like [`Revocations::enforce`], while earlier entries of other gateways may still be missing. So it leaves
+    /// [`Revocations::sequence`] where it is.
+    pub fn enforce_ahead(&self, revocation: &Revocation, now: UnixTime) {
         let left = revocation.until.since(now);
         let life = Life(if left.is_zero() { left } else { left.saturating_add(CLOCK_TOLERANCE) });
         match &revocation.what {
@@ -127,7 +135,6 @@ impl Revocations {
                 self.everything.fetch_max(not_after.as_millis(), Ordering::AcqRel);
             }
         }
-        self.sequence.fetch_max(revocation.sequence, Ordering::AcqRel);
         // Last, so that a reader that sees the new epoch finds the entry.
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
@@ -150,20 +157,20 @@ impl Revocations {
         let has = |key: &u128| self.entries.contains_key(key);
         keys.family.as_ref().is_some_and(has)
             || keys.token.as_ref().is_some_and(has)
-            || self.is_before_everything(keys.issued_at)
-            || self.is_before_watermark(keys.subject, keys.issued_at)
-            || self.is_before_watermark(keys.issuer, keys.issued_at)
+            || self.is_before_everything(keys.dated)
+            || self.is_before_watermark(keys.subject, keys.dated)
+            || self.is_before_watermark(keys.issuer, keys.dated)
     }
 
-    fn is_before_watermark(&self, key: u128, issued_at: UnixTime) -> bool {
-        self.watermarks.contains_key(&key) && self.watermarks.get(&key).is_some_and(|mark| issued_at <= mark.not_after)
+    fn is_before_watermark(&self, key: u128, dated: UnixTime) -> bool {
+        self.watermarks.contains_key(&key) && self.watermarks.get(&key).is_some_and(|mark| dated <= mark.not_after)
     }
 
-    /// A token without `iat` counts as issued in 1970, so every watermark revokes it. 0 means that there is no
+    /// A token without `iat` counts as dated in 1970, so every watermark revokes it. 0 means that there is no
     /// watermark.
-    fn is_before_everything(&self, issued_at: UnixTime) -> bool {
+    fn is_before_everything(&self, dated: UnixTime) -> bool {
         let mark = self.everything.load(Ordering::Acquire);
-        mark > 0 && issued_at.as_millis() <= mark
+        mark > 0 && dated.as_millis() <= mark
     }
 
     /// Returns true if this one token is revoked by its `jti`, regardless of its family and subject.

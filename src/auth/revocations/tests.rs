@@ -9,16 +9,16 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A token of the family of this number.
 fn of_family(number: u128) -> RevocationKeys {
-    RevocationKeys { family: Some(number), token: None, subject: 0, issuer: 0, issued_at: NOW }
+    RevocationKeys { family: Some(number), token: None, subject: 0, issuer: 0, dated: NOW }
 }
 
-fn of(issuer: &str, subject: &str, jti: &str, issued_at: UnixTime) -> RevocationKeys {
+fn of(issuer: &str, subject: &str, jti: &str, dated: UnixTime) -> RevocationKeys {
     RevocationKeys {
         family: None,
         token: Some(key(b"jti", issuer, jti)),
         subject: key(b"sub", issuer, subject),
         issuer: key(b"iss", issuer, ""),
-        issued_at,
+        dated,
     }
 }
 
@@ -135,8 +135,8 @@ fn a_watermark_includes_its_instant_and_only_rises() {
     for not_after in [NOW + SECOND, NOW - HOUR] {
         revocations.enforce(&revocation(5, Revoked::Everything { not_after }, HOUR), NOW);
     }
-    for (issued_at, revoked) in [(NOW + SECOND, true), (NOW + SECOND + Duration::from_millis(1), false)] {
-        assert_eq!(revocations.is_revoked(&of("c", "carol", "1", issued_at)), revoked);
+    for (dated, revoked) in [(NOW + SECOND, true), (NOW + SECOND + Duration::from_millis(1), false)] {
+        assert_eq!(revocations.is_revoked(&of("c", "carol", "1", dated)), revoked);
     }
 }
 

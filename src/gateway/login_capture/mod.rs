@@ -31,6 +31,7 @@ use crate::protocols::http::media_type;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::login::Login;
+use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 use merge::{JsonObject, MergeError};
 
@@ -53,9 +54,9 @@ pub struct Captured {
 pub struct Limits {
     /// Maximum body of a login's response, in bytes.
     pub max_response: u64,
-    /// The newest revocation that was enforced when the response began. What the backend says holds as of then: it may
-    /// end all old sessions of a user before it begins a new one.
-    pub revocation_sequence: u64,
+    /// When the response began. What the backend says holds as of then: it may end all old sessions of a user before it
+    /// begins a new one.
+    pub begun: UnixTime,
 }
 
 /// Prepares a request with a captured response: what comes back must be one whole response that can be read. Returns
@@ -159,7 +160,7 @@ async fn login(
     let Some(values) = forwarded.login.take() else { return Ok(forwarded) };
     let (head, mut body) = forwarded.response.into_parts();
     check_head(&head)?;
-    let event = context.event();
+    let event = EventContext { at: limits.begun, ..context.event() };
     let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
     let content = body::read(&mut body, limits.max_response).await.map_err(|broken| rejected(broken.detail))?;
     let object =
@@ -168,7 +169,7 @@ async fn login(
     if let Some(lease) = forwarded.lease.take() {
         lease.release();
     }
-    let pair = issue(login, broker, limits, event).await?;
+    let pair = issue(login, broker, event).await?;
     context.record.token_id = Some(pair.token_id());
     let response = respond(head, object.with(&pair).map_err(unmergeable)?);
     Ok(Forwarded { response, ..forwarded })
@@ -185,16 +186,15 @@ async fn cookie_login(
     if !status.is_success() && !is_redirect(status) {
         return Err(rejected(format!("a login response with status {} (expected 2xx or a redirect)", status.as_u16())));
     }
-    let event = context.event();
+    let event = EventContext { at: limits.begun, ..context.event() };
     let login = Login { address: event.client, ..values.login().map_err(|error| rejected(error.to_string()))? };
-    let pair = issue(login, broker, limits, event).await?;
+    let pair = issue(login, broker, event).await?;
     context.record.token_id = Some(pair.token_id());
     Ok(NewCookies::of(&pair.access_token, &pair.refresh_token)?.add_to(forwarded))
 }
 
-async fn issue(login: Login, broker: &Broker, limits: Limits, event: EventContext) -> Result<TokenPair, Reject> {
-    let issued = broker.issue_begun(login, limits.revocation_sequence, event).await;
-    issued.map_err(|reject| match reject.reason {
+async fn issue(login: Login, broker: &Broker, event: EventContext) -> Result<TokenPair, Reject> {
+    broker.issue(login, event).await.map_err(|reject| match reject.reason {
         Reason::StoreUnavailable => reject,
         // The client is not at fault.
         _ => rejected(reject.detail),

@@ -21,9 +21,11 @@ use crate::types::reject::{Reason, Reject};
 /// The scope that allows a caller to introspect every token.
 pub const INTROSPECT_SCOPE: &str = "token:introspect";
 
-/// The claims that are returned: those of RFC 7662 section 2.2, `sid`, and `cnf`, so that the caller can require the
-/// proof that the gateway does not check (RFC 8705 section 3.2). Other claims are only for the token's audience.
-const CLAIMS: &[&str] = &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "jti", "sid", "cnf"];
+/// The claims that are returned: those of RFC 7662 section 2.2, `auth_time` (RFC 9470 section 6.2), `sid`, and `cnf`,
+/// so that the caller can require the proof that the gateway does not check (RFC 8705 section 3.2). Other claims are
+/// only for the token's audience.
+const CLAIMS: &[&str] =
+    &["iss", "sub", "aud", "client_id", "scope", "exp", "nbf", "iat", "auth_time", "jti", "sid", "cnf"];
 
 impl Call<'_, '_> {
     pub(super) async fn introspect(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
@@ -93,6 +95,7 @@ impl Call<'_, '_> {
         claims.insert("sub".into(), json!(family.subject));
         claims.insert("exp".into(), json!(expires));
         claims.insert("iat".into(), json!(family.last_used_at.as_secs()));
+        claims.insert("auth_time".into(), json!(family.created_at.as_secs()));
         claims.insert("sid".into(), json!(family.id));
         claims.insert("token_type".into(), json!("refresh_token"));
         for (name, value) in [("scope", family.scope), ("client_id", family.client_id)] {

@@ -32,8 +32,10 @@ pub(super) fn undelivered(batch: &Batch<'_>, limit: usize) -> Result<Vec<Recorde
     })
 }
 
-pub(super) fn delivered(batch: &mut Batch<'_>, through: u64) -> Result<(), StoreError> {
-    let deleted = batch.execute("delete from audit where sequence <= ?1", [counter(through)?])?;
-    batch.events.delivered += deleted as u64;
+pub(super) fn delivered(batch: &mut Batch<'_>, sequences: &[u64]) -> Result<(), StoreError> {
+    for sequence in sequences {
+        let deleted = batch.execute("delete from audit where sequence = ?1", [counter(*sequence)?])?;
+        batch.events.delivered += deleted as u64;
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::store::events;
 use crate::store::sqlite::audit::record;
 use crate::store::sqlite::batch::Batch;
 use crate::store::sqlite::rows::{self, counter};
-use crate::store::watermark::{first_second_after, with_watermark};
+use crate::store::watermark::{is_void, with_watermark};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
@@ -30,37 +30,19 @@ pub(super) fn issue(
     family: &Family,
     max_live: usize,
     context: &EventContext,
-) -> Result<Family, StoreError> {
+) -> Result<Option<Family>, StoreError> {
     let now = family.created_at;
     let mark = batch.watermark(&family.subject)?;
-    let family = Family { created_at: mark.map_or(now, |mark| now.max(first_second_after(mark))), ..family.clone() };
-    rows::insert_family(batch.connection, &family)?;
-    record(batch, &events::issued(&family), context)?;
-    for surplus in least_recently_used(batch, &family, mark, now, max_live)? {
+    if is_void(family, mark) {
+        return Ok(None);
+    }
+    rows::insert_family(batch.connection, family)?;
+    record(batch, &events::issued(family), context)?;
+    for surplus in least_recently_used(batch, family, mark, now, max_live)? {
         end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit })?;
         record(batch, &events::ended(&surplus, RevokeReason::Limit), context)?;
     }
-    Ok(family)
-}
-
-/// [`issue`], unless the log has a watermark after `known` that voids the family.
-pub(super) fn issue_unless_revoked_since(
-    batch: &mut Batch<'_>,
-    known: u64,
-    family: &Family,
-    max_live: usize,
-    context: &EventContext,
-) -> Result<Option<Family>, StoreError> {
-    let revocations = batch.query(
-        "select sequence from revocations where sequence > ?1 and not_after >= ?2
-            and (kind = 'everything' or issuer = ?3 and (kind = 'issuer' or kind = 'subject' and name = ?4)) limit 1",
-        params![counter(known)?, family.created_at, batch.limits.issuer, family.subject],
-        |_| Ok(()),
-    )?;
-    match revocations.is_empty() {
-        true => issue(batch, family, max_live, context).map(Some),
-        false => Ok(None),
-    }
+    Ok(Some(family.clone()))
 }
 
 /// The live families of the subject beyond `max_live`. The new family counts, but is never returned: it is in use, even

@@ -44,8 +44,7 @@ fn raise_global_watermark(
     end_later_families(batch, None, not_after, context)
 }
 
-/// Ends the existing families that are dated after the watermark. A login right after a watermark is dated up to a
-/// second later, and another watermark may come within that second. The clock may also have been set back.
+/// Ends the existing families that are dated after the watermark: the clock was set back since their login.
 fn end_later_families(
     batch: &mut Batch<'_>,
     subject: Option<&str>,

@@ -24,7 +24,7 @@ fn new_store() -> TestStore {
     let folder = TempDir::new().expect("a folder");
     let enforced = Arc::new(Mutex::new(Vec::new()));
     let seen = enforced.clone();
-    let enforce: RevocationHook = Arc::new(move |revocation: &Revocation| {
+    let enforce: RevocationHook = Arc::new(move |revocation: &Revocation, _| {
         assert_ne!(revocation.what, token("unenforceable"));
         seen.lock().expect("not poisoned").push(revocation.clone());
     });
@@ -90,7 +90,7 @@ fn family(subject: &str) -> Family {
 #[tokio::test]
 async fn a_family_comes_back_as_it_was_written() {
     let test = new_store();
-    let written = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
+    let written = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").expect("not void");
     assert_eq!(test.store.family(written.id).await.expect("reads"), Some(written));
 }
 
@@ -190,7 +190,7 @@ async fn after_a_full_disk_the_store_works_without_a_restart() {
                 .query_row(&format!("pragma max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))?)
         })
     };
-    let kept = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues");
+    let kept = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").expect("not void");
     limit_pages(1).await.expect("the smallest limit is the present size");
 
     let large = || Family { label: "x".repeat(100_000), ..family("alice") };
@@ -210,8 +210,8 @@ async fn after_a_full_disk_the_store_works_without_a_restart() {
 #[tokio::test]
 async fn a_damaged_row_is_an_error_only_for_its_readers() {
     let test = new_store();
-    let damaged = test.store.issue(family("mallory"), 100, NOW.into()).await.expect("issues").id;
-    let intact = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").id;
+    let damaged = test.store.issue(family("mallory"), 100, NOW.into()).await.expect("issues").expect("not void").id;
+    let intact = test.store.issue(family("alice"), 100, NOW.into()).await.expect("issues").expect("not void").id;
     let damage = move |batch: &mut batch::Batch<'_>| {
         batch.execute("update families set claims = '[' where id = ?1", params![damaged])
     };

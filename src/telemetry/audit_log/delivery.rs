@@ -85,9 +85,11 @@ impl Delivery {
     async fn deliver_all(&self) -> Result<(), DeliveryError> {
         loop {
             let events = self.store.undelivered(BATCH).await?;
-            let Some(last) = events.last() else { return Ok(()) };
+            if events.is_empty() {
+                return Ok(());
+            }
             self.deliver(&events).await?;
-            self.store.delivered(last.sequence).await?;
+            self.store.delivered(events.iter().map(|event| event.sequence).collect()).await?;
         }
     }
 

@@ -6,18 +6,31 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// The tokens that a revocation applies to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Revoked {
     /// Every token of one family.
     Family(TokenId),
     /// One access token of any issuer, by its `jti`.
     Token { issuer: String, jti: String },
-    /// Every token of a subject that was issued at or before `not_after`.
+    /// Every token of a subject that is dated at or before `not_after`: a token of this gateway by its login
+    /// (`auth_time_ms`), any other by its `iat`.
     Subject { issuer: String, subject: String, not_after: UnixTime },
-    /// Every token of an issuer that was issued at or before `not_after`.
+    /// Every token of an issuer that is dated at or before `not_after`.
     Issuer { issuer: String, not_after: UnixTime },
-    /// Every token that was issued at or before `not_after`.
+    /// Every token that is dated at or before `not_after`.
     Everything { not_after: UnixTime },
+}
+
+impl Revoked {
+    /// The time of a watermark. `None` for anything else.
+    pub fn not_after(&self) -> Option<UnixTime> {
+        match self {
+            Revoked::Family(_) | Revoked::Token { .. } => None,
+            Revoked::Subject { not_after, .. }
+            | Revoked::Issuer { not_after, .. }
+            | Revoked::Everything { not_after } => Some(*not_after),
+        }
+    }
 }
 
 /// One entry of the revocation log.

@@ -41,7 +41,7 @@ pub enum Rotation {
     Rejected(Reason),
 }
 
-/// Decides the outcome. Tokens of this subject that were issued at or before `watermark` are void.
+/// Decides the outcome. Families of this subject that began at or before `watermark` are void.
 pub fn rotate(
     family: Option<&Family>,
     watermark: Option<UnixTime>,

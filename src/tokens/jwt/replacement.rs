@@ -22,8 +22,9 @@ use crate::types::secret;
 /// copied.
 const NOT_COPIED: &[&str] = &["iss", "aud", "exp", "nbf", "iat", "jti", "cnf"];
 
-/// Claims that name a family of this gateway. A token of another issuer must not bring them.
-const FAMILY_CLAIMS: &[&str] = &["sid", "rgn"];
+/// Claims that describe a family of this gateway. A token of another issuer must not bring them. `auth_time` is not
+/// among them: there it is the login at that issuer (OpenID Connect Core section 2).
+const FAMILY_CLAIMS: &[&str] = &["sid", "rgn", "auth_time_ms"];
 
 /// The issuer and the lifetime of replacements.
 #[derive(Clone, Debug)]

@@ -22,8 +22,9 @@ pub struct VerifiedToken {
     pub subject: String,
     pub scope: Vec<String>,
     pub jti: Option<String>,
-    /// `iat`; 1970 if the token has none, so that every watermark applies to it.
-    pub issued_at: UnixTime,
+    /// What watermarks are compared with. For a token of this gateway it is the time of the login (`auth_time_ms`),
+    /// which a refresh does not change. Otherwise it is `iat`; 1970 if there is none, so that every watermark applies.
+    pub dated: UnixTime,
     /// The token is valid from here on: the later of `nbf` and `iat`, minus the clock skew.
     pub not_before: UnixTime,
     /// The token is invalid from here on: `exp` plus the clock skew.
@@ -98,7 +99,7 @@ impl VerifiedToken {
             subject,
             scope: Vec::new(),
             jti: None,
-            issued_at: UnixTime::default(),
+            dated: UnixTime::default(),
             not_before: UnixTime::default(),
             expires: UnixTime::MAX,
             family: None,

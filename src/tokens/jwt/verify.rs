@@ -141,13 +141,14 @@ fn read_claims(claims: Map<String, Value>, policy: &Arc<Issuer>, now: UnixTime) 
         return Err(Reject::new(Reason::LifetimeTooLong, detail));
     }
     let (family, generation) = if policy.own { read_family(&claims)? } else { (None, None) };
+    let login = if policy.own { read_login(&claims)? } else { None };
     Ok(VerifiedToken {
         issuer: policy.issuer.clone(),
         own: policy.own,
         subject,
         scope: scopes(&claims)?,
         jti: string(&claims, "jti")?.map(str::to_owned),
-        issued_at: iat.unwrap_or_default(),
+        dated: login.or(iat).unwrap_or_default(),
         not_before: iat.unwrap_or_default().max(nbf.unwrap_or_default()) - policy.clock_skew,
         expires: exp + policy.clock_skew,
         family,
@@ -172,6 +173,13 @@ fn read_family(claims: &Map<String, Value>) -> Result<(Option<TokenId>, Option<u
     let family = family.ok_or_else(|| bad("sid is not a token id"))?;
     let generation = claims.get("rgn").and_then(Value::as_u64).ok_or_else(|| bad("rgn is not a generation"))?;
     Ok((Some(family), Some(generation)))
+}
+
+/// When the login was. `None` for tokens of a version of the gateway without this claim.
+fn read_login(claims: &Map<String, Value>) -> Result<Option<UnixTime>, Reject> {
+    let Some(value) = claims.get("auth_time_ms") else { return Ok(None) };
+    let millis = value.as_u64().ok_or_else(|| bad("auth_time_ms is not a number of milliseconds"))?;
+    Ok(Some(UnixTime::from_millis(millis)))
 }
 
 /// `scope` (RFC 8693) or `scp`: a space-separated string or an array of strings. A scope with a space in it, or with
@@ -201,5 +209,34 @@ fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<UnixTime>, Rej
     match value.as_f64() {
         Some(secs) if (0.0..YEAR_10000).contains(&secs) => Ok(Some(UnixTime::from_millis((secs * 1000.0) as u64))),
         _ => Err(bad(format!("{name} is not a NumericDate"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn own_tokens_are_dated_by_their_login_and_others_by_iat() {
+        let other = VerifiedToken::with_subject("alice".into()).policy;
+        let other = Issuer { max_lifetime: Duration::from_secs(900), ..(*other).clone() };
+        let own = Issuer { own: true, ..other.clone() };
+        let sid = TokenId::from_bytes([1; 16]);
+        let whole =
+            json!({ "sub": "alice", "iat": 1_000, "exp": 1_900, "sid": sid, "rgn": 2, "auth_time_ms": 600_123 });
+        let dated = |policy: &Issuer, removed: &[&str]| {
+            let mut claims = whole.as_object().expect("an object").clone();
+            claims.retain(|name, _| !removed.contains(&name.as_str()));
+            let read = read_claims(claims, &Arc::new(policy.clone()), UnixTime::from_secs(1_000));
+            read.unwrap_or_else(|reject| panic!("{}", reject.detail)).dated.as_millis()
+        };
+        assert_eq!(dated(&own, &[]), 600_123);
+        assert_eq!(dated(&own, &["auth_time_ms"]), 1_000_000, "a version without the claim issued the token");
+        assert_eq!(dated(&other, &[]), 1_000_000, "the claim of another issuer means nothing here");
+        assert_eq!(dated(&other, &["iat"]), 0);
     }
 }

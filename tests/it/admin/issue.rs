@@ -29,13 +29,16 @@ async fn a_trusted_backend_gets_a_pair_for_its_user() {
 
     let mut claims = claims_of(&pair.access);
     assert_eq!(body["expiresAt"], claims["exp"]);
-    for changing in ["exp", "iat", "jti"] {
+    assert_eq!(claims["auth_time"], claims["iat"]);
+    assert_eq!(claims["auth_time_ms"], claims["iat"].as_u64().expect("a number") * 1000);
+    for changing in ["exp", "iat", "jti", "auth_time", "auth_time_ms"] {
         claims[changing].take();
     }
     let expected = json!({
         "iss": "https://gateway.example", "sub": "ålice/1 ", "aud": ["https://other.example", "https://api.example"],
         "client_id": "shop", "scope": "orders:read orders:write", "sid": pair.token_id, "rgn": 1,
         "tier": "gold", "roles": ["a", { "b": null }], "exp": null, "iat": null, "jti": null,
+        "auth_time": null, "auth_time_ms": null,
     });
     assert_eq!(claims, expected);
     assert_eq!(gateway.status_of(&pair.access).await, 200);

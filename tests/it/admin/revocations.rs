@@ -1,16 +1,21 @@
 //! `POST /admin/v1/revocations` and `DELETE /admin/v1/subjects/{sub}/tokens`: revocations of many tokens at once.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::clock::UnixTime;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::support::gateway::ISSUER;
+use crate::support::program::GatewayProcess;
 use crate::support::tokens::{EXTERNAL_ISSUER, Mint, claims_of};
 use crate::support::{Gateway, TokenPair, Upstream};
 
 const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// A gateway that also accepts tokens of another issuer.
 fn gateway(upstream: &Upstream) -> (Gateway, Mint) {
@@ -64,6 +69,7 @@ async fn revoking_a_subject_ends_its_tokens_but_not_the_next_login() {
     for token in tokens {
         assert_eq!((&token["state"], &token["reason"]), (&json!("revoked"), &json!("admin")));
     }
+    gateway.advance(MILLISECOND);
     let again = gateway.issue("alice", "").await;
     assert_eq!(gateway.status_of(&again.access).await, 200, "a login in the same second works");
     assert_eq!(gateway.refresh(&again.access, &again.refresh).await.status, 200);
@@ -100,6 +106,45 @@ async fn only_tokens_issued_before_the_given_time_are_revoked() {
     assert_eq!(gateway.refresh(&new.0.access, &new.0.refresh).await.status, 200);
 }
 
+/// A refresh that is in flight during "log out everywhere" can complete after it. The new access token is then issued
+/// after the watermark, but its session is older.
+#[tokio::test]
+async fn a_refresh_cannot_overtake_a_mass_revocation() {
+    let upstream = Upstream::start();
+    for what in [json!({ "sub": "alice" }), json!({ "all": true, "issuer": ISSUER }), json!({ "all": true })] {
+        let (gateway, _) = gateway(&upstream);
+        let old = gateway.issue("alice", "").await;
+        let mut what = what;
+        what["before"] = json!(at(&gateway).to_string());
+        gateway.advance(SECOND + MILLISECOND);
+        let refreshed = TokenPair::from_json(&gateway.refresh(&old.access, &old.refresh).await.json());
+        let new = gateway.issue("alice", "").await;
+        let (gateway, before) = statuses(gateway, [&refreshed.access, &new.access]).await;
+        assert_eq!(before, [200, 200]);
+        revoke(&gateway, what).await;
+        let (gateway, after) = statuses(gateway, [&old.access, &refreshed.access, &new.access]).await;
+        assert_eq!(after, [401, 401, 200]);
+        gateway.refresh(&refreshed.access, &refreshed.refresh).await.assert_rejected(400, "invalid_grant");
+        let next = TokenPair::from_json(&gateway.refresh(&new.access, &new.refresh).await.json());
+        assert_eq!(gateway.status_of(&next.access).await, 200);
+    }
+}
+
+/// A login that began before the clock was set back, or before the watermark, and a login that its watermark voids.
+#[tokio::test]
+async fn a_login_that_is_older_than_the_watermark_gets_no_tokens() {
+    let upstream = Upstream::start();
+    let (gateway, _) = gateway(&upstream);
+    revoke(&gateway, json!({ "sub": "alice" })).await;
+    let response = gateway.request_tokens(&json!({ "sub": "alice" })).await;
+    response.assert_rejected(503, "temporarily_unavailable");
+    assert_eq!(response.header("retry-after"), Some("1"));
+    assert_eq!(gateway.admin_client().get("/admin/v1/subjects/alice/tokens").await.json()["tokens"], json!([]));
+    gateway.issue("bob", "").await;
+    gateway.advance(MILLISECOND);
+    gateway.issue("alice", "").await;
+}
+
 #[tokio::test]
 async fn all_tokens_or_all_tokens_of_this_gateway_can_be_revoked() {
     let upstream = Upstream::start();
@@ -111,6 +156,7 @@ async fn all_tokens_or_all_tokens_of_this_gateway_can_be_revoked() {
         let (gateway, statuses_after) = statuses(gateway, [&alice.access, &bob.access, &foreign]).await;
         assert_eq!(statuses_after, [401, 401, of_others]);
         gateway.refresh(&bob.access, &bob.refresh).await.assert_rejected(400, "invalid_grant");
+        gateway.advance(MILLISECOND);
         let again = gateway.issue("alice", "").await;
         assert_eq!(gateway.status_of(&again.access).await, 200);
     }
@@ -182,4 +228,28 @@ async fn invalid_revocation_requests_are_rejected_without_effect() {
     }
     let (_, statuses_after) = statuses(gateway, [&own.access, &foreign]).await;
     assert_eq!(statuses_after, [200, 200]);
+}
+
+/// The response comes after the time of the watermark. With a disk in memory, the next login could otherwise begin in
+/// the same millisecond and be void.
+#[tokio::test]
+async fn a_login_after_the_response_is_never_affected() {
+    let upstream = Upstream::start();
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a folder");
+    let text = Gateway::config_text(&upstream.address.to_string(), "");
+    fs::write(folder.path().join("gateway.toml"), text).expect("written");
+    let gateway = GatewayProcess::start(folder.path());
+    let admin = gateway.admin_client();
+    for round in 0..200 {
+        let revoked = match round % 2 {
+            0 => admin.delete("/admin/v1/subjects/alice/tokens").await,
+            _ => admin.post("/admin/v1/revocations", &json!({ "all": true })).await,
+        };
+        assert_eq!(revoked.status, 200);
+        let login = admin.post("/admin/v1/tokens", &json!({ "sub": "alice" })).await;
+        assert_eq!(login.status, 201, "round {round}: {login:?}");
+        let pair = TokenPair::from_json(&login.json());
+        assert_eq!(gateway.client().bearer(&pair.access).get("/").await.status, 200, "round {round}");
+    }
 }

@@ -51,7 +51,8 @@ async fn the_replaced_token_keeps_the_claims_but_not_the_audience() {
     let (token, claims) = last_token(&gateway, &upstream).await;
     assert_ne!(token, pair.access);
     let now = gateway.now_secs();
-    let same = ["sub", "scope", "sid", "rgn", "client_id"].map(|name| (name, own[name].clone()));
+    let same =
+        ["sub", "scope", "sid", "rgn", "client_id", "auth_time", "auth_time_ms"].map(|name| (name, own[name].clone()));
     assert!(same.iter().all(|(name, value)| claims[name] == *value), "{claims}");
     assert_eq!(claims["iss"], own["iss"]);
     assert_eq!(claims["aud"], "https://orders.internal");
@@ -96,16 +97,19 @@ async fn family_claims_of_another_issuer_are_not_copied() {
     let mint = Mint::new(Algorithm::RS256);
     let gateway = Gateway::with_issuer(&upstream, &mint, &format!("cnf = \"ignore\"\n{ROUTES}"));
     let now = gateway.now_secs();
-    let extra = json!({ "sid": "s", "rgn": 1, "cnf": { "jkt": "x" }, "idp": "forged", "tenant": "t", "nbf": now });
+    let extra = json!({
+        "sid": "s", "rgn": 1, "auth_time": now - 60, "auth_time_ms": now * 1000, "cnf": { "jkt": "x" },
+        "idp": "forged", "tenant": "t", "nbf": now,
+    });
     let token = mint.with_claims(now, extra);
     assert_eq!(gateway.client().bearer(&token).get("/orders").await.status, 200);
     let (_, claims) = last_token(&gateway, &upstream).await;
-    for name in ["sid", "rgn", "cnf", "nbf"] {
+    for name in ["sid", "rgn", "auth_time_ms", "cnf", "nbf"] {
         assert!(claims.get(name).is_none(), "{name}: {claims}");
     }
     assert_eq!(
-        (&claims["idp"], &claims["tenant"], &claims["sub"]),
-        (&json!(EXTERNAL_ISSUER), &json!("t"), &json!("bob"))
+        (&claims["idp"], &claims["tenant"], &claims["sub"], &claims["auth_time"]),
+        (&json!(EXTERNAL_ISSUER), &json!("t"), &json!("bob"), &json!(now - 60))
     );
 }
 

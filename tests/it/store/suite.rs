@@ -4,11 +4,20 @@
 pub(crate) mod audit;
 pub(crate) mod families;
 pub(crate) mod log;
+pub(crate) mod records;
 pub(crate) mod rotation;
 
-/// Makes a test of each function of the suite. `$run` opens an empty store and runs the function with it.
+/// Makes a test of each function of the suite. `$run` opens an empty store and runs the function with it; `$reopen`
+/// runs a function that opens and closes the store itself.
 macro_rules! run_the_suite {
-    ($run:path) => {
+    ($run:path, $reopen:path) => {
+        $crate::store::suite::run_the_suite!($reopen;
+            records: everything_is_kept_over_a_restart, an_operation_is_completed_even_if_its_caller_is_gone,
+            a_revocation_is_enforced_before_its_caller_is_answered,
+            a_shorter_access_lifetime_keeps_older_tokens_revocable,
+            a_shorter_family_lifetime_keeps_older_tokens_revocable, events_beyond_the_limit_are_lost_and_counted,
+            a_watermark_survives_a_change_of_the_issuers_name;
+        );
         $crate::store::suite::run_the_suite!($run;
             audit: each_decision_is_recorded_once_and_in_order,
             delivered_events_are_removed_and_the_sequence_goes_on, a_failed_operation_is_not_recorded;
@@ -29,7 +38,8 @@ macro_rules! run_the_suite {
             a_watermark_over_everything_ends_all, a_watermark_of_another_issuer_has_no_effect,
             a_watermark_over_our_issuer_ends_all, a_revoked_token_is_kept_as_long_as_its_family,
             a_login_right_after_a_watermark_is_valid,
-            a_login_between_two_watermarks_of_one_second_is_revoked, the_sweep_removes_expired_entries,
+            a_login_between_two_watermarks_of_one_second_is_revoked, a_refresh_does_not_escape_a_watermark,
+            a_watermark_of_now_ends_families_dated_later, the_sweep_removes_expired_entries,
             the_sweep_removes_at_most_the_given_count, watermarks_outlive_what_they_revoke;
         );
     };

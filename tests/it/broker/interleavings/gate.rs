@@ -87,18 +87,8 @@ impl Gate {
 }
 
 impl Store for Gate {
-    fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Family> {
+    fn issue(&self, family: Family, most_live: usize, occasion: EventContext) -> StoreFuture<Option<Family>> {
         self.wait(move |store| store.issue(family, most_live, occasion))
-    }
-
-    fn issue_unless_revoked_since(
-        &self,
-        known: u64,
-        family: Family,
-        most_live: usize,
-        occasion: EventContext,
-    ) -> StoreFuture<Option<Family>> {
-        self.wait(move |store| store.issue_unless_revoked_since(known, family, most_live, occasion))
     }
 
     fn rotate(
@@ -150,8 +140,8 @@ impl Store for Gate {
         self.store.undelivered(limit)
     }
 
-    fn delivered(&self, through: u64) -> StoreFuture<()> {
-        self.store.delivered(through)
+    fn delivered(&self, sequences: Vec<u64>) -> StoreFuture<()> {
+        self.store.delivered(sequences)
     }
 
     fn outbox(&self) -> Arc<Outbox> {

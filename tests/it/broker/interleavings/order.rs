@@ -45,8 +45,8 @@ pub(super) struct Order<'r> {
     now: UnixTime,
     step: Step,
     logins: Vec<LoginModel>,
-    /// The step from which on a mass revocation covers each login.
-    known_since: Vec<Step>,
+    /// The step at which each login began. A later mass revocation covers it.
+    begun: Vec<Step>,
     watermarks: Vec<Watermark>,
 }
 
@@ -59,7 +59,7 @@ impl<'r> Order<'r> {
             now,
             step: 0,
             logins: Vec::new(),
-            known_since: Vec::new(),
+            begun: Vec::new(),
             watermarks: Vec::new(),
         }
     }
@@ -114,6 +114,8 @@ impl<'r> Order<'r> {
     }
 
     fn begin<'p>(&mut self, process: &'p Process, operation: Operation) -> Call<'p> {
+        // As long as it takes at least from one operation to the next that knows of it.
+        self.now = self.now + Duration::from_millis(1);
         let now = self.now;
         let future: Pin<Box<dyn Future<Output = Outcome> + 'p>> = match &operation {
             Operation::Issue => {
@@ -183,13 +185,7 @@ impl<'r> Order<'r> {
     fn check(&mut self, operation: &Operation, started: Step, outcome: Outcome) {
         let now = self.step;
         match (operation, outcome) {
-            (Operation::Issue, Outcome::Tokens(Ok(pair))) => {
-                let mut known = LoginModel::new(&pair);
-                known.may_be_revoked = self.overlaps_mass_revocation(started);
-                self.logins.push(known);
-                self.known_since.push(now);
-            }
-            (Operation::Capture, Outcome::Tokens(Ok(pair))) => {
+            (Operation::Issue | Operation::Capture, Outcome::Tokens(Ok(pair))) => {
                 let mut known = LoginModel::new(&pair);
                 known.may_be_revoked = self.overlaps_mass_revocation(started);
                 // A mass revocation covers logins in flight too.
@@ -197,9 +193,9 @@ impl<'r> Order<'r> {
                     known.mark_revoked(now);
                 }
                 self.logins.push(known);
-                self.known_since.push(started);
+                self.begun.push(started);
             }
-            (Operation::Capture, Outcome::Tokens(Err(reject))) => {
+            (Operation::Issue | Operation::Capture, Outcome::Tokens(Err(reject))) => {
                 let is_overtaken = self.overlaps_mass_revocation(started);
                 assert!(reject.reason == Reason::LoginCapture && is_overtaken, "{reject:?}");
             }
@@ -217,8 +213,8 @@ impl<'r> Order<'r> {
             }
             (Operation::RevokeAll { watermark }, Outcome::Done(Ok(()))) => {
                 self.watermarks[*watermark].completed = Some(now);
-                for (known, since) in self.logins.iter_mut().zip(&self.known_since) {
-                    if *since < started {
+                for (known, begun) in self.logins.iter_mut().zip(&self.begun) {
+                    if *begun < started {
                         known.mark_revoked(now);
                     }
                 }

@@ -73,7 +73,7 @@ impl Process {
         let enforcing = revocations.clone();
         let gate = Arc::new(Gate::open(
             path,
-            Arc::new(move |revocation: &Revocation| enforcing.enforce(revocation, revocation.at)),
+            Arc::new(move |revocation: &Revocation, _| enforcing.enforce(revocation, revocation.at)),
         ));
         for entry in gate.revocations_since(0, now).await.expect("reads") {
             revocations.enforce(&entry, now);
@@ -151,11 +151,10 @@ impl Process {
 
     /// A captured login, from the head of the backend's response on.
     pub(super) async fn capture(&self, subject: &str, now: UnixTime) -> Result<TokenPair, Reject> {
-        let known = self.authenticator.revocations.sequence();
         // Other operations can run before the body of the response arrives.
         tokio::task::yield_now().await;
         let login = Login { subject: subject.into(), ..Login::default() };
-        self.broker.issue_begun(login, known, now.into()).await
+        self.broker.issue(login, now.into()).await
     }
 
     /// `POST /user/refresh`
@@ -185,6 +184,8 @@ impl Process {
             Some(subject) => Revoked::Subject { issuer: ISSUER.into(), subject, not_after: now },
             None => Revoked::Everything { not_after: now },
         };
+        // It need not wait until the next login is dated later: each operation here has a time of its own.
+        self.clock.0.fetch_max((now + Duration::from_millis(1)).as_millis(), Ordering::Relaxed);
         self.broker.revoke_named(what, EventContext::from(now)).await
     }
 

@@ -97,12 +97,14 @@ async fn a_login_overtaken_by_a_mass_revocation_gets_no_tokens() {
     ] {
         // Before the backend responds, because the backend may end all old sessions itself.
         revoke(json!({ "sub": "alice" })).await;
+        gateway.advance(Duration::from_millis(1));
         let before = session_count(&gateway, "alice").await;
         let client = gateway.client();
         let login = tokio::spawn(async move { client.post("/login", &json!({})).await });
         in_flight.acquire().await.expect("open").forget();
         // Gives the gateway time to read the head that the backend has sent. No metric shows when it has.
         tokio::time::sleep(Duration::from_millis(100)).await;
+        gateway.advance(Duration::from_millis(1));
         revoke(what.clone()).await;
         released.add_permits(1);
         let response = login.await.expect("no panic");

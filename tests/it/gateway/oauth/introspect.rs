@@ -39,7 +39,7 @@ async fn a_caller_with_the_scope_can_introspect_any_valid_token() {
     let claims = claims_of(&pair.access);
     let mut expected =
         json!({ "active": true, "token_type": "Bearer", "client_id": "app", "sub": "alice", "scope": "a b" });
-    for name in ["iss", "aud", "exp", "iat", "jti", "sid"] {
+    for name in ["iss", "aud", "exp", "iat", "auth_time", "jti", "sid"] {
         expected[name] = claims[name].clone();
     }
     assert_eq!(introspected(&gateway, &caller, &pair.access).await, expected, "these members and no others");
@@ -47,7 +47,7 @@ async fn a_caller_with_the_scope_can_introspect_any_valid_token() {
     let now = gateway.now_secs();
     let expected = json!({
         "active": true, "token_type": "refresh_token", "iss": "https://gateway.example", "sub": "alice", "scope": "a b",
-        "client_id": "app", "sid": pair.token_id, "iat": now, "exp": now + 7 * 86_400,
+        "client_id": "app", "sid": pair.token_id, "iat": now, "auth_time": now, "exp": now + 7 * 86_400,
     });
     assert_eq!(introspected(&gateway, &caller, &pair.refresh).await, expected);
 

@@ -227,6 +227,8 @@ fn own(world: &World) -> Vec<Row> {
     rows.extend(each("sid", sids, |sid| with("sid", sid.clone()), BadClaims));
     let generations = vec![json!("1"), json!(-1), json!(1.5), json!([1]), json!(true)];
     rows.extend(each("rgn", generations, |rgn| with("rgn", rgn.clone()), BadClaims));
+    let logins = vec![json!("1"), json!(-1), json!(1.5), json!([1])];
+    rows.extend(each("auth_time_ms", logins, |login| with("auth_time_ms", login.clone()), BadClaims));
     let of_other = world.other.with_claims(world.now, json!({ "iss": OTHER, "aud": "https://gateway.example" }));
     rows.push(row("another issuer's token for another audience", of_other, WrongAudience));
     rows

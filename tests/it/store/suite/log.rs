@@ -131,22 +131,29 @@ pub(crate) async fn a_revoked_token_is_kept_as_long_as_its_family(store: &dyn St
     assert_eq!(store.sweep(over, 100).await.expect("the store works"), 1);
 }
 
-/// The `iat` of an access token is rounded down to a second. The store moves a login in the second of the watermark
-/// past that second, because the watermark would otherwise revoke its tokens.
 pub(crate) async fn a_login_right_after_a_watermark_is_valid(store: &dyn Store) {
+    let issue = |subject, now| store.issue(login(subject, now), ANY, UnixTime::into(now));
     revoke(store, subject("alice", LOGIN), LOGIN).await;
-    let next_second = UnixTime::from_secs(LOGIN.as_secs() + 1);
-    for now in [LOGIN - SECOND, LOGIN, LOGIN + MILLISECOND] {
-        let family = issued(store, "alice", now).await;
-        assert_eq!(family.created_at, next_second);
-        assert_eq!(stored(store, &family).await, family);
-        rotated(store, &family, 1, now).await;
+    for began in [LOGIN - SECOND, LOGIN] {
+        assert_eq!(issue("alice", began).await.expect("the store works"), None, "it began before");
     }
-    assert_eq!(issued(store, "alice", next_second + SECOND).await.created_at, next_second + SECOND);
-    assert_eq!(issued(store, "bob", LOGIN).await.created_at, LOGIN);
+    assert_eq!(store.families_of("alice".into()).await.expect("the store works"), []);
+    let family = issued(store, "alice", LOGIN + MILLISECOND).await;
+    assert_eq!(stored(store, &family).await, family);
+    assert_eq!(family.created_at, LOGIN + MILLISECOND);
+    rotated(store, &family, 1, LOGIN + MILLISECOND).await;
+    issued(store, "bob", LOGIN).await;
 
-    revoke(store, Revoked::Everything { not_after: LOGIN + SECOND }, LOGIN).await;
-    assert_eq!(issued(store, "bob", LOGIN).await.created_at, next_second + SECOND);
+    for everything in [Revoked::Everything { not_after: LOGIN + SECOND }, own_issuer(LOGIN + SECOND * 2)] {
+        let mark = everything.not_after().expect("a watermark");
+        revoke(store, everything, mark).await;
+        assert_eq!(issue("bob", mark).await.expect("the store works"), None);
+        issued(store, "bob", mark + MILLISECOND).await;
+    }
+}
+
+fn own_issuer(not_after: UnixTime) -> Revoked {
+    Revoked::Issuer { issuer: ISSUER.into(), not_after }
 }
 
 pub(crate) async fn the_sweep_removes_expired_entries(store: &dyn Store) {
@@ -209,22 +216,38 @@ pub(crate) async fn watermarks_outlive_what_they_revoke(store: &dyn Store) {
     assert_eq!(store.sweep(gone, 100).await.expect("the store works"), 2, "the family and alice's watermark");
 }
 
-/// The store moved the login in between past the first watermark, and so past the second.
 pub(crate) async fn a_login_between_two_watermarks_of_one_second_is_revoked(store: &dyn Store) {
+    let at = |millis| LOGIN + MILLISECOND * millis;
+    for (first, what) in [(0, subject as fn(&str, UnixTime) -> Revoked), (10, |_, not_after| own_issuer(not_after))] {
+        revoke(store, what("alice", at(first)), at(first)).await;
+        let between = issued(store, "alice", at(first + 1)).await;
+        rotated(store, &between, 1, at(first + 1)).await;
+        revoke(store, what("alice", at(first + 2)), at(first + 2)).await;
+        assert_eq!(rejection(store, &between, 2, at(first + 2)).await, Reason::GrantRevoked);
+        let after = issued(store, "alice", at(first + 3)).await;
+        rotated(store, &after, 1, at(first + 3)).await;
+    }
+}
+
+/// The refresh is written first, with a later time. The session is older than the watermark all the same.
+pub(crate) async fn a_refresh_does_not_escape_a_watermark(store: &dyn Store) {
+    let family = issued(store, "alice", LOGIN).await;
+    rotated(store, &family, 1, LOGIN + SECOND).await;
+    revoke(store, subject("alice", LOGIN + MILLISECOND), LOGIN + MILLISECOND).await;
+    assert_eq!(rejection(store, &family, 2, LOGIN + SECOND).await, Reason::GrantRevoked);
+    assert!(stored(store, &family).await.revoked.is_some());
+}
+
+/// The clock was set back after the login.
+pub(crate) async fn a_watermark_of_now_ends_families_dated_later(store: &dyn Store) {
     for what in [subject("alice", LOGIN), Revoked::Everything { not_after: LOGIN }] {
-        revoke(store, what.clone(), LOGIN).await;
-        let between = issued(store, "alice", LOGIN).await;
-        rotated(store, &between, 1, LOGIN).await;
+        let later = issued(store, "alice", LOGIN + SECOND).await;
+        revoke(store, what.clone(), LOGIN + MILLISECOND).await;
+        rotated(store, &later, 1, LOGIN + SECOND).await;
         revoke(store, what, LOGIN).await;
-        assert_eq!(rejection(store, &between, 2, LOGIN).await, Reason::GrantRevoked);
+        assert_eq!(rejection(store, &later, 2, LOGIN + SECOND).await, Reason::GrantRevoked);
         let log = store.revocations_since(0, LOGIN).await.expect("the store works");
-        assert_eq!(
-            log.last().map(|last| &last.what),
-            Some(&Revoked::Family(between.id)),
-            "its access tokens are revoked too"
-        );
-        let after = issued(store, "alice", LOGIN).await;
-        rotated(store, &after, 1, LOGIN).await;
-        store.revoke_family(after.id, RevokedBy::Admin, LOGIN.into()).await.expect("the store works");
+        let last = log.last().map(|last| &last.what);
+        assert_eq!(last, Some(&Revoked::Family(later.id)), "its access tokens are revoked too");
     }
 }
