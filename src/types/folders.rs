@@ -14,7 +14,7 @@ use crate::types::process::{self, ROOT};
 /// As the kernel (path_resolution(7)). A path with more links cannot be opened.
 const MAX_LINKS: usize = 40;
 
-/// Whose changes matter.
+/// The users that may change a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trusted {
     /// The user of the process and root. A process of root trusts every owner and group: it may check the files of a

@@ -67,7 +67,7 @@ pub(super) fn trusted_contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
 }
 
 /// The error for a file that every user can write.
-pub(in crate::config) fn writable(file: &LaxFile) -> ConfigError {
+pub(crate) fn writable(file: &LaxFile) -> ConfigError {
     ConfigError::new(file.problem.clone(), "expected a file that only its owner and group can write")
         .help(format!("run: {}", file.mend))
 }
