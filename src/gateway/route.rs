@@ -9,6 +9,7 @@ use crate::gateway::cors;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 use crate::protocols::http::readings::PathForms;
+use crate::store::postgres::OnStale;
 
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,8 @@ pub struct Route {
     pub rates: Vec<rate_limit::Settings>,
     /// What the responses of the backend mean for tokens.
     pub capture: Option<Capture>,
+    /// `route.on_stale`. `None`: as `store.on_stale`.
+    pub on_stale: Option<OnStale>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +95,7 @@ impl Route {
             enforce: true,
             rates: Vec::new(),
             capture: None,
+            on_stale: None,
         }
     }
 
