@@ -98,7 +98,7 @@ impl Control {
                 _ = confirm.tick(), if is_shared || !*replaced.borrow() => write_confirmations(&state).await,
                 _ = expire.tick() => state.auth.revocations.remove_expired(),
                 () = &mut hand_over, if !*replaced.borrow() => {
-                    // Another gateway now has the sockets, and an SQLite store. Open admin connections are still served,
+                    // Another gateway now has the sockets, and the SQLite store. Admin connections are still served,
                     // and those that wait at the Unix socket. The next gateway can now use its path.
                     listener.iter().for_each(|listener| listener.abort());
                     local = None;

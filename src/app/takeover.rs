@@ -41,8 +41,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Copies of the listening sockets, until the gateway drains.
 pub(super) type ListenerCopies = Arc<Mutex<Option<Vec<TcpListener>>>>;
 
-/// The Unix socket for take-overs: beside the store, because one gateway has the store. With PostgreSQL, two gateways on
-/// one machine need two folders for their configurations.
+/// The Unix socket for take-overs: beside the store, because one gateway has the store. With PostgreSQL, two gateways
+/// on one machine need two folders for their configurations.
 pub(super) fn socket_path(store: &StoreSettings) -> PathBuf {
     let mut path = store.beside.clone().into_os_string();
     path.push(".take-over");

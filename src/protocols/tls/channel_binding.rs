@@ -4,8 +4,8 @@
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
 
 /// The `tls-server-end-point` value of a certificate in DER (RFC 5929 section 4.1): its hash by the algorithm of its
-/// signature, and SHA-256 in place of MD5 and SHA-1. `None` for signatures without a hash of their own, such as Ed25519,
-/// and for RSA-PSS, whose hash is a parameter.
+/// signature, and SHA-256 in place of MD5 and SHA-1. `None` for Ed25519, which has no separate hash, and for RSA-PSS,
+/// which has it in a parameter.
 pub fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let algorithm = match signature_algorithm(certificate)? {
         // md5WithRSAEncryption, sha1WithRSAEncryption, sha256WithRSAEncryption: 1.2.840.113549.1.1.x
