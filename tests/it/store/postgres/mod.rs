@@ -31,7 +31,7 @@ fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> Suite
 type PlaceTest<'place> = Pin<Box<dyn Future<Output = ()> + 'place>>;
 
 /// A schema of the server that all tests share.
-struct Schema(String);
+pub(crate) struct Schema(pub(crate) String);
 
 impl Place for Schema {
     fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store> {
