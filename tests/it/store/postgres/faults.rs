@@ -20,7 +20,7 @@ const CLIENTS: usize = 8;
 /// Longer than any outage of these tests.
 const OUTAGE: Duration = Duration::from_secs(60);
 
-/// What one client was told.
+/// What one client knows from its responses.
 #[derive(Default)]
 struct Acknowledged {
     families: Vec<Family>,
