@@ -3,6 +3,7 @@
 pub mod boot_time;
 pub mod clock;
 pub mod close_reason;
+mod folders;
 pub mod ids;
 pub mod private_file;
 pub mod process;

@@ -22,7 +22,7 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn open(server: &PostgresServer, schema: &str, replica: &str) -> Follower {
-        Self::open_with(Database { replica: replica.into(), ..database(server, schema) })
+        Self::open_with(Database { replica: replica.into(), ..database(&server.url(), schema) })
     }
 
     pub(super) fn open_with(database: Database) -> Follower {
@@ -180,7 +180,7 @@ async fn a_database_that_was_rolled_back_gets_its_revocations_again() {
 async fn a_gateway_that_is_cut_off_is_stale_until_it_can_poll_again() {
     let mut server = PostgresServer::start();
     let schema = server.schema();
-    let mut short = database(&server, &schema);
+    let mut short = database(&server.url(), &schema);
     short.settings.max_staleness = Duration::from_secs(2);
     let here = Follower::open_with(short);
     let freshness = here.store.freshness().expect("shared");

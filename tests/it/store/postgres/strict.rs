@@ -15,7 +15,7 @@ use crate::support::wait::eventually;
 const STALENESS: Duration = Duration::from_secs(3);
 
 fn strict(server: &PostgresServer, schema: &str, replica: &str) -> Follower {
-    let mut database = Database { replica: replica.into(), ..database(server, schema) };
+    let mut database = Database { replica: replica.into(), ..database(&server.url(), schema) };
     (database.settings.strict, database.settings.max_staleness) = (true, STALENESS);
     Follower::open_with(database)
 }
