@@ -170,6 +170,7 @@ impl Bench {
         let store = format!("postgres = \"{}\"\nschema = \"{schema}\"\n", server.url());
         let mut replica = self.start(&store)?;
         let empty = replica.restart(&self.program)?;
+        let memory = replica.resident()?;
         server.sql(
             USER,
             &format!(
@@ -187,6 +188,8 @@ impl Bench {
             return Err(format!("{applied} of {entries} entries are in force").into());
         }
         println!("| start of a gateway with an empty log; with {entries} entries | {empty:.2?}; {full:.2?} |");
+        let per_entry = replica.resident()?.saturating_sub(memory) / entries as u64;
+        println!("| memory of a gateway for each entry | {per_entry} bytes |");
         Ok(())
     }
 

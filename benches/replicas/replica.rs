@@ -87,6 +87,13 @@ impl Replica {
         Ok(Caller { connection: Connection::open(&Target::plain(self.public))?, token: access.to_owned() })
     }
 
+    /// Resident memory, in bytes. Only root can read it.
+    pub fn resident(&self) -> Outcome<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no resident memory")?;
+        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+    }
+
     /// A gauge or counter.
     pub fn metric(&self, name: &str) -> Outcome<f64> {
         let text = String::from_utf8(self.admin()?.call("GET", "/metrics", None)?.body)?;
