@@ -1,8 +1,8 @@
-//! Throughput of the shared store on a PostgreSQL server of its own, whose commits reach the disk of the temporary
-//! folder, compared with the bare statements in pgbench on the same server.
+//! Throughput of the shared store, compared with the bare statements in pgbench on the same server. The PostgreSQL
+//! server is one of the bench's own. Its commits reach the disk of the temporary folder.
 //!
-//! The gateways of a run are stores in this process, each with its own thread and connections. They share the cores with
-//! the server.
+//! The gateways of a run are stores in this process, each with its own thread and connections. They share the cores
+//! with the server.
 
 #![allow(clippy::expect_used, reason = "a test or a bench that cannot go on panics")]
 #![allow(clippy::print_stdout, reason = "a bench prints its result")]
@@ -103,8 +103,8 @@ fn open(server: &PostgresServer, schema: &str, number: usize) -> Arc<dyn Store> 
 fn bare_statements(server: &PostgresServer, schema: &str, turn: Duration) {
     let fill = format!(
         "set search_path = {schema};
-         insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root, rotated_at,
-             confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
+         insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
+             rotated_at, confirmed, created_at, last_used_at, idle_expiry, absolute_expiry)
          select 'bare' || n, 'bare' || n, 'orders:read', '[]', 'app', '{{}}', 'bare', '\\x00', 1, 1, 0, 0, 0, 0, 0, 0
              from generate_series(1, 96) n"
     );
