@@ -59,7 +59,7 @@
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
 //! | `rusqlite` | `store/sqlite/` | no database type leaves the store |
-//! | `rustix` | `protocols/socket_handover`, `types/process` | hands listening sockets to another process; its user; no core files |
+//! | `rustix` | `protocols/socket_handover`, `types/process`, `types/regular_file` | hands listening sockets to another process; its user; no core files; opens pipes without waiting |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |

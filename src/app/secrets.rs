@@ -2,13 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::admin::{MAX_TOKEN_SIZE, SecretSource};
 use crate::auth::bearer;
 use crate::types::ids::to_base62;
+use crate::types::regular_file;
 use crate::types::secret::{self, Secret};
 
 /// Minimum size of an admin token in bytes.
@@ -117,7 +117,7 @@ pub(super) fn new_secret_text() -> String {
 pub(super) fn read(source: &SecretSource) -> Result<String, SecretError> {
     match source {
         SecretSource::Environment(name) => std::env::var(name).map_err(|_| SecretError::NotSet(source.clone())),
-        SecretSource::File(file) => fs::read_to_string(file).map_err(|error| unreadable(source, error)),
+        SecretSource::File(file) => regular_file::read_to_string(file).map_err(|error| unreadable(source, error)),
     }
 }
 
@@ -152,6 +152,7 @@ fn unreadable(secret: &SecretSource, source: io::Error) -> SecretError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

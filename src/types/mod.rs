@@ -5,6 +5,7 @@ pub mod close_reason;
 pub mod ids;
 pub mod private_file;
 pub mod process;
+pub mod regular_file;
 pub mod reject;
 pub mod secret;
 pub mod trace;

@@ -8,6 +8,7 @@ use super::error::KeySourceError;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
+use crate::types::regular_file;
 
 /// Where an issuer's keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +94,7 @@ impl KeyFile {
 
     /// Reads the file, and then as [`KeyFile::admit`].
     pub fn read(&self, issuer: &Issuer) -> Result<KeySet, KeySourceError> {
-        let content = std::fs::read(self.path())
+        let content = regular_file::read(self.path())
             .map_err(|source| KeySourceError::ReadFile { path: self.path().clone(), source })?;
         self.admit(&content, issuer)
     }

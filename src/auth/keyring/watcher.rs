@@ -14,6 +14,7 @@ use super::settings::{KeyFile, KeySource, Remote};
 use super::snapshot::Keyring;
 use super::source::Source;
 use crate::types::clock::{Clock, every};
+use crate::types::regular_file;
 use crate::types::reject::with_causes;
 use crate::types::secret;
 
@@ -114,7 +115,7 @@ impl Watch {
 /// Reads on a thread that may block: a network file system can hang.
 async fn read(path: PathBuf) -> Result<Vec<u8>, KeySourceError> {
     let at = path.clone();
-    let read = tokio::task::spawn_blocking(move || std::fs::read(at)).await;
+    let read = tokio::task::spawn_blocking(move || regular_file::read(&at)).await;
     let content = read.unwrap_or_else(|error| Err(error.into()));
     content.map_err(|source| KeySourceError::ReadFile { path, source })
 }

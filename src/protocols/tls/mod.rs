@@ -6,6 +6,7 @@
 mod certificates;
 mod client;
 mod error;
+pub mod plain_http;
 mod server;
 
 pub use certificates::{CertificateFiles, load};
