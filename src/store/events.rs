@@ -1,6 +1,8 @@
 //! The audit events of the changes in a store. No I/O, and the same for every store.
 
-use crate::store::api::KeysChanged;
+use std::sync::atomic::Ordering;
+
+use crate::store::api::{KeysChanged, Outbox};
 use crate::tokens::audit_event::Event;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
@@ -9,6 +11,19 @@ use crate::tokens::family::{Family, RevokeReason};
 use crate::tokens::signing::StoredKey;
 use crate::types::clock::UnixTime;
 use crate::types::reject::Reason;
+
+/// Counts events that were not recorded, because the outbox was full.
+pub(super) fn count_lost(outbox: &Outbox, more: u64) {
+    if more == 0 {
+        return;
+    }
+    let before = outbox.lost.fetch_add(more, Ordering::Relaxed);
+    let lost = before + more;
+    // Logged at 1, 2, 4, 8, …, so that a flood of events does not flood the log.
+    if before.leading_zeros() != lost.leading_zeros() {
+        tracing::error!(lost, "audit events are lost: the outbox is full; check their delivery, or raise audit.outbox");
+    }
+}
 
 pub(super) fn issued(family: &Family) -> Event {
     Event { generation: Some(family.generation), ..Event::for_family("token.issued", family) }

@@ -7,6 +7,7 @@ mod api;
 mod error;
 mod events;
 pub mod postgres;
+mod settings;
 pub mod sqlite;
 pub mod sweep;
 mod watermark;
@@ -16,3 +17,4 @@ pub use api::{
     StoreFuture,
 };
 pub use error::StoreError;
+pub use settings::Settings;

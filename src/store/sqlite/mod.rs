@@ -34,6 +34,7 @@ use crate::store::api::{
     DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreFuture,
 };
 use crate::store::error::StoreError;
+pub use crate::store::settings::Settings;
 use crate::tokens::audit_event::{Event, EventContext, Recorded};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
@@ -44,22 +45,6 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use batch::TokenLimits;
 use writer::Writer;
-
-/// The settings of the store.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The gateway's own issuer, `tokens.issuer`. Revocations of its subjects also end their families.
-    pub issuer: String,
-    /// How long a revocation is kept: the longest lifetime of access tokens of any issuer, plus the clock skew. The
-    /// store remembers the largest value ever, because tokens that were issued before the operator lowered the setting
-    /// must stay revocable.
-    pub longest_life: Duration,
-    /// How long a family can live, `tokens.refresh_absolute`. The gateway's own access tokens are accepted at refreshes
-    /// for as long. The store remembers the largest value ever.
-    pub longest_family: Duration,
-    /// `audit.outbox`: maximum number of undelivered audit events; 0: record none.
-    pub audit: usize,
-}
 
 /// The embedded store. Dropping it finishes the queued operations and closes the file, which can take as long as the
 /// disk needs.

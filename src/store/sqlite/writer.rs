@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::store::api::{LogOrder, Outbox, RevocationHook, StoreFuture};
 use crate::store::error::StoreError;
+use crate::store::events::count_lost;
 use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
 use crate::tokens::family::revocation::Revocation;
@@ -216,17 +217,7 @@ impl Worker {
     }
 
     fn report_events(&self, events: RecordedEvents) {
-        if events.lost > 0 {
-            let before = self.outbox.lost.fetch_add(events.lost, Ordering::Relaxed);
-            let lost = before + events.lost;
-            // Logged at 1, 2, 4, 8, …, so that a flood of events does not flood the log.
-            if before.leading_zeros() != lost.leading_zeros() {
-                tracing::error!(
-                    lost,
-                    "audit events are lost: the outbox is full; check their delivery, or raise audit.outbox"
-                );
-            }
-        }
+        count_lost(&self.outbox, events.lost);
         if events.recorded > 0 {
             self.outbox.written.notify_one();
         }

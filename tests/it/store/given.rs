@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bearward::store::{DecideRotation, Store};
+use bearward::store::{DecideRotation, Settings, Store};
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
 use bearward::tokens::family::rotation::{Rotation, rotate};
 use bearward::tokens::family::{Family, Lifetimes};
@@ -33,6 +33,11 @@ pub(crate) const LIFETIMES: Lifetimes = Lifetimes {
     absolute: Duration::from_secs(30 * 86_400),
     grace: GRACE,
 };
+
+/// The settings of a store of the suite.
+pub(crate) fn settings() -> Settings {
+    Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 }
+}
 
 pub(crate) fn roots() -> Roots {
     Roots::new((1, Secret::new(vec![7; 32])), vec![])

@@ -4,6 +4,7 @@ pub mod embedded;
 mod failure;
 pub(crate) mod given;
 mod locked;
+pub mod postgres;
 mod scale;
 mod storm;
 mod suite;

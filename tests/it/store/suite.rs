@@ -4,11 +4,20 @@
 pub(crate) mod audit;
 pub(crate) mod families;
 pub(crate) mod log;
+pub(crate) mod records;
 pub(crate) mod rotation;
 
-/// Makes a test of each function of the suite. `$run` opens an empty store and runs the function with it.
+/// Makes a test of each function of the suite. `$run` opens an empty store and runs the function with it; `$reopen`
+/// runs a function that opens and closes the store itself.
 macro_rules! run_the_suite {
-    ($run:path) => {
+    ($run:path, $reopen:path) => {
+        $crate::store::suite::run_the_suite!($reopen;
+            records: everything_is_kept_over_a_restart, an_operation_is_completed_even_if_its_caller_is_gone,
+            a_revocation_is_enforced_before_its_caller_is_answered,
+            a_shorter_access_lifetime_keeps_older_tokens_revocable,
+            a_shorter_family_lifetime_keeps_older_tokens_revocable, events_beyond_the_limit_are_lost_and_counted,
+            a_watermark_survives_a_change_of_the_issuers_name;
+        );
         $crate::store::suite::run_the_suite!($run;
             audit: each_decision_is_recorded_once_and_in_order,
             delivered_events_are_removed_and_the_sequence_goes_on, a_failed_operation_is_not_recorded;

@@ -1,7 +1,7 @@
 //! The embedded store: the suite, its records, and its files.
 
 mod files;
-mod records;
+mod outbox;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::store::sqlite::{Settings, SqliteStore};
-use bearward::store::{Store, StoreError};
+use bearward::store::{LogOrder, RevocationHook, Store, StoreError};
 use tempfile::TempDir;
 
 use super::given::*;
+use super::suite::records::Place;
 
-super::suite::run_the_suite!(crate::store::embedded::with_an_empty_store);
+super::suite::run_the_suite!(crate::store::embedded::with_an_empty_store, crate::store::embedded::at_an_empty_place);
 
 /// A function of the suite, applied to a store.
 type SuiteTest<'store> = Pin<Box<dyn Future<Output = ()> + 'store>>;
@@ -25,6 +26,25 @@ fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> Suite
     let store = open(&folder.path().join("bearward.db"));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(test(&store));
+}
+
+/// A function of the suite that opens its stores itself.
+type PlaceTest<'place> = Pin<Box<dyn Future<Output = ()> + 'place>>;
+
+impl Place for PathBuf {
+    fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store> {
+        Box::new(SqliteStore::open_within(LOCK_TIMEOUT, self, settings, enforce).expect("the store opens"))
+    }
+
+    fn order(&self) -> LogOrder {
+        LogOrder::InOrder
+    }
+}
+
+fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTest<'place>) {
+    let (_folder, path) = database_path();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(test(&path));
 }
 
 /// How long a reopened store may wait for its lock. A test that starts a process holds a copy of every open file, also
@@ -37,10 +57,6 @@ pub(crate) fn try_open(path: &Path) -> Result<SqliteStore, StoreError> {
 
 pub(crate) fn open(path: &Path) -> SqliteStore {
     SqliteStore::open_within(LOCK_TIMEOUT, path, settings(), Arc::new(|_, _| {})).expect("the store opens")
-}
-
-fn settings() -> Settings {
-    Settings { issuer: ISSUER.into(), longest_life: LONGEST_LIFE, longest_family: LONGEST_FAMILY, audit: 1_000 }
 }
 
 /// A folder, and the path of a database in it.

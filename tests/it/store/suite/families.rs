@@ -31,7 +31,7 @@ pub(crate) async fn every_field_comes_back(store: &dyn Store) {
         scope: String::new(),
         audience: vec![],
         claims: claims.as_object().cloned().expect("is an object"),
-        label: "a 📱\nof \"mine\"".into(),
+        label: "a 📱\nof \"mine\"\0\u{10FFFF}0".into(),
         address: Some("2001:db8::7".parse().expect("an address")),
         salt: [255; 32],
         generation: 9_000_000_000,

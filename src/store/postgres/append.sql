@@ -1,0 +1,54 @@
+-- Appends entries to the log, in the order given: one transaction for all calls that wait. A family that was ended
+-- meanwhile gets no entry. Rows are locked in the same order everywhere: families by id, subjects, and the counter
+-- last, so that it is held only while the commit is written. The counter makes the sequence gap-free, and its order
+-- that of the commits.
+with lives as (
+    select max(value) filter (where name = 'longest_life') as access,
+        max(value) filter (where name in ('longest_life', 'longest_family')) as family
+    from meta
+), given as (
+    select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.reason, g.generation, g.effect, g.tag, g.event_id,
+        g.event, least(9223372036854775807, greatest(g.at, g.not_after)::numeric
+            + case when g.effect = 'token' then lives.family else lives.access end)::bigint as until
+    from lives, unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
+            $8::text[], $9::bytea[], $10::bytea[], $11::text[])
+        with ordinality as g (kind, issuer, name, not_after, at, reason, generation, effect, tag, event_id, event, n)
+), locked as (
+    select f.id, g.n, g.at, g.reason from given g join families f on f.id = g.name
+    where g.kind = 'family' and f.revoked_at is null and (g.generation is null or f.generation = g.generation)
+    order by f.id, g.n for update of f
+), ended as (
+    update families f set revoked_at = l.at, revoked_reason = l.reason
+    from locked l where f.id = l.id and f.revoked_at is null
+    returning l.n
+), marked as (
+    insert into subjects as s (subject, not_after, needed_until)
+    select g.name, max(g.not_after), greatest(max(g.until), (select max(f.absolute_expiry + 0) from families f
+            where f.subject = g.name and f.revoked_at is null))
+        from given g where g.effect = 'subject' group by g.name order by g.name
+    on conflict (subject) do update set not_after = greatest(s.not_after, excluded.not_after),
+        needed_until = greatest(s.needed_until, excluded.needed_until)
+    returning 1
+), raised as (
+    update meta set value = (select max(g.not_after) from given g where g.effect = 'everything')
+    where name = 'watermark' and value < (select max(g.not_after) from given g where g.effect = 'everything')
+    returning 1
+), entries as (
+    select g.n, g.kind, g.issuer, g.name, g.not_after, g.at, g.until, g.tag, g.event_id, g.event,
+        row_number() over (order by g.n) as place
+    from given g where g.kind <> 'family' or g.n in (select n from ended)
+), head as (
+    update meta set value = value + (select count(*) from entries),
+        tag = (select e.tag from entries e order by e.place desc limit 1)
+    where name = 'revocation_sequence' and exists (select from entries)
+        and (select count(*) from marked) + (select count(*) from raised) >= 0
+    returning value - (select count(*) from entries) as before
+), logged as (
+    insert into revocations (sequence, kind, issuer, name, not_after, at, until, tag)
+    select h.before + e.place, e.kind, e.issuer, e.name, e.not_after, e.at, e.until, e.tag from head h, entries e
+), recorded as (
+    insert into audit (id, event) select e.event_id, e.event from head, entries e
+    where e.event is not null order by e.place
+    on conflict (id) do nothing
+)
+select e.n, h.before + e.place as sequence, e.until from head h, entries e

@@ -1,0 +1,315 @@
+//! The operations on families.
+//!
+//! A decision is made from what was read, and written only if the family is still the same: the condition stands on the
+//! row that changes. Otherwise the family is read again.
+
+use std::sync::Mutex;
+
+use tokio_postgres::Row;
+
+use crate::store::api::{RevokeOutcome, RevokedBy};
+use crate::store::error::StoreError;
+use crate::store::events;
+use crate::store::postgres::append::Entry;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::operation::{Operation, Shared, lock};
+use crate::store::postgres::outbox::EventRow;
+use crate::store::postgres::rows::{self, family_columns};
+use crate::store::postgres::session::Session;
+use crate::store::watermark::with_watermark;
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::revocation::Revoked;
+use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+use crate::types::secret;
+
+/// Maximum length of a list of families.
+const MAX_LISTED: i64 = 1_000;
+/// How often an operation decides again because the family has changed since it was read.
+pub(super) const MAX_DECISIONS: usize = 8;
+
+/// The later of the watermark of a subject and the watermark over everything; null if there is none.
+macro_rules! mark_of {
+    ($subject:literal) => {
+        concat!(
+            "greatest((select s.not_after from subjects s where s.subject = ",
+            $subject,
+            "), (select m.value from meta m where m.name = 'watermark' and m.value > 0))"
+        )
+    };
+}
+
+const FIND: &str =
+    concat!("select ", family_columns!(), ", ", mark_of!("f.subject"), " as mark from families f where f.id = $1");
+const OF_SUBJECT: &str = concat!(
+    "select ",
+    family_columns!(),
+    ", ",
+    mark_of!("$1"),
+    " as mark from families f where f.subject = $1 order by f.created_at desc limit $2"
+);
+
+/// Inserts a family, unless a watermark voids it or its id is taken. Returns what it found, and the live families of
+/// the subject beyond the limit, the least recently used last. The statement does not see the new family among them.
+const ISSUE: &str = concat!(
+    "with found as (
+        select ",
+    mark_of!("$2"),
+    " as mark
+    ), inserted as (
+        insert into families (id, subject, scope, audience, client_id, claims, label, salt, generation, root,
+            rotated_at, confirmed, created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at,
+            revoked_reason, address)
+        select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20
+        from found where coalesce(found.mark, -1) < $13
+        on conflict (id) do nothing
+        returning id
+    ), recorded as (
+        insert into audit (id, event) select e.id, e.event
+        from inserted, unnest($22::bytea[], $23::text[]) as e (id, event) where e.event is not null
+        on conflict (id) do nothing
+    )
+    select exists (select from inserted) as inserted, coalesce(found.mark, -1) >= $13 as void,
+        (select o.salt = $8 from families o where o.id = $1) as repeated, surplus.id as surplus
+    from found left join lateral (
+        select f.id from families f
+        where f.subject = $2 and f.revoked_at is null and f.id <> $1
+            and f.idle_expiry > $13 and f.absolute_expiry > $13 and f.created_at > coalesce(found.mark, -1)
+        order by f.last_used_at desc, f.created_at desc offset $21
+    ) surplus on true"
+);
+
+/// Only an unused token can be lost, so that this change need not survive a crash: it does not wait for the disk.
+const CONFIRM: &str = "with locked as (
+        select f.id, g.generation from unnest($1::text[], $2::bigint[]) as g (id, generation)
+            join families f on f.id = g.id
+        where f.confirmed < g.generation and f.generation >= g.generation
+        order by f.id for update of f
+    )
+    update families f set confirmed = l.generation from locked l
+    where f.id = l.id and f.confirmed < l.generation
+        and (select set_config('synchronous_commit', 'off', true)) is not null";
+/// Maximum number of families in one statement.
+const MAX_CONFIRMED: usize = 512;
+
+/// A family, and the watermark of its subject.
+pub(super) struct Found {
+    pub(super) family: Family,
+    pub(super) mark: Option<UnixTime>,
+}
+
+fn found(row: &Row) -> Result<Found, StoreError> {
+    Ok(Found { family: rows::family(row)?, mark: rows::read_time_or_null(row, "mark")? })
+}
+
+pub(super) async fn find(session: &Session, id: TokenId) -> Result<Option<Found>, QueryError> {
+    let row = session.query_opt(FIND, &[&id.to_string()]).await?;
+    Ok(row.as_ref().map(found).transpose()?)
+}
+
+pub(super) fn changed_often(id: TokenId) -> QueryError {
+    QueryError::Conflict(StoreError::new(format!("family {id} changes too often at the same time")))
+}
+
+pub(super) struct Issue {
+    family: Family,
+    max_live: usize,
+    context: EventContext,
+    event: [u8; 16],
+    /// If true, an earlier attempt may have written the family before its connection was lost.
+    uncertain: Mutex<bool>,
+}
+
+impl Issue {
+    pub(super) fn new(family: Family, max_live: usize, context: EventContext) -> Self {
+        Issue { family, max_live, context, event: secret::random(), uncertain: Mutex::new(false) }
+    }
+
+    async fn insert(&self, shared: &Shared, session: &Session) -> Result<Vec<Row>, QueryError> {
+        let family = &self.family;
+        let event = EventRow::new(self.event, &events::issued(family), &self.context);
+        let admitted = shared.audit.admit(session, [Some(event)]).await?;
+        // The new family counts, but is never ended: it is in use, even if the clock says otherwise.
+        let others = rows::limit(self.max_live.saturating_sub(1));
+        let inserted = session
+            .query(
+                ISSUE,
+                &[
+                    &family.id.to_string(),
+                    &rows::text(&family.subject),
+                    &rows::text(&family.scope),
+                    &rows::to_json(&family.audience)?,
+                    &rows::text(&family.client_id),
+                    &rows::to_json(&family.claims)?,
+                    &rows::text(&family.label),
+                    &family.salt.to_vec(),
+                    &rows::counter(family.generation)?,
+                    &i32::from(family.root),
+                    &rows::time(family.rotated_at),
+                    &rows::counter(family.confirmed)?,
+                    &rows::time(family.created_at),
+                    &rows::time(family.last_used_at),
+                    &family.idle.map(rows::millis),
+                    &rows::time(family.idle_expiry),
+                    &rows::time(family.absolute_expiry),
+                    &family.revoked.map(|revoked| rows::time(revoked.at)),
+                    &family.revoked.map(|revoked| revoked.reason.as_str()),
+                    &family.address.map(|address| address.to_string()),
+                    &others,
+                    &admitted.ids,
+                    &admitted.events,
+                ],
+            )
+            .await?;
+        let is_new = inserted.first().map(|row| rows::get(row, "inserted")).transpose()?.unwrap_or_default();
+        shared.audit.report(&admitted, std::iter::once(is_new));
+        Ok(inserted)
+    }
+
+    fn end(&self, surplus: TokenId) -> Entry {
+        let reason = RevokeReason::Limit;
+        let ended = Family { id: surplus, ..self.family.clone() };
+        Entry {
+            what: Revoked::Family(surplus),
+            at: self.family.created_at,
+            reason: Some(reason),
+            generation: None,
+            event: Some(EventRow::new(secret::random(), &events::ended(&ended, reason), &self.context)),
+        }
+    }
+}
+
+impl Operation for Issue {
+    type Output = Option<Family>;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
+        let inserted = self.insert(shared, session).await;
+        let was_uncertain = *lock(&self.uncertain);
+        if matches!(inserted, Err(QueryError::Lost(_))) {
+            *lock(&self.uncertain) = true;
+        }
+        let rows = inserted?;
+        let first = rows.first().ok_or_else(|| StoreError::new("a login was not written"))?;
+        if rows::get(first, "void")? {
+            return Ok(None);
+        }
+        // Only the lost attempt has the same random salt.
+        let is_repeated = was_uncertain && rows::get::<Option<bool>>(first, "repeated")?.unwrap_or_default();
+        if !rows::get::<bool>(first, "inserted")? && !is_repeated {
+            return Err(StoreError::new(format!("there is already a family {}", self.family.id)).into());
+        }
+        let mut surplus = Vec::new();
+        for row in &rows {
+            if let Some(id) = rows::get::<Option<&str>>(row, "surplus")? {
+                surplus.push(self.end(rows::token_id(id)?));
+            }
+        }
+        if !surplus.is_empty() {
+            shared.log.append(session, surplus).await?;
+        }
+        Ok(Some(self.family.clone()))
+    }
+}
+
+/// Ends a family: its row stops refreshes, the log of revocations stops its access tokens.
+pub(super) fn end(family: &Family, revoked: RevokedAt, generation: Option<u64>, event: EventRow) -> Entry {
+    let (what, reason) = (Revoked::Family(family.id), Some(revoked.reason));
+    Entry { what, at: revoked.at, reason, generation, event: Some(event) }
+}
+
+pub(super) struct RevokeFamily {
+    id: TokenId,
+    by: RevokedBy,
+    context: EventContext,
+    event: [u8; 16],
+    /// If true, an earlier attempt may have revoked the family before its connection was lost.
+    uncertain: Mutex<bool>,
+}
+
+impl RevokeFamily {
+    pub(super) fn new(id: TokenId, by: RevokedBy, context: EventContext) -> Self {
+        RevokeFamily { id, by, context, event: secret::random(), uncertain: Mutex::new(false) }
+    }
+}
+
+impl Operation for RevokeFamily {
+    type Output = RevokeOutcome;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<RevokeOutcome, QueryError> {
+        let revoked = RevokedAt { at: self.context.at, reason: self.by.reason() };
+        for _ in 0..MAX_DECISIONS {
+            let found = find(session, self.id).await?.filter(|found| self.by.can_revoke(&found.family));
+            let Some(Found { family, .. }) = found else { return Ok(RevokeOutcome::NotFound) };
+            if family.revoked.is_some() {
+                shared.enforcement.enforce_ended(&family, self.context.at)?;
+                let was_this = *lock(&self.uncertain) && family.revoked == Some(revoked);
+                return Ok(if was_this { RevokeOutcome::Revoked } else { RevokeOutcome::AlreadyEnded });
+            }
+            // An access token that was issued just before the family expired is valid longer than the family.
+            let last_token_ends = family.idle_expiry.min(family.absolute_expiry) + shared.enforcement.longest_life;
+            if last_token_ends <= self.context.at {
+                return Ok(RevokeOutcome::AlreadyEnded);
+            }
+            let event = EventRow::new(self.event, &events::ended(&family, revoked.reason), &self.context);
+            let entry = end(&family, revoked, None, event);
+            let appended = shared.log.append(session, vec![entry]).await;
+            if matches!(appended, Err(QueryError::Lost(_))) {
+                *lock(&self.uncertain) = true;
+            }
+            if appended?.iter().any(Option::is_some) {
+                return Ok(RevokeOutcome::Revoked);
+            }
+        }
+        Err(changed_often(self.id))
+    }
+}
+
+pub(super) struct Confirm {
+    pub(super) seen: Vec<(TokenId, u64)>,
+}
+
+impl Operation for Confirm {
+    type Output = ();
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
+        // PostgreSQL cannot store a larger generation, so it does not exist.
+        let known = |(id, generation): &(TokenId, u64)| Some((id.to_string(), rows::counter(*generation).ok()?));
+        for seen in self.seen.chunks(MAX_CONFIRMED) {
+            let (ids, generations): (Vec<String>, Vec<i64>) = seen.iter().filter_map(known).unzip();
+            session.execute(CONFIRM, &[&ids, &generations]).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct OfSubject {
+    pub(super) subject: String,
+}
+
+impl Operation for OfSubject {
+    type Output = Vec<Family>;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<Family>, QueryError> {
+        let rows = session.query(OF_SUBJECT, &[&rows::text(&self.subject), &MAX_LISTED]).await?;
+        Ok(rows.iter().map(as_listed).collect::<Result<_, _>>()?)
+    }
+}
+
+pub(super) struct Show {
+    pub(super) id: TokenId,
+}
+
+impl Operation for Show {
+    type Output = Option<Family>;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Option<Family>, QueryError> {
+        let found = find(session, self.id).await?;
+        Ok(found.map(|Found { family, mark }| with_watermark(family, mark)))
+    }
+}
+
+fn as_listed(row: &Row) -> Result<Family, StoreError> {
+    let Found { family, mark } = found(row)?;
+    Ok(with_watermark(family, mark))
+}

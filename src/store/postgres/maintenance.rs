@@ -1,0 +1,92 @@
+//! Deleting old rows, the readiness check, and the settings that are remembered.
+
+use std::time::Duration;
+
+use crate::store::error::StoreError;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::operation::{Operation, Shared};
+use crate::store::postgres::rows;
+use crate::store::postgres::session::Session;
+use crate::types::clock::UnixTime;
+
+/// Rows are kept to the last millisecond at which they matter. A family is kept a little longer than it lives, so that
+/// an access token that was issued at its end can still be revoked.
+///
+/// An entry of the log is kept until every gateway has passed it: a gateway compares the newest entry that it has with
+/// the log. A watermark is kept while a family needs it that was written at the same time as the watermark. Rows that
+/// another transaction has locked are left to the next sweep.
+///
+/// The rows are chosen in a part of their own, which runs once: a plan may run a subquery again for each row.
+const SWEEP: &str = "with old_families as (
+        select f.id from families f
+        where f.absolute_expiry < $1 - (select m.value from meta m where m.name = 'longest_life')
+        order by f.absolute_expiry limit $2 for update skip locked
+    ), families_gone as (
+        delete from families f using old_families o where f.id = o.id returning 1
+    ), old_revocations as (
+        select r.sequence from revocations r
+        where r.until < $1 and r.sequence < coalesce((select min(p.applied) from replicas p), 9223372036854775807)
+        order by r.until limit $2 for update skip locked
+    ), revocations_gone as (
+        delete from revocations r using old_revocations o where r.sequence = o.sequence returning 1
+    ), old_subjects as (
+        select s.subject, (select max(f.absolute_expiry + 0) from families f
+            where f.subject = s.subject and f.created_at <= s.not_after and f.revoked_at is null
+                and f.absolute_expiry >= $1) as needed_until
+        from subjects s where s.needed_until < $1 order by s.needed_until limit $2 for update skip locked
+    ), subjects_kept as (
+        update subjects s set needed_until = o.needed_until from old_subjects o
+        where s.subject = o.subject and o.needed_until is not null
+    ), subjects_gone as (
+        delete from subjects s using old_subjects o where s.subject = o.subject and o.needed_until is null
+        returning 1
+    )
+    select (select count(*) from families_gone) + (select count(*) from revocations_gone)
+        + (select count(*) from subjects_gone) as deleted";
+
+pub(super) struct Sweep {
+    pub(super) now: UnixTime,
+    pub(super) limit: usize,
+}
+
+impl Operation for Sweep {
+    type Output = usize;
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<usize, QueryError> {
+        let row = session.query_opt(SWEEP, &[&rows::time(self.now), &rows::limit(self.limit)]).await?;
+        let row = row.ok_or_else(|| StoreError::new("the sweep reported nothing"))?;
+        Ok(usize::try_from(rows::read_counter(&row, "deleted")?).unwrap_or(usize::MAX))
+    }
+}
+
+/// Writes, because reads still work on a full disk and on a standby.
+const CHECK: &str = "update meta set value = value + 1 where name = 'checks'";
+
+pub(super) struct Check;
+
+impl Operation for Check {
+    type Output = ();
+
+    async fn run(&self, _: &Shared, session: &Session) -> Result<(), QueryError> {
+        match session.execute(CHECK, &[]).await? {
+            1 => Ok(()),
+            _ => Err(StoreError::new("the table meta lacks a row; restore a backup").into()),
+        }
+    }
+}
+
+/// Stores a configured lifetime if it is a new maximum, and returns the maximum.
+const LONGEST_EVER: &str = "with raised as (
+        update meta set value = $2 where name = $1 and value < $2 returning value
+    )
+    select greatest(m.value, $2) as longest from meta m where m.name = $1";
+
+pub(super) async fn longest_ever(
+    session: &Session,
+    name: &'static str,
+    configured: Duration,
+) -> Result<Duration, QueryError> {
+    let row = session.query_opt(LONGEST_EVER, &[&name, &rows::millis(configured)]).await?;
+    let row = row.ok_or_else(|| StoreError::new(format!("the table meta lacks the row {name}; restore a backup")))?;
+    Ok(rows::read_millis(&row, "longest")?)
+}

@@ -1,0 +1,31 @@
+//! What all operations share, and how each of them runs.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::store::postgres::append::Log;
+use crate::store::postgres::enforcement::Enforcement;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::outbox::Audit;
+use crate::store::postgres::session::Session;
+
+/// One call of the store. It may run again after a lost connection, when its changes may have been committed already:
+/// the same changes must not be made twice.
+pub(super) trait Operation: Send + Sync + 'static {
+    type Output: Send + 'static;
+
+    fn run(&self, shared: &Shared, session: &Session) -> impl Future<Output = Result<Self::Output, QueryError>> + Send;
+}
+
+pub(super) struct Shared {
+    /// The `iss` of the gateway's own access tokens.
+    pub(super) issuer: String,
+    pub(super) enforcement: Arc<Enforcement>,
+    pub(super) audit: Arc<Audit>,
+    pub(super) log: Log,
+    /// Held while the signing keys change, so that calls of this gateway do not overtake each other.
+    pub(super) keys: tokio::sync::Mutex<()>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,108 @@
+//! Revocations of anything but one family, and reading the log.
+
+use crate::store::error::StoreError;
+use crate::store::events;
+use crate::store::postgres::append::Entry;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::families;
+use crate::store::postgres::operation::{Operation, Shared};
+use crate::store::postgres::outbox::EventRow;
+use crate::store::postgres::rows::{self, family_columns};
+use crate::store::postgres::session::Session;
+use crate::tokens::audit_event::EventContext;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::types::clock::UnixTime;
+use crate::types::secret;
+
+const LATER_OF_SUBJECT: &str = concat!(
+    "select ",
+    family_columns!(),
+    " from families f where f.subject = $1 and f.created_at > $2 and f.revoked_at is null"
+);
+const LATER: &str =
+    concat!("select ", family_columns!(), " from families f where f.created_at > $1 and f.revoked_at is null");
+
+const SINCE: &str = "select r.sequence, r.kind, r.issuer, r.name, r.not_after, r.at, r.until from revocations r
+    where r.sequence > $1 and r.until >= $2 order by r.sequence limit $3";
+/// Number of entries that are read at once. Other operations use the same connection.
+const PAGE: usize = 4_096;
+
+pub(super) struct Revoke {
+    what: Revoked,
+    context: EventContext,
+    event: [u8; 16],
+}
+
+impl Revoke {
+    pub(super) fn new(what: Revoked, context: EventContext) -> Self {
+        Revoke { what, context, event: secret::random() }
+    }
+
+    /// The existing families that are dated after the watermark: the clock was set back since their login.
+    async fn later_families(&self, shared: &Shared, session: &Session) -> Result<Vec<Family>, QueryError> {
+        // A watermark in the past spares later families on purpose.
+        let is_of_now = |not_after: &UnixTime| *not_after >= self.context.at;
+        let found = match &self.what {
+            Revoked::Subject { issuer, subject, not_after } if *issuer == shared.issuer && is_of_now(not_after) => {
+                session.query(LATER_OF_SUBJECT, &[&rows::text(subject), &rows::time(*not_after)]).await?
+            }
+            Revoked::Issuer { issuer, not_after } if *issuer == shared.issuer && is_of_now(not_after) => {
+                session.query(LATER, &[&rows::time(*not_after)]).await?
+            }
+            Revoked::Everything { not_after } if is_of_now(not_after) => {
+                session.query(LATER, &[&rows::time(*not_after)]).await?
+            }
+            _ => return Ok(Vec::new()),
+        };
+        Ok(found.iter().map(rows::family).collect::<Result<_, _>>()?)
+    }
+}
+
+impl Operation for Revoke {
+    type Output = u64;
+
+    async fn run(&self, shared: &Shared, session: &Session) -> Result<u64, QueryError> {
+        if let Revoked::Family(id) = self.what {
+            let text = format!("family {id} must be revoked by revoke_family, which checks the owner");
+            return Err(StoreError::new(text).into());
+        }
+        let at = self.context.at;
+        let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
+        let mut entries =
+            vec![Entry { what: self.what.clone(), at, reason: None, generation: None, event: Some(event) }];
+        let revoked = RevokedAt { at, reason: RevokeReason::Admin };
+        for family in self.later_families(shared, session).await? {
+            let event = EventRow::new(secret::random(), &events::ended(&family, revoked.reason), &self.context);
+            entries.push(families::end(&family, revoked, None, event));
+        }
+        let appended = shared.log.append(session, entries).await?;
+        let first = appended.into_iter().next().flatten();
+        Ok(first.ok_or_else(|| StoreError::new("the written revocation is missing"))?.sequence)
+    }
+}
+
+pub(super) struct Since {
+    pub(super) after: u64,
+    pub(super) now: UnixTime,
+}
+
+impl Operation for Since {
+    type Output = Vec<Revocation>;
+
+    /// Reads pages, each of which is newer than the last one: entries appear in the order of their sequence.
+    async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<Revocation>, QueryError> {
+        let mut found = Vec::new();
+        let mut after = rows::counter(self.after)?;
+        loop {
+            let page = session.query(SINCE, &[&after, &rows::time(self.now), &rows::limit(PAGE)]).await?;
+            for row in &page {
+                found.push(rows::revocation(row)?);
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => after = rows::get(last, "sequence")?,
+                _ => return Ok(found),
+            }
+        }
+    }
+}

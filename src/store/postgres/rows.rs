@@ -1,0 +1,220 @@
+//! Conversion between rows and values.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use crate::store::error::StoreError;
+use crate::tokens::family::revocation::{Revocation, Revoked};
+use crate::tokens::family::{Family, RevokeReason, RevokedAt};
+use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
+
+/// Replaces U+0000, which a text of PostgreSQL cannot contain. It begins with a character that no program uses, so that
+/// each text has exactly one form.
+const ESCAPE: char = '\u{10FFFF}';
+
+/// The text as a column contains it.
+pub(super) fn text(text: &str) -> String {
+    if !text.contains(['\0', ESCAPE]) {
+        return text.to_owned();
+    }
+    text.replace(ESCAPE, "\u{10FFFF}1").replace('\0', "\u{10FFFF}0")
+}
+
+fn unescaped(text: String) -> String {
+    match text.contains(ESCAPE) {
+        true => text.replace("\u{10FFFF}0", "\0").replace("\u{10FFFF}1", "\u{10FFFF}"),
+        false => text,
+    }
+}
+
+/// Milliseconds. A time that exceeds the largest integer of PostgreSQL (year 292 million) is stored as that integer and
+/// read as [`UnixTime::MAX`], so that "never" stays "never".
+pub(super) fn time(time: UnixTime) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A counter as an integer of PostgreSQL. Unlike a time it must not be clamped: two generations would become equal.
+pub(super) fn counter(value: u64) -> Result<i64, StoreError> {
+    i64::try_from(value).map_err(|_| StoreError::new(format!("the counter {value} is too large for PostgreSQL")))
+}
+
+/// A duration as an integer of PostgreSQL.
+pub(super) fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// How many rows a statement can return.
+pub(super) fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+pub(super) fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::new(format!("cannot convert a value to JSON: {error}")))
+}
+
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, StoreError> {
+    Ok(row.try_get(column)?)
+}
+
+pub(super) fn read_text(row: &Row, column: &str) -> Result<String, StoreError> {
+    Ok(unescaped(get(row, column)?))
+}
+
+pub(super) fn read_time(row: &Row, column: &str) -> Result<UnixTime, StoreError> {
+    to_time(get(row, column)?, column)
+}
+
+pub(super) fn read_time_or_null(row: &Row, column: &str) -> Result<Option<UnixTime>, StoreError> {
+    get::<Option<i64>>(row, column)?.map(|millis| to_time(millis, column)).transpose()
+}
+
+fn to_time(millis: i64, column: &str) -> Result<UnixTime, StoreError> {
+    match millis {
+        i64::MAX => Ok(UnixTime::MAX),
+        millis => u64::try_from(millis).map(UnixTime::from_millis).map_err(|_| damaged(column, millis)),
+    }
+}
+
+pub(super) fn read_counter(row: &Row, column: &str) -> Result<u64, StoreError> {
+    let value: i64 = get(row, column)?;
+    u64::try_from(value).map_err(|_| damaged(column, value))
+}
+
+/// A duration in milliseconds.
+pub(super) fn read_millis(row: &Row, column: &str) -> Result<Duration, StoreError> {
+    Ok(Duration::from_millis(read_counter(row, column)?))
+}
+
+/// The number of a root secret.
+pub(super) fn read_root(row: &Row) -> Result<u8, StoreError> {
+    let root: i32 = get(row, "root")?;
+    u8::try_from(root).map_err(|_| damaged("root", root))
+}
+
+fn damaged(column: &str, value: impl std::fmt::Display) -> StoreError {
+    StoreError::new(format!("the column {column} has the impossible value {value}; restore a backup"))
+}
+
+/// The columns that [`family`] reads, of the table with the name `f`. Named one by one, so that a prepared statement
+/// goes on to work when a newer gateway adds a column.
+macro_rules! family_columns {
+    () => {
+        "f.id, f.subject, f.scope, f.audience, f.client_id, f.claims, f.label, f.salt, f.generation, f.root,
+            f.rotated_at, f.confirmed, f.created_at, f.last_used_at, f.idle, f.idle_expiry, f.absolute_expiry,
+            f.revoked_at, f.revoked_reason, f.address"
+    };
+}
+pub(super) use family_columns;
+
+pub(super) fn family(row: &Row) -> Result<Family, StoreError> {
+    let id = token_id(get(row, "id")?)?;
+    let revoked = match read_time_or_null(row, "revoked_at")? {
+        Some(at) => Some(RevokedAt { at, reason: revoke_reason(get(row, "revoked_reason")?)? }),
+        None => None,
+    };
+    let salt: &[u8] = get(row, "salt")?;
+    Ok(Family {
+        id,
+        subject: read_text(row, "subject")?,
+        scope: read_text(row, "scope")?,
+        audience: json(row, id, "audience")?,
+        client_id: read_text(row, "client_id")?,
+        claims: json(row, id, "claims")?,
+        label: read_text(row, "label")?,
+        salt: salt.try_into().map_err(|_| damaged("salt", format_args!("of {} bytes", salt.len())))?,
+        generation: read_counter(row, "generation")?,
+        root: read_root(row)?,
+        rotated_at: read_time(row, "rotated_at")?,
+        confirmed: read_counter(row, "confirmed")?,
+        created_at: read_time(row, "created_at")?,
+        last_used_at: read_time(row, "last_used_at")?,
+        address: address(row, id)?,
+        idle: get::<Option<i64>>(row, "idle")?.map(|idle| Duration::from_millis(idle.unsigned_abs())),
+        idle_expiry: read_time(row, "idle_expiry")?,
+        absolute_expiry: read_time(row, "absolute_expiry")?,
+        revoked,
+    })
+}
+
+pub(super) fn token_id(text: &str) -> Result<TokenId, StoreError> {
+    TokenId::parse(text).ok_or_else(|| damaged("id", format_args!("{text:?}")))
+}
+
+fn revoke_reason(text: Option<&str>) -> Result<RevokeReason, StoreError> {
+    text.and_then(RevokeReason::parse).ok_or_else(|| damaged("revoked_reason", format_args!("{text:?}")))
+}
+
+fn address(row: &Row, id: TokenId) -> Result<Option<IpAddr>, StoreError> {
+    let text: Option<&str> = get(row, "address")?;
+    let parse = |text: &str| {
+        text.parse()
+            .map_err(|_| StoreError::new(format!("the column address of family {id} is damaged; restore a backup")))
+    };
+    text.map(parse).transpose()
+}
+
+fn json<T: DeserializeOwned>(row: &Row, id: TokenId, column: &str) -> Result<T, StoreError> {
+    serde_json::from_str(get(row, column)?).map_err(|error| {
+        StoreError::new(format!("the column {column} of family {id} is damaged: {error}; restore a backup"))
+    })
+}
+
+/// The columns `kind`, `issuer`, `name` and `not_after` of an entry of the log.
+pub(super) fn revoked_columns(what: &Revoked) -> (&'static str, Option<String>, Option<String>, Option<i64>) {
+    match what {
+        Revoked::Family(id) => ("family", None, Some(id.to_string()), None),
+        Revoked::Token { issuer, jti } => ("token", Some(text(issuer)), Some(text(jti)), None),
+        Revoked::Subject { issuer, subject, not_after } => {
+            ("subject", Some(text(issuer)), Some(text(subject)), Some(time(*not_after)))
+        }
+        Revoked::Issuer { issuer, not_after } => ("issuer", Some(text(issuer)), None, Some(time(*not_after))),
+        Revoked::Everything { not_after } => ("everything", None, None, Some(time(*not_after))),
+    }
+}
+
+pub(super) fn revocation(row: &Row) -> Result<Revocation, StoreError> {
+    let kind: &str = get(row, "kind")?;
+    let what = match kind {
+        "family" => Revoked::Family(token_id(get(row, "name")?)?),
+        "token" => Revoked::Token { issuer: read_text(row, "issuer")?, jti: read_text(row, "name")? },
+        "subject" => Revoked::Subject {
+            issuer: read_text(row, "issuer")?,
+            subject: read_text(row, "name")?,
+            not_after: read_time(row, "not_after")?,
+        },
+        "issuer" => Revoked::Issuer { issuer: read_text(row, "issuer")?, not_after: read_time(row, "not_after")? },
+        "everything" => Revoked::Everything { not_after: read_time(row, "not_after")? },
+        _ => {
+            return Err(StoreError::new(format!(
+                "the log has a revocation of the unknown kind {kind:?}; start the newer version that wrote it"
+            )));
+        }
+    };
+    Ok(Revocation {
+        sequence: read_counter(row, "sequence")?,
+        what,
+        at: read_time(row, "at")?,
+        until: read_time(row, "until")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_comes_back_and_none_contains_a_zero_character() {
+        for original in ["", "é|'; --", "\0", "a\0b\0\0", "\u{10FFFF}", "\u{10FFFF}0", "\u{10FFFF}1\0\u{10FFFF}"] {
+            let stored = text(original);
+            assert!(!stored.contains('\0'));
+            assert_eq!(unescaped(stored), original);
+        }
+        assert_ne!(text("\0"), text("\u{10FFFF}0"));
+    }
+}

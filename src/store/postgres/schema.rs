@@ -1,0 +1,122 @@
+//! The tables, and how they change from version to version while gateways of both versions use them.
+//!
+//! A step may add tables, and columns that can be null. What a step takes away must be unused since the version before,
+//! and a step says from which version on a program can use the new tables. So an older gateway goes on to work beside a
+//! newer one, until it is replaced.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::store::error::StoreError;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::rows::get;
+use crate::store::postgres::session::Session;
+use crate::types::clock::UnixTime;
+
+struct Step {
+    sql: &'static str,
+    /// The oldest program that can use the tables after this step, by the number of steps that it knows.
+    compatible_from: i32,
+}
+
+/// Step n leads to version n. A released step is never changed.
+const STEPS: &[Step] = &[Step { sql: include_str!("schema.sql"), compatible_from: 1 }];
+
+/// How long other gateways may take for their steps.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Gateways that wait ask again instead of waiting for the lock: a waiting transaction would hold up others.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// In the error of a step while another gateway makes one.
+const BUSY: &str = "another gateway changes the tables";
+
+const FOUND: &str = "select exists (select from pg_namespace n where n.nspname = $1) as has_schema,
+        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = $1 and c.relname = 'schema_versions') as is_ours,
+        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1)
+            as has_tables";
+const NEWEST: &str = "select v.version, v.compatible_from, v.by from schema_versions v order by v.version desc limit 1";
+
+/// What is in the database.
+struct Found {
+    has_schema: bool,
+    /// 0 without any tables.
+    version: i32,
+}
+
+/// Creates the tables, or makes the steps that are missing. `now` is when.
+///
+/// # Errors
+/// If the tables belong to another program, or are too new for this version. Nothing was changed then.
+pub(super) async fn prepare(session: &Session, schema: &str, now: UnixTime) -> Result<(), QueryError> {
+    let began = Instant::now();
+    let mut failed: Option<(i32, QueryError)> = None;
+    loop {
+        let found = identify(session, schema).await?;
+        let next = usize::try_from(found.version).ok().and_then(|version| STEPS.get(version));
+        let Some(step) = next else { return Ok(()) };
+        match failed.take() {
+            // Another gateway has made this step meanwhile.
+            Some((version, _)) if version < found.version => {}
+            Some((_, error)) if !is_busy(&error) || began.elapsed() >= PATIENCE => return Err(error),
+            Some(_) => sleep(RETRY_DELAY).await,
+            None => {}
+        }
+        if let Err(error) = session.batch(&transaction(step, &found, schema, now)).await {
+            failed = Some((found.version, error));
+        }
+    }
+}
+
+fn is_busy(error: &QueryError) -> bool {
+    let (QueryError::Lost(error)
+    | QueryError::Conflict(error)
+    | QueryError::NotPrimary(error)
+    | QueryError::Rejected(error)) = error;
+    error.message.contains(BUSY)
+}
+
+/// One step, with its record. The cast fails while another gateway has the lock, and ends the transaction.
+fn transaction(step: &Step, found: &Found, schema: &str, now: UnixTime) -> String {
+    let Step { sql, compatible_from } = step;
+    let create = if found.has_schema { String::new() } else { format!("create schema {schema};") };
+    let (version, at, by) = (found.version + 1, now.as_millis(), env!("CARGO_PKG_VERSION"));
+    format!(
+        "set local lock_timeout = '2s'; set local statement_timeout = '60s';
+         select (case when pg_try_advisory_xact_lock(1651995236, hashtext('{schema}')) then 'true' else '{BUSY}' end)
+             ::boolean;
+         {create}
+         {sql};
+         insert into schema_versions (version, compatible_from, at, by)
+             values ({version}, {compatible_from}, {at}, '{by}');"
+    )
+}
+
+/// Only reads.
+async fn identify(session: &Session, schema: &str) -> Result<Found, QueryError> {
+    let row = session.query_opt(FOUND, &[&schema]).await?;
+    let row = row.ok_or_else(|| StoreError::new("the database did not list its tables"))?;
+    let has_schema = get(&row, "has_schema")?;
+    if !get::<bool>(&row, "is_ours")? {
+        return match get(&row, "has_tables")? {
+            false => Ok(Found { has_schema, version: 0 }),
+            true => Err(StoreError::new(format!(
+                "the schema \"{schema}\" belongs to another program and was not changed; correct store.schema"
+            ))
+            .into()),
+        };
+    }
+    let newest = session.query_opt(NEWEST, &[]).await?;
+    let newest = newest.ok_or_else(|| StoreError::new("the table schema_versions is empty; restore a backup"))?;
+    let (version, compatible_from) = (get(&newest, "version")?, get::<i32>(&newest, "compatible_from")?);
+    let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
+    if compatible_from > known {
+        let by: String = get(&newest, "by")?;
+        return Err(StoreError::new(format!(
+            "the database has schema {version} of bearward {by}, which needs schema {compatible_from} or later in each \
+             gateway; this version knows schema {known}: start that version, or restore a backup from before the upgrade"
+        ))
+        .into());
+    }
+    Ok(Found { has_schema, version })
+}

@@ -1,0 +1,82 @@
+//! The shared store: the suite, on a real PostgreSQL server.
+
+mod schema;
+mod sharing;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bearward::store::postgres::{Database, OnStale, PostgresStore, Target};
+use bearward::store::{LogOrder, RevocationHook, Settings, Store, StoreError};
+
+use super::given::*;
+use super::suite::records::Place;
+use crate::support::postgres::PostgresServer;
+
+super::suite::run_the_suite!(crate::store::postgres::with_an_empty_store, crate::store::postgres::at_an_empty_place);
+
+/// A function of the suite, applied to a store.
+type SuiteTest<'store> = Pin<Box<dyn Future<Output = ()> + 'store>>;
+
+fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> SuiteTest<'store>) {
+    let store = open(&PostgresServer::shared().schema());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(test(&store));
+}
+
+/// A function of the suite that opens its stores itself.
+type PlaceTest<'place> = Pin<Box<dyn Future<Output = ()> + 'place>>;
+
+/// A schema of the server that all tests share.
+struct Schema(String);
+
+impl Place for Schema {
+    fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store> {
+        Box::new(try_open(PostgresServer::shared(), &self.0, settings, enforce).expect("the store opens"))
+    }
+
+    fn order(&self) -> LogOrder {
+        LogOrder::Ahead
+    }
+}
+
+fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTest<'place>) {
+    let schema = Schema(PostgresServer::shared().schema());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(test(&schema));
+}
+
+/// How long a store may need to connect, beside all other tests.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn database(server: &PostgresServer, schema: &str) -> Database {
+    let settings = bearward::store::postgres::Settings {
+        target: Target::parse(&server.url()).expect("the URL is valid"),
+        password: None,
+        ca_file: None,
+        schema: schema.into(),
+        pool: 2,
+        prepared: true,
+        timeout: Duration::from_secs(10),
+        max_staleness: Duration::from_secs(30),
+        on_stale: OnStale::Deny,
+        strict: false,
+    };
+    Database { settings, tls: None, replica: schema.into() }
+}
+
+pub(crate) fn try_open(
+    server: &PostgresServer,
+    schema: &str,
+    settings: Settings,
+    enforce: RevocationHook,
+) -> Result<PostgresStore, StoreError> {
+    PostgresStore::open(database(server, schema), settings, enforce, PATIENCE, LOGIN)
+}
+
+/// Opens a store of this schema on the server that all tests share.
+pub(crate) fn open(schema: &str) -> PostgresStore {
+    try_open(PostgresServer::shared(), schema, settings(), Arc::new(|_, _| {})).expect("the store opens")
+}

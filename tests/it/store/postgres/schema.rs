@@ -1,0 +1,154 @@
+//! The tables: created once, and shared with newer gateways.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bearward::store::Store;
+
+use super::super::given::*;
+use super::{open, try_open};
+use crate::support::postgres::PostgresServer;
+
+/// What a next version may do to the tables while gateways of this version use them.
+const NEXT: &str = "alter table families add column device text;
+    alter table revocations add column by text;
+    alter table signing_keys add column note text;
+    alter table audit add column shard integer;
+    alter table meta add column note text;
+    alter table subjects add column note text;
+    create table devices (id text primary key);
+    insert into meta (name, value) values ('devices', 0);
+    insert into schema_versions (version, compatible_from, at, by) values (2, 1, 0, 'next');";
+
+fn sql(schema: &str, text: &str) -> String {
+    PostgresServer::shared().sql("bearward", &format!("set role bearward; set search_path = {schema}; {text}"))
+}
+
+fn open_error(schema: &str) -> String {
+    let opened = try_open(PostgresServer::shared(), schema, settings(), Arc::new(|_, _| {}));
+    opened.err().expect("the store does not open").message
+}
+
+/// The whole suite, with tables of the next version.
+mod next {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bearward::store::{Settings, Store};
+
+    use super::super::{Place, PlaceTest, Schema, SuiteTest, open, try_open};
+    use super::{NEXT, settings, sql};
+    use crate::support::postgres::PostgresServer;
+
+    crate::store::suite::run_the_suite!(
+        crate::store::postgres::schema::next::with_an_empty_store,
+        crate::store::postgres::schema::next::at_an_empty_place
+    );
+
+    /// The tables change while the store is open and has prepared statements.
+    fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> SuiteTest<'store>) {
+        let schema = PostgresServer::shared().schema();
+        let store = open(&schema);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            store.families_of("alice".into()).await.expect("the store works");
+            store.revocations_since(0, super::LOGIN).await.expect("the store works");
+            sql(&schema, NEXT);
+            test(&store).await;
+        });
+    }
+
+    fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTest<'place>) {
+        let schema = PostgresServer::shared().schema();
+        // The store remembers the longest lifetimes.
+        let none = Settings { longest_life: Duration::ZERO, longest_family: Duration::ZERO, ..settings() };
+        drop(try_open(PostgresServer::shared(), &schema, none, Arc::new(|_, _| {})).expect("the store opens"));
+        sql(&schema, NEXT);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(test(&Schema(schema)));
+    }
+}
+
+#[test]
+fn tables_that_need_newer_gateways_are_left_alone() {
+    let schema = PostgresServer::shared().schema();
+    drop(open(&schema));
+    sql(&schema, "insert into schema_versions (version, compatible_from, at, by) values (9, 7, 0, '4.5.6')");
+    let message = open_error(&schema);
+    for expected in ["schema 9", "bearward 4.5.6", "schema 7 or later", "knows schema 1"] {
+        assert!(message.contains(expected), "{expected} is not in {message}");
+    }
+    assert_eq!(sql(&schema, "select count(*) from schema_versions"), "2");
+}
+
+#[test]
+fn tables_of_another_program_are_left_alone() {
+    let schema = PostgresServer::shared().schema();
+    sql(&schema, &format!("create schema {schema}; create table families (id text)"));
+    let message = open_error(&schema);
+    assert!(message.contains("belongs to another program") && message.contains(&schema), "{message}");
+    let tables = format!("select count(*) from pg_tables where schemaname = '{schema}'");
+    assert_eq!(sql(&schema, &tables), "1");
+}
+
+#[test]
+fn gateways_that_start_together_create_the_tables_once() {
+    let schema = PostgresServer::shared().schema();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| drop(open(&schema)));
+        }
+    });
+    assert_eq!(sql(&schema, "select string_agg(version || ' ' || compatible_from, ',') from schema_versions"), "1 1");
+}
+
+#[test]
+fn a_gateway_waits_while_another_one_changes_the_tables() {
+    let schema = PostgresServer::shared().schema();
+    let key = format!("1651995236, hashtext('{schema}')");
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let lock = format!("select pg_advisory_xact_lock({key}); select pg_sleep(1)");
+        scope.spawn(move || PostgresServer::shared().sql("bearward", &lock));
+        let is_locked = format!(
+            "select exists (select from pg_locks where locktype = 'advisory' and granted
+                 and objid = (hashtext('{schema}')::bigint & 4294967295)::oid)"
+        );
+        while PostgresServer::shared().sql("bearward", &is_locked) != "t" {
+            assert!(began.elapsed() < Duration::from_secs(20), "the lock is not taken");
+        }
+        drop(open(&schema));
+    });
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(sql(&schema, "select count(*) from schema_versions"), "1");
+}
+
+/// A schema that an administrator has created, for a user who may create tables in it and nothing else.
+#[tokio::test]
+async fn a_schema_made_by_an_administrator_is_used() {
+    let schema = PostgresServer::shared().schema();
+    PostgresServer::shared().sql("bearward", &format!("create schema {schema} authorization bearward"));
+    let store = open(&schema);
+    issued(&store, "alice", LOGIN).await;
+    store.check().await.expect("the store works");
+}
+
+/// A transaction that waits for the gateway would stop all gateways when this one is stopped. A statement that does not
+/// name its columns fails when a newer gateway adds one.
+#[test]
+fn no_statement_opens_a_transaction_or_reads_all_columns() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/postgres");
+    let mut files: Vec<_> =
+        fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("reads").path()).collect();
+    files.retain(|path| path.is_file());
+    assert!(files.len() > 15, "{files:?}");
+    for path in files {
+        let text = fs::read_to_string(&path).expect("reads").to_ascii_lowercase();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            for word in ["begin;", "\"begin", "start transaction", "build_transaction", ".transaction()", "select *"] {
+                assert!(!line.contains(word), "{}:{}: {line}", path.display(), number + 1);
+            }
+        }
+    }
+}
