@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::certificates::Authority;
+use crate::support::client::send_raw;
 use crate::support::clock::ManualClock;
 use crate::support::program::GatewayProcess;
 use crate::support::wait::eventually_ok;
@@ -173,6 +174,14 @@ async fn only_own_names_in_host_are_served() {
     }
     let metrics = client("localhost").get("/metrics").await.text();
     assert!(metrics.contains("bearward_rejections_total{reason=\"admin_host\"} 12"), "{metrics}");
+}
+
+#[tokio::test]
+async fn plain_http_to_the_tls_port_gets_a_400_that_names_https() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "tls = \"self-signed\""));
+    let response = send_raw(gateway.admin_address(), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 400 ") && response.ends_with("Use an https URL."), "{response}");
 }
 
 /// curl offers HTTP/2 and HTTP/1.1.
