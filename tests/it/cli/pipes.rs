@@ -75,7 +75,7 @@ fn a_pipe_in_place_of_a_file_is_an_error_at_once() {
 
 /// The watcher and a reload read the pipe while the gateway serves. Then it ends.
 #[tokio::test]
-async fn a_certificate_that_becomes_a_pipe_stops_neither_reload_nor_end() {
+async fn a_certificate_that_becomes_a_pipe_hangs_nothing() {
     let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"own.pem\", key = \"own.key\" }\n";
     let folder = folder(listener);
     let gateway = GatewayProcess::start(folder.path());

@@ -14,7 +14,7 @@ const graphql = new WebSocketServer({ noServer: true });
 useServer({
   schema: buildSchema("type Query { subject: String }"),
   context: (ctx) => ({ subject: ctx.extra.request.headers["x-auth-subject"] }),
-  rootValue: { subject: (_, context) => context.subject },
+  roots: { query: { subject: (_, context) => context.subject } },
 }, graphql);
 http.on("upgrade", (request, socket, head) => {
   if (request.url === "/graphql") {

@@ -46,7 +46,7 @@ fn gateway() -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-/// Uploads that go on, by so many bytes five times a second, until the set is dropped.
+/// Uploads that go on, by this number of bytes five times a second, until the set is dropped.
 async fn upload_slowly(gateway: &Gateway, bytes: usize) -> JoinSet<()> {
     let mut uploads = JoinSet::new();
     for _ in 0..UPLOADS {
