@@ -66,6 +66,8 @@ pub(super) struct Control {
     pub(super) admin: Arc<Admin>,
     pub(super) connections: Arc<AdminConnections>,
     pub(super) socket: AdminSocket,
+    /// True with PostgreSQL: the store stays open after a take-over.
+    pub(super) is_shared: bool,
 }
 
 impl Control {
@@ -76,7 +78,7 @@ impl Control {
         mut stopped: watch::Receiver<bool>,
         replaced: watch::Sender<bool>,
     ) {
-        let Control { state, admin, connections, socket } = self;
+        let Control { state, admin, connections, socket, is_shared } = self;
         let AdminSocket { local, socket, tls } = socket;
         let listener = unless_failed(socket::into_tokio(socket));
         let listener =
@@ -93,15 +95,17 @@ impl Control {
         loop {
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
-                _ = confirm.tick(), if !*replaced.borrow() => write_confirmations(&state).await,
+                _ = confirm.tick(), if is_shared || !*replaced.borrow() => write_confirmations(&state).await,
                 _ = expire.tick() => state.auth.revocations.remove_expired(),
                 () = &mut hand_over, if !*replaced.borrow() => {
-                    // Another gateway now has the store and the sockets. Open admin connections are still served, and
-                    // those that wait at the Unix socket. The next gateway can now use its path.
+                    // Another gateway now has the sockets, and the SQLite store. Admin connections are still served,
+                    // and those that wait at the Unix socket. The next gateway can now use its path.
                     listener.iter().for_each(|listener| listener.abort());
                     local = None;
-                    sweeping.abort();
-                    keys.abort();
+                    if !is_shared {
+                        sweeping.abort();
+                        keys.abort();
+                    }
                     let _ = replaced.send(true);
                 }
             }
@@ -110,7 +114,7 @@ impl Control {
         local_listener.iter().for_each(|listener| listener.abort());
         sweeping.abort();
         keys.abort();
-        if !*replaced.borrow() {
+        if is_shared || !*replaced.borrow() {
             write_confirmations(&state).await;
         }
     }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::secrets::SecretError;
+use crate::config::Database;
 
 pub(super) type Cause = Box<dyn Error + Send + Sync>;
 
@@ -15,13 +16,15 @@ pub(super) type Cause = Box<dyn Error + Send + Sync>;
 pub enum StartError {
     Secret(SecretError),
     OpenStore {
-        file: PathBuf,
+        database: Database,
         source: Cause,
     },
     ReadStore {
-        file: PathBuf,
+        database: Database,
         source: Cause,
     },
+    /// The CA certificates for `store.postgres`.
+    DatabaseCertificates(Cause),
     SigningKeys(Cause),
     SigningKeyFile {
         file: PathBuf,
@@ -73,8 +76,11 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Secret(error) => error.fmt(f),
-            StartError::OpenStore { file, .. } => write!(f, "store.sqlite: cannot open {}", file.display()),
-            StartError::ReadStore { file, .. } => write!(f, "store.sqlite: cannot read {}", file.display()),
+            StartError::OpenStore { database, .. } => write!(f, "{}: cannot open {database}", database.key()),
+            StartError::ReadStore { database, .. } => write!(f, "{}: cannot read {database}", database.key()),
+            StartError::DatabaseCertificates(_) => {
+                f.write_str("store.postgres_ca_file: cannot use the CA certificates for the database")
+            }
             StartError::SigningKeys(_) => f.write_str("cannot load the signing keys"),
             StartError::SigningKeyFile { file, .. } => {
                 write!(f, "cannot use tokens.signing_key_file {}", file.display())
@@ -117,6 +123,7 @@ impl Error for StartError {
             StartError::Secret(error) => error.source(),
             StartError::OpenStore { source, .. }
             | StartError::ReadStore { source, .. }
+            | StartError::DatabaseCertificates(source)
             | StartError::SigningKeys(source)
             | StartError::SigningKeyFile { source, .. }
             | StartError::IssuerKeys { source, .. }

@@ -4,9 +4,10 @@
 //! It opens the database read-only, also while a gateway runs. A revocation is in the database before the gateway
 //! enforces it, so what it finds there is what the gateway does. Without the database, it does not guess.
 
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::Request;
 
@@ -14,18 +15,18 @@ use super::auth_state::AuthState;
 use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::own_keys::{self, own_policy};
+use super::stored;
 use crate::auth::bad_signatures::BadSignatures;
 use crate::auth::keyring::Keyring;
 use crate::auth::revocations::Revocations;
 use crate::auth::signature_queue::SignatureQueue;
-use crate::config::Config;
+use crate::config::{Config, StoreSettings};
 use crate::gateway::context::RequestContext;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::streams::Streams;
 use crate::gateway::worker::Worker;
 use crate::limits::concurrency::ConcurrencyLimit;
 use crate::protocols::http::forwarded::Origin;
-use crate::store::{StoreError, sqlite};
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::tokens::jwt::Issuer;
@@ -79,7 +80,7 @@ impl Explainer {
         let keyring = Arc::new(Keyring::new(own_keys::read_only(config, clock.now())?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone());
         keys.start(&config.issuers).await?;
-        let (revocations, revocations_unknown) = match revocations(&config.store.sqlite, clock.now()) {
+        let (revocations, revocations_unknown) = match revocations(&config.store, clock.now()) {
             Ok(revocations) => (revocations, None),
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
@@ -136,13 +137,13 @@ impl Explainer {
 ///
 /// # Errors
 /// Why it cannot be read. A database that does not exist is an error: the gateway may run elsewhere.
-fn revocations(file: &Path, now: UnixTime) -> Result<Revocations, Arc<str>> {
-    let unreadable = |error: StoreError| Arc::from(with_causes(&error));
-    if !sqlite::is_initialized(file).map_err(unreadable)? {
-        return Err(format!("there is no database {}", file.display()).into());
+fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<str>> {
+    let unreadable = |error: StartError| Arc::from(error.source().map_or_else(|| with_causes(&error), with_causes));
+    if !stored::has_data(store, Duration::ZERO).map_err(unreadable)? {
+        return Err(format!("there is no database {}", store.database).into());
     }
     let revocations = Revocations::new();
-    for revocation in sqlite::stored_revocations(file, 0, now).map_err(unreadable)? {
+    for revocation in stored::revocations(store, 0, now).map_err(unreadable)? {
         revocations.enforce(&revocation, now);
     }
     Ok(revocations)

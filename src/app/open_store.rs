@@ -1,16 +1,21 @@
 //! The store at the start: opened, and its revocations loaded.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::StartError;
+use super::stored;
 use crate::auth::revocations::Revocations;
-use crate::config::Config;
-use crate::store::sqlite::{self, SqliteStore};
-use crate::store::{LogOrder, Store};
+use crate::config::{Config, Database};
+use crate::store::postgres::{self, PostgresStore};
+use crate::store::sqlite::SqliteStore;
+use crate::store::{LogOrder, Settings, Store};
 use crate::telemetry::audit_log::Target;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, UnixTime};
+use crate::types::ids::to_base62;
+use crate::types::secret;
 
 /// How far the clock may be set back while a token lives: an hour, as by a wrong time zone, and a little more. The
 /// token then lives that much longer than its revocation expects, and must stay revoked.
@@ -23,20 +28,39 @@ pub(super) fn open(
     clock: Arc<dyn Clock>,
     patience: Duration,
 ) -> Result<Arc<dyn Store>, StartError> {
-    let settings = sqlite::Settings {
+    let settings = Settings {
         issuer: config.tokens.issuer.clone(),
         longest_life: max_token_life(config) + CLOCK_STEP,
         longest_family: config.tokens.lifetimes.absolute + CLOCK_STEP,
         audit: if config.audit.target == Target::Off { 0 } else { config.audit.outbox },
     };
+    let now = clock.now();
     let enforce = Arc::new(move |revocation: &Revocation, order| match order {
         LogOrder::InOrder => revocations.enforce(revocation, clock.now()),
         LogOrder::Ahead => revocations.enforce_ahead(revocation, clock.now()),
     });
-    let file = &config.store.sqlite;
-    let store = SqliteStore::open_within(patience, file, settings, enforce);
-    let store = store.map_err(|error| StartError::OpenStore { file: file.clone(), source: error.into() })?;
-    Ok(Arc::new(store))
+    let failed = |error| stored::open_error(&config.store, error);
+    match &config.store.database {
+        Database::Sqlite(file) => {
+            let opened = SqliteStore::open_within(patience, file, settings, enforce);
+            Ok(Arc::new(opened.map_err(failed)?))
+        }
+        Database::Postgres(of_database) => {
+            let tls = stored::encryption(of_database)?;
+            let database = postgres::Database { settings: (**of_database).clone(), tls, replica: replica_name() };
+            let opened = PostgresStore::open(database, settings, enforce, stored::START_PATIENCE, now);
+            Ok(Arc::new(opened.map_err(failed)?))
+        }
+    }
+}
+
+/// The name of this gateway among those that share the store: the name of the machine, and a part that no other process
+/// has. A restarted gateway is another one.
+fn replica_name() -> String {
+    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    let machine: String = machine.trim().chars().filter(is_plain).take(40).collect();
+    format!("{machine}-{}", to_base62(&secret::random::<4>(), 6))
 }
 
 /// The maximum life of an accepted token, clock skew included.
@@ -54,9 +78,8 @@ pub(super) async fn load_revocations(
     revocations: &Revocations,
     now: UnixTime,
 ) -> Result<(), StartError> {
-    let file = || config.store.sqlite.clone();
     let entries = store.revocations_since(0, now).await;
-    let entries = entries.map_err(|error| StartError::ReadStore { file: file(), source: error.into() })?;
+    let entries = entries.map_err(|error| stored::read_error(&config.store, error))?;
     for entry in &entries {
         revocations.enforce(entry, now);
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::error::{Cause, StartError};
 use super::root_secrets::read_existing_roots;
+use super::stored;
 use crate::auth::keyring::{Keyring, Keys, OwnIssuer};
 use crate::broker::KeyTools;
 use crate::broker::keys::OwnKeys;
 use crate::config::{Config, TokenSettings};
-use crate::store::{Store, sqlite};
+use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::family::Lifetimes;
 use crate::tokens::family::refresh_token::Roots;
@@ -56,9 +57,7 @@ pub(super) fn read_only(config: &Config, now: UnixTime) -> Result<Keys, StartErr
     if let Some(file) = &tokens.signing_key_file {
         return single_key(tokens, read_signing_key(file, tokens)?).map(Keys::new);
     }
-    let file = &config.store.sqlite;
-    let stored = sqlite::stored_signing_keys(file);
-    let stored = stored.map_err(|error| StartError::ReadStore { file: file.clone(), source: error.into() })?;
+    let stored = stored::signing_keys(&config.store)?;
     if stored.is_empty() {
         return single_key(tokens, new_key(tokens).map_err(signing_keys)?).map(Keys::new);
     }

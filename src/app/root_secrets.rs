@@ -6,10 +6,12 @@ use std::path::Path;
 
 use super::error::StartError;
 use super::secrets::{SecretError, is_missing, new_secret_text, read, read_admin_token, read_or_create};
+use super::stored;
 use crate::admin::SecretSource;
 use crate::config::{Config, StoreSettings};
-use crate::store::sqlite;
+use crate::store::postgres::{self, RootsFound};
 use crate::tokens::family::refresh_token::Roots;
+use crate::types::clock::UnixTime;
 use crate::types::ids::from_base62;
 use crate::types::secret::{self, Secret};
 
@@ -31,16 +33,36 @@ pub(super) fn check_root_is_not_lost(store: &StoreSettings) -> Result<(), StartE
         return Ok(());
     }
     // First whether it is a database: for any other file, that is the error to report.
-    if !has_data(store)? {
+    if !stored::has_data(store, stored::START_PATIENCE)? {
         return Ok(());
     }
-    Err(SecretError::RootLost { file: file.clone(), database: store.sqlite.clone() }.into())
+    Err(SecretError::RootLost { file: file.clone(), database: store.database.clone() }.into())
+}
+
+/// Compares the root secrets with those of a store that several gateways share. Call it when the store is open.
+pub(super) fn agree(store: &StoreSettings, roots: Roots, now: UnixTime) -> Result<Roots, StartError> {
+    let Some(settings) = store.postgres() else { return Ok(roots) };
+    let found = postgres::compare_roots(settings, stored::encryption(settings)?, roots.checks(), now);
+    let secret = || store.secret.clone();
+    match found.map_err(|error| stored::read_error(store, error))? {
+        RootsFound::Newest(number) => {
+            if number != roots.newest() {
+                tracing::info!(
+                    number = roots.newest(),
+                    "a new root secret is used after the next start, when every gateway knows it"
+                );
+            }
+            Ok(roots.with_newest(number))
+        }
+        RootsFound::Different(number) => Err(SecretError::OtherRoot { secret: secret(), number }.into()),
+        RootsFound::Missing(number) => Err(SecretError::RootMissing { secret: secret(), number }.into()),
+    }
 }
 
 /// Checks everything that a start reads before it opens the store. Missing files are valid, and a database of a newer
 /// version is not.
 pub(super) fn check(config: &Config) -> Result<(), StartError> {
-    has_data(&config.store)?;
+    stored::has_data(&config.store, stored::START_PATIENCE)?;
     check_root_is_not_lost(&config.store)?;
     let exists = |source: &SecretSource| !matches!(source, SecretSource::File(file) if !file.exists());
     if exists(&config.store.secret) {
@@ -50,11 +72,6 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
         read_admin_token(&config.admin.token)?;
     }
     Ok(())
-}
-
-fn has_data(store: &StoreSettings) -> Result<bool, StartError> {
-    let file = &store.sqlite;
-    sqlite::is_initialized(file).map_err(|error| StartError::OpenStore { file: file.clone(), source: error.into() })
 }
 
 fn parse_roots(source: &SecretSource, text: &str) -> Result<Roots, SecretError> {

@@ -126,7 +126,8 @@ impl Drop for Running {
         // Before the workers close their sockets: closing the last copy of a socket closes its queue.
         *self.copies.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = self.draining.send(true);
-        if *self.replaced.borrow() {
+        // Several gateways can have PostgreSQL open at once, so this one keeps it until it has drained.
+        if *self.replaced.borrow() && !self.live.config().store.is_shared() {
             self.close_store();
             if !self.follow_store() {
                 // Without their handles, the workers end with the process.

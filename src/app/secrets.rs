@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::admin::{MAX_TOKEN_SIZE, SecretSource};
 use crate::auth::bearer;
+use crate::config::Database;
 use crate::types::ids::to_base62;
 use crate::types::regular_file;
 use crate::types::secret::{self, Secret};
@@ -43,7 +44,17 @@ pub enum SecretError {
     /// The database exists and its root secret does not.
     RootLost {
         file: PathBuf,
-        database: PathBuf,
+        database: Database,
+    },
+    /// The database that several gateways share was used with another secret of this number.
+    OtherRoot {
+        secret: SecretSource,
+        number: u8,
+    },
+    /// The other gateways use a root secret that this one does not have.
+    RootMissing {
+        secret: SecretSource,
+        number: u8,
     },
     InvalidAdminToken(SecretSource),
 }
@@ -72,15 +83,28 @@ impl fmt::Display for SecretError {
                 write!(f, "cannot write to {secret}; add a line with a new number and a new root secret to its value")
             }
             SecretError::RootLost { file, database } => {
-                let (file, database) = (file.display(), database.display());
+                let file = file.display();
+                let remedy = match database {
+                    Database::Sqlite(_) => format!("remove {database} with its -wal and -shm files"),
+                    Database::Postgres(settings) => format!("drop its schema: DROP SCHEMA {} CASCADE", settings.schema),
+                };
                 write!(
                     f,
                     "store.secret_file: {file} does not exist, and the database {database} cannot be used without it; \
-                     restore the file from its backup, or correct store.secret_file. If the file is lost, remove \
-                     {database} with its -wal and -shm files: the gateway then creates both again, and all users must \
-                     log in again"
+                     restore the file from its backup, or correct store.secret_file. If the file is lost, {remedy}: \
+                     the gateway then creates both again, and all users must log in again"
                 )
             }
+            SecretError::OtherRoot { secret, number } => write!(
+                f,
+                "{secret}: root secret {number} is not the one that the database is used with; copy the root secrets \
+                 of a gateway that uses this database, or restore them from their backup"
+            ),
+            SecretError::RootMissing { secret, number } => write!(
+                f,
+                "{secret} lacks root secret {number}, which other gateways use with this database; copy their root \
+                 secrets"
+            ),
             SecretError::InvalidAdminToken(secret) => write!(
                 f,
                 "{secret}: the admin token must have {MIN_TOKEN_SIZE} to {MAX_TOKEN_SIZE} characters, each a letter, a \

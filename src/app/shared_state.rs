@@ -10,7 +10,8 @@ use super::error::StartError;
 use super::issuer_keys::KeyWatch;
 use super::open_store::{self, max_token_life};
 use super::own_keys;
-use super::root_secrets::read_roots;
+use super::root_secrets::{agree, read_roots};
+use super::stored;
 use super::upstreams::UpstreamWatch;
 use crate::auth::revocations::Revocations;
 use crate::auth::token_cache::TokenCache;
@@ -25,7 +26,7 @@ use crate::limits::rate_limit::RateLimits;
 use crate::limits::throttle::Throttle;
 use crate::protocols::http::forwarded::Forwarding;
 use crate::protocols::http::headers::{Hygiene, METHOD_OVERRIDES, X_REAL_IP};
-use crate::store::{Store, sqlite};
+use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::jwt::replacement::ReplacementSettings;
 use crate::tokens::login::LoginHeaders;
@@ -53,9 +54,10 @@ impl SharedState {
         store_patience: Duration,
     ) -> Result<Self, StartError> {
         let now = clock.now();
-        let roots = Arc::new(read_roots(&config.store.secret)?);
+        let roots = read_roots(&config.store.secret)?;
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
+        let roots = Arc::new(agree(&config.store, roots, now)?);
         open_store::load_revocations(config, &*store, &revocations, now).await?;
         let (keyring, own_keys) = own_keys::start(config, &store, &roots, now).await?;
         let key_watch = KeyWatch::new(keyring.clone(), clock.clone());
@@ -141,11 +143,9 @@ impl SharedState {
 
     /// Applies what the gateway that has taken over wrote to the store: revocations and signing keys.
     pub(super) fn follow_store(&self, config: &Config) -> Result<(), StartError> {
-        let (file, now) = (&config.store.sqlite, self.clock.now());
+        let now = self.clock.now();
         let revocations = &self.auth.revocations;
-        let entries = sqlite::stored_revocations(file, revocations.sequence(), now);
-        let entries = entries.map_err(|error| StartError::ReadStore { file: file.clone(), source: error.into() })?;
-        for entry in &entries {
+        for entry in &stored::revocations(&config.store, revocations.sequence(), now)? {
             revocations.enforce(entry, now);
         }
         // A key in tokens.signing_key_file does not change while the gateway runs.
@@ -175,12 +175,12 @@ impl SharedState {
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.auth.revocations.clone();
-        metrics.gauge("revocations", "Revocations in memory", move || revocations.len() as f64);
+        metrics.gauge("revocations", "Revocations in memory", move || revocations.count() as f64);
         let revocations = self.auth.revocations.clone();
         let help = "Number of the newest revocation in the store's log that is enforced";
         metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
         let token_cache = self.token_cache.clone();
-        metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().len() as f64);
+        metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
 }
 

@@ -87,6 +87,7 @@ fn run(
     let workers = workers.start(sockets.listeners)?;
     let copies: ListenerCopies = Arc::new(Mutex::new(Some(sockets.copies)));
     let hand_over = takeover::hand_over(&config.store, copies.clone());
+    let is_shared = config.store.is_shared();
     let queue = ReloadQueue::new();
     let reloads = file.is_some().then(|| queue.sender.clone());
     let (runtime, token) = control;
@@ -102,7 +103,7 @@ fn run(
         metrics: reload_metrics,
     });
     let (serving, admin_socket) = (admin.serving.clone(), sockets.admin.local.path().to_owned());
-    let control = Control { state: state.clone(), admin, connections, socket: sockets.admin };
+    let control = Control { state: state.clone(), admin, connections, socket: sockets.admin, is_shared };
     let control = ControlThread::start(runtime, control, hand_over)?;
     let audit = delivery.map(audit::start).transpose()?;
     let reload_thread = file.map(|file| ReloadThread::start(live.clone(), file, queue)).transpose()?;

@@ -1,12 +1,15 @@
 //! Take-over by another gateway with the same addresses and store, for example a newer version.
 //!
 //! 1. The new gateway reads its configuration and secrets, and connects to a Unix socket beside the store
-//!    (`bearward.db.take-over`).
+//!    (`bearward.db.take-over`), or beside the configuration with PostgreSQL (`bearward.take-over`).
 //! 2. The old gateway hands over its listening sockets, and accepts no more connections.
 //! 3. The old gateway waits up to [`STORE_GRACE`] for requests in flight, delivers audit events once more, and closes
 //!    the store. It drains for `timeouts.drain` without the store: a refresh gets 503. It reads what the new gateway
 //!    revokes ([`FOLLOW_INTERVAL`]), so that its streams end, too.
 //! 4. The new gateway opens the store and accepts. New connections have waited in the queues of the sockets.
+//!
+//! PostgreSQL is open in both gateways at once: the new one does not wait for it, and the old one keeps it until it has
+//! drained, as any other replica.
 
 use std::io;
 use std::net::TcpListener;
@@ -38,9 +41,10 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Copies of the listening sockets, until the gateway drains.
 pub(super) type ListenerCopies = Arc<Mutex<Option<Vec<TcpListener>>>>;
 
-/// The Unix socket for take-overs: beside the store, because one gateway has the store.
+/// The Unix socket for take-overs: beside the store, because one gateway has the store. With PostgreSQL, two gateways
+/// on one machine need two folders for their configurations.
 pub(super) fn socket_path(store: &StoreSettings) -> PathBuf {
-    let mut path = store.sqlite.clone().into_os_string();
+    let mut path = store.beside.clone().into_os_string();
     path.push(".take-over");
     path.into()
 }

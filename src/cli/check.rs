@@ -1,10 +1,12 @@
-//! `bearward check`: reports every error in the configuration, and what is allowed and dangerous.
+//! `bearward check`: reports every error in the configuration, and what is allowed and dangerous. Tries the database if
+//! that is PostgreSQL.
 
 use std::io::IsTerminal;
 
 use super::config_argument::{ConfigArgument, report};
 use super::error::CommandError;
-use crate::config::{self, ConfigWarnings, Probe};
+use crate::app;
+use crate::config::{self, Config, ConfigWarnings, Probe};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -16,11 +18,15 @@ pub(super) struct Arguments {
     /// Fail if there is a warning.
     #[arg(long)]
     deny_warnings: bool,
+    /// Do not connect to the PostgreSQL database of the configuration.
+    #[arg(long)]
+    offline: bool,
 }
 
 /// Exit status 2 if there is an error, or a warning with `--deny-warnings`.
-pub(super) fn run(Arguments { config, json, deny_warnings }: Arguments) -> Result<(), CommandError> {
-    match config::load_with_warnings(&config.file, Probe::None) {
+pub(super) fn run(Arguments { config, json, deny_warnings, offline }: Arguments) -> Result<(), CommandError> {
+    let attempt = |config: &Config| if offline { Vec::new() } else { app::check_store(config) };
+    match config::load_and_try(&config.file, Probe::None, attempt) {
         Ok((_, warnings)) => {
             if json {
                 println!("{}", warnings.json());

@@ -16,8 +16,9 @@ use toml::de::DeTable;
 
 pub use document::error::{ConfigError, ConfigErrors, Place};
 pub use document::warnings::ConfigWarnings;
-pub use settings::{Config, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch};
+pub use settings::{Config, Database, ForeignIssuer, Limits, Probe, StoreSettings, TokenSettings, Watch};
 
+use document::error::Severity;
 use document::report::Report;
 use document::table::Table;
 
@@ -30,10 +31,64 @@ pub fn load(path: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
 
 /// As [`load`], with what is allowed and dangerous.
 pub fn load_with_warnings(path: &Path, probe: Probe) -> Result<(Config, ConfigWarnings), ConfigErrors> {
+    load_and_try(path, probe, |_| Vec::new())
+}
+
+/// As [`load_with_warnings`]. If the file is valid, `attempt` tries what it names, such as the database, and its
+/// findings are reported at their keys.
+pub fn load_and_try(
+    path: &Path,
+    probe: Probe,
+    attempt: impl FnOnce(&Config) -> Vec<Finding>,
+) -> Result<(Config, ConfigWarnings), ConfigErrors> {
     let (file, source) = file_and_source(path)?;
     let (config, mut warnings) = read(&file, &source, folder_of(path), probe)?;
-    warnings.extend(clock::warning(SystemTime::now(), &[path, &config.store.sqlite]));
-    Ok((config, ConfigWarnings::new(&file, &source, warnings)))
+    warnings.extend(clock::warning(SystemTime::now(), &[path, &config.store.beside]));
+    let (tree, _) = DeTable::parse_recoverable(&source);
+    let report = Report::new(folder_of(path));
+    let mut root = Table::new(tree.get_ref(), Place::default(), &report);
+    let mut errors = Vec::new();
+    for Finding { severity, key: (table, key), error } in attempt(&config) {
+        let place = root.part(table).place(key);
+        let list = if severity == Severity::Error { &mut errors } else { &mut warnings };
+        list.push(error.at(&place));
+    }
+    match errors.is_empty() {
+        true => Ok((config, ConfigWarnings::new(&file, &source, warnings))),
+        false => Err(ConfigErrors::new(&file, &source, errors)),
+    }
+}
+
+/// What is wrong with something that a key names, outside of the file.
+pub struct Finding {
+    severity: Severity,
+    /// The table and its key.
+    key: (&'static str, &'static str),
+    error: ConfigError,
+}
+
+impl Finding {
+    /// The gateway does not start with it. `message`: what was found; `help`: what to do.
+    pub fn error(
+        key: (&'static str, &'static str),
+        message: impl Into<String>,
+        expected: impl Into<String>,
+        help: Option<&str>,
+    ) -> Self {
+        let error = ConfigError::new(message, expected);
+        Finding { severity: Severity::Error, key, error: help.into_iter().fold(error, ConfigError::help) }
+    }
+
+    /// The gateway starts in spite of it.
+    pub fn warning(
+        key: (&'static str, &'static str),
+        message: impl Into<String>,
+        expected: impl Into<String>,
+        help: &str,
+    ) -> Self {
+        let error = ConfigError::new(message, expected).help(help);
+        Finding { severity: Severity::Warning, key, error }
+    }
 }
 
 /// Reads and checks a text. Relative paths in it start at `base`.

@@ -1,5 +1,6 @@
 //! The settings of the gateway, composed of the settings of its modules. No module below this one knows [`Config`].
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::gateway::route;
 use crate::limits::limiter::Rate;
 use crate::limits::{rate_limit, throttle};
 use crate::protocols::http::forwarded;
+use crate::store::postgres;
 use crate::telemetry::{access_log, audit_log};
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer};
@@ -64,10 +66,54 @@ pub enum Watch {
 /// `[store]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreSettings {
-    pub sqlite: PathBuf,
+    pub database: Database,
+    /// Begin of the paths of what belongs to this gateway alone: its admin socket, its audit file. `store.sqlite`, or a
+    /// path beside the configuration.
+    pub beside: PathBuf,
     pub secret: admin::SecretSource,
     /// `timeouts.store`: how long a call waits for its result.
     pub timeout: Duration,
+}
+
+impl StoreSettings {
+    /// Returns true if several gateways can have the store open at once.
+    pub fn is_shared(&self) -> bool {
+        self.postgres().is_some()
+    }
+
+    /// The settings of PostgreSQL, if that is the store.
+    pub fn postgres(&self) -> Option<&postgres::Settings> {
+        match &self.database {
+            Database::Sqlite(_) => None,
+            Database::Postgres(settings) => Some(settings),
+        }
+    }
+}
+
+/// `store.sqlite` or `store.postgres`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Database {
+    Sqlite(PathBuf),
+    Postgres(Box<postgres::Settings>),
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Database::Sqlite(file) => write!(f, "{}", file.display()),
+            Database::Postgres(settings) => settings.target.fmt(f),
+        }
+    }
+}
+
+impl Database {
+    /// The key that names it.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Database::Sqlite(_) => "store.sqlite",
+            Database::Postgres(_) => "store.postgres",
+        }
+    }
 }
 
 /// `[tokens]`: the tokens that this gateway issues.

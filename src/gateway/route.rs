@@ -9,6 +9,7 @@ use crate::gateway::cors;
 use crate::gateway::rules::Rules;
 use crate::limits::rate_limit;
 use crate::protocols::http::readings::PathForms;
+use crate::store::postgres::OnStale;
 
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,8 @@ pub struct Route {
     pub rates: Vec<rate_limit::Settings>,
     /// What the responses of the backend mean for tokens.
     pub capture: Option<Capture>,
+    /// `route.on_stale`. `None`: as `store.on_stale`.
+    pub on_stale: Option<OnStale>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +95,7 @@ impl Route {
             enforce: true,
             rates: Vec::new(),
             capture: None,
+            on_stale: None,
         }
     }
 
@@ -116,5 +120,36 @@ impl Route {
             Access::Public => "none".to_owned(),
             Access::Token(rules) => rules.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_asks_for_less_if_it_accepts_what_the_other_rejects() {
+        let everything = Route::everything();
+        let public = Route { access: Access::Public, ..everything.clone() };
+        let reports = Route { enforce: false, ..everything.clone() };
+        for (route, other, expected) in [
+            (&public, &everything, true),
+            (&reports, &everything, true),
+            (&everything, &everything, false),
+            (&everything, &public, false),
+            (&public, &public, false),
+            (&public, &reports, false),
+            (&everything, &reports, false),
+        ] {
+            assert_eq!(route.asks_for_less_than(other), expected, "{route:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_method_decides_by_the_list_of_methods_or_as_a_preflight() {
+        let everything = Route::everything();
+        assert!(!everything.decides_by_method());
+        assert!(Route { methods: vec![Method::GET], ..everything.clone() }.decides_by_method());
+        assert!(Route { preflight: true, ..everything }.decides_by_method());
     }
 }

@@ -88,7 +88,7 @@ impl ConfigError {
 
 /// Whether the gateway starts with what was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Severity {
+pub(crate) enum Severity {
     Error,
     Warning,
 }

@@ -78,6 +78,16 @@ pub(super) fn secret(
     variable_key: &'static str,
     default_file: &str,
 ) -> SecretSource {
+    let source = one_source(table, file_key, variable_key);
+    let source = source.unwrap_or_else(|| SecretSource::File(table.report().base().join(default_file)));
+    if let SecretSource::File(path) = &source {
+        table.accept(file_key, secret_file(path));
+    }
+    source
+}
+
+/// A file or an environment variable, if one of the keys names it. The variable must be set.
+fn one_source(table: &mut Table<'_>, file_key: &'static str, variable_key: &'static str) -> Option<SecretSource> {
     let file = table.path(file_key);
     let variable = table.take(variable_key).and_then(|value| value.parse(variable_name));
     if table.has(file_key) && table.has(variable_key) {
@@ -87,11 +97,26 @@ pub(super) fn secret(
     }
     if let Some(name) = variable {
         table.accept(variable_key, variable_is_set(&name));
-        return SecretSource::Environment(name);
+        return Some(SecretSource::Environment(name));
     }
-    let path = file.unwrap_or_else(|| table.report().base().join(default_file));
-    table.accept(file_key, secret_file(&path));
-    SecretSource::File(path)
+    file.map(SecretSource::File)
+}
+
+/// A secret of the operator from one of two keys, both of which may be missing. The file must exist.
+pub(super) fn operator_secret(
+    table: &mut Table<'_>,
+    file_key: &'static str,
+    variable_key: &'static str,
+) -> Option<SecretSource> {
+    let source = one_source(table, file_key, variable_key)?;
+    if let SecretSource::File(path) = &source {
+        let contents = table.accept(file_key, secret_contents(path));
+        if contents.is_some_and(|contents| contents.trim_ascii().is_empty()) {
+            let error = ConfigError::new(format!("{} is empty", path.display()), "expected a file with a secret");
+            table.reject(file_key, error);
+        }
+    }
+    Some(source)
 }
 
 fn secret_file(path: &Path) -> Result<(), ConfigError> {

@@ -53,9 +53,9 @@ fn proxy_protocol(table: &mut Table<'_>, forwarding: &Forwarding) -> bool {
     proxy_protocol
 }
 
-/// `database`: `store.sqlite`.
-pub(super) fn admin(table: &mut Table<'_>, database: &Path) -> Placed<admin::Settings> {
-    let socket = admin_socket(table, database);
+/// `beside`: the database, or a path for what is beside it.
+pub(super) fn admin(table: &mut Table<'_>, beside: &Path) -> Placed<admin::Settings> {
+    let socket = admin_socket(table, beside);
     let address = table.take("address").and_then(|value| value.parse(socket_address)).unwrap_or(DEFAULT_ADMIN_ADDRESS);
     let tls = tls(table);
     if !table.has("tls") && !address.ip().is_loopback() {
@@ -80,10 +80,11 @@ pub(super) fn admin(table: &mut Table<'_>, database: &Path) -> Placed<admin::Set
     Placed { value, place: table.place("address") }
 }
 
-/// The Unix socket of the admin API. By default it is beside the database, because one gateway has the database.
-pub(super) fn admin_socket(table: &mut Table<'_>, database: &Path) -> PathBuf {
+/// The Unix socket of the admin API. By default it is beside an SQLite database, because one gateway has the database,
+/// and beside the configuration with PostgreSQL.
+pub(super) fn admin_socket(table: &mut Table<'_>, beside: &Path) -> PathBuf {
     let socket = table.path("socket").unwrap_or_else(|| {
-        let mut path = database.as_os_str().to_owned();
+        let mut path = beside.as_os_str().to_owned();
         path.push(".admin");
         path.into()
     });

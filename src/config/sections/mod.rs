@@ -21,6 +21,7 @@ mod oauth;
 mod path_forms;
 mod pem;
 mod placed;
+mod postgres;
 mod rate;
 mod route;
 mod route_warnings;
@@ -37,10 +38,10 @@ use std::thread;
 use crate::config::document::table::Table;
 use crate::config::settings::{Config, Probe, Watch};
 
-/// Only `admin.socket`, and `store.sqlite` for its default.
+/// Only `admin.socket`, and `[store]` for its default.
 pub(super) fn admin_socket(root: &mut Table<'_>) -> PathBuf {
-    let database = store::database(&mut root.part("store"));
-    listener::admin_socket(&mut root.part("admin"), &database)
+    let beside = store::beside(&mut root.part("store"));
+    listener::admin_socket(&mut root.part("admin"), &beside)
 }
 
 /// The whole file. If there are errors, the result is incomplete and only used to find more errors.
@@ -54,7 +55,7 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
     let forwarding = root.table("forwarding", |table| forwarding::read(table, &identity));
     let listeners = listener::listeners(root, &forwarding);
     let store = root.table("store", |table| store::read(table, timeouts.store));
-    let admin = root.table("admin", |table| listener::admin(table, &store.sqlite));
+    let admin = root.table("admin", |table| listener::admin(table, &store.beside));
     addresses::check(root, &listeners, &admin, probe);
 
     let tokens = root.table("tokens", |table| tokens::read(table, &listeners, limits.sessions_per_subject));
@@ -64,12 +65,12 @@ pub(super) fn gateway(root: &mut Table<'_>, probe: Probe) -> Config {
         upstream::upstreams(root, &timeouts, |name| forwarding::reaches_no_backend(name, &forwarding, &identity));
     let cors = root.table("cors", |table| cors::read(table, &cors::Cors::default()));
     let mut rates = rate::rates(root);
-    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors);
+    let mut routes = route::routes(root, &upstreams, &issuers.names, &tokens.audience, &cors, &store);
     rate::number_all(&mut rates, &mut routes);
     let login = root.table("login", login::read);
     let oauth = root.table("oauth", |table| oauth::read(table, &routes, &issuers.names));
     let access_log = root.table("access_log", access_log::read);
-    let audit = root.table("audit", |table| audit::read(table, &store.sqlite));
+    let audit = root.table("audit", |table| audit::read(table, &store.beside));
 
     Config {
         watch,

@@ -7,9 +7,11 @@ use crate::config::document::suggest;
 use crate::config::document::table::Table;
 use crate::config::sections::cors::{self, Cors};
 use crate::config::sections::placed::Placed;
-use crate::config::sections::{host, path_forms, rate, route_warnings, rules, token};
+use crate::config::sections::{host, path_forms, postgres, rate, route_warnings, rules, token};
+use crate::config::settings::StoreSettings;
 use crate::gateway::route::{Access, Capture, Route};
 use crate::gateway::route_table::{KEYS_PATH, REFRESH_PATH, REVOKE_PREFIX, metadata_path};
+use crate::store::postgres::Settings;
 use crate::upstream;
 
 type Upstreams = [Placed<upstream::Settings>];
@@ -26,8 +28,10 @@ pub(super) fn routes(
     issuers: &[String],
     own_audience: &[String],
     cors: &Cors,
+    store: &StoreSettings,
 ) -> Vec<Route> {
-    let routes = root.tables("route", |table| route(table, upstreams, issuers, own_audience, cors));
+    let shared = store.postgres();
+    let routes = root.tables("route", |table| route(table, upstreams, issuers, own_audience, cors, shared));
     if !routes.is_empty() {
         let routes: Vec<_> = routes.into_iter().flatten().collect();
         report_duplicates(root, &routes);
@@ -51,6 +55,7 @@ fn route(
     issuers: &[String],
     own_audience: &[String],
     inherited: &Cors,
+    store: Option<&Settings>,
 ) -> Option<Placed<Route>> {
     let path = table.required("path", "\"/orders/\"").and_then(|value| value.parse(path));
     let ignore_case = table.boolean("ignore_case", false);
@@ -80,6 +85,7 @@ fn route(
         table.reject("enforce", error.related(&table.place("public"), "the route is public"));
     }
     let rates = rate::rates(table);
+    let on_stale = postgres::of_route(table, store);
     if !enforce && places.login_cookie {
         let error = ConfigError::new("`login_cookie` needs a valid token", "expected `enforce = true` on this route");
         table.reject("enforce", error.related(&table.place("token_from"), "the cookie is accepted here"));
@@ -103,6 +109,7 @@ fn route(
         enforce,
         rates,
         capture,
+        on_stale,
     };
     Some(Placed { value: route, place: table.place("path") })
 }

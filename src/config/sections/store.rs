@@ -6,16 +6,29 @@ use std::time::Duration;
 
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
-use crate::config::sections::files;
-use crate::config::settings::StoreSettings;
+use crate::config::sections::{files, postgres};
+use crate::config::settings::{Database, StoreSettings};
 use crate::types::private_file::Origin;
 
 /// `timeout`: `timeouts.store`.
 pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> StoreSettings {
-    let sqlite = database(table);
-    table.accept("sqlite", can_use(&sqlite));
+    let beside = beside(table);
+    let postgres = postgres::read(table, timeout);
+    let database = match postgres {
+        Some(settings) => {
+            if table.has("sqlite") {
+                let error = ConfigError::new("the store has two databases", "expected `sqlite` or `postgres`");
+                table.reject("sqlite", error.related(&table.place("postgres"), "also set here"));
+            }
+            Database::Postgres(Box::new(settings))
+        }
+        None => {
+            table.accept("sqlite", can_use(&beside));
+            Database::Sqlite(beside.clone())
+        }
+    };
     let secret = files::secret(table, "secret_file", "secret_env", "bearward.secret");
-    StoreSettings { sqlite, secret, timeout }
+    StoreSettings { database, beside, secret, timeout }
 }
 
 /// SQLite keeps the newest data in the files with these endings.
@@ -33,6 +46,8 @@ fn can_use(database: &Path) -> Result<(), ConfigError> {
     files::in_private_folder(database)
 }
 
-pub(super) fn database(table: &mut Table<'_>) -> PathBuf {
-    table.path("sqlite").unwrap_or_else(|| table.report().base().join("bearward.db"))
+/// The SQLite database. With PostgreSQL, a path beside the configuration, for what is by default beside the database.
+pub(super) fn beside(table: &mut Table<'_>) -> PathBuf {
+    let default = if table.has("postgres") { "bearward" } else { "bearward.db" };
+    table.path("sqlite").unwrap_or_else(|| table.report().base().join(default))
 }

@@ -16,16 +16,19 @@
 
 mod append;
 mod audit;
+mod check;
 mod connect;
 mod connections;
 mod driver;
 mod enforcement;
 mod error;
 mod families;
+pub mod inspect;
 mod maintenance;
 mod operation;
 mod outbox;
 mod revocations;
+mod roots;
 mod rotation;
 mod rows;
 mod schema;
@@ -40,6 +43,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use check::{Finding, check};
+pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;
 

@@ -90,19 +90,23 @@ pub(super) struct Since {
 impl Operation for Since {
     type Output = Vec<Revocation>;
 
-    /// Reads pages, each of which is newer than the last one: entries appear in the order of their sequence.
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<Revocation>, QueryError> {
-        let mut found = Vec::new();
-        let mut after = rows::counter(self.after)?;
-        loop {
-            let page = session.query(SINCE, &[&after, &rows::time(self.now), &rows::limit(PAGE)]).await?;
-            for row in &page {
-                found.push(rows::revocation(row)?);
-            }
-            match page.last() {
-                Some(last) if page.len() == PAGE => after = rows::get(last, "sequence")?,
-                _ => return Ok(found),
-            }
+        since(session, self.after, self.now).await
+    }
+}
+
+/// Reads pages, each of which is newer than the last one: entries appear in the order of their sequence.
+pub(super) async fn since(session: &Session, after: u64, now: UnixTime) -> Result<Vec<Revocation>, QueryError> {
+    let mut found = Vec::new();
+    let mut after = rows::counter(after)?;
+    loop {
+        let page = session.query(SINCE, &[&after, &rows::time(now), &rows::limit(PAGE)]).await?;
+        for row in &page {
+            found.push(rows::revocation(row)?);
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = rows::get(last, "sequence")?,
+            _ => return Ok(found),
         }
     }
 }

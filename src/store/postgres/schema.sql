@@ -125,5 +125,6 @@ create table ticket_keys (
 -- A value derived from each root secret, so that a gateway with another one does not start.
 create table root_check (
     root  integer  not null primary key,
-    value bytea    not null
+    value bytea    not null,
+    at    bigint   not null -- when the first gateway started with it
 );

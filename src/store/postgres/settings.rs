@@ -155,6 +155,11 @@ impl Target {
     /// Reads `postgres://user@host:5432,host2:5432/database?key=value`. Reads only what the gateway can promise: a key
     /// that would weaken the encryption or the session is an error.
     pub fn parse(url: &str) -> Result<Target, UrlError> {
+        let has_password = seems_to_have_password(url);
+        Self::read(url).map_err(|error| UrlError { has_password: error.has_password || has_password, ..error })
+    }
+
+    fn read(url: &str) -> Result<Target, UrlError> {
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
         let rest = rest.ok_or_else(|| UrlError::new("this is not the URL of a PostgreSQL database", EXAMPLE))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -244,6 +249,12 @@ impl Target {
         }
         Ok(self)
     }
+}
+
+/// Also in a text that is no valid URL, so that no report shows it.
+fn seems_to_have_password(url: &str) -> bool {
+    let user = url.rsplit_once('@').map_or("", |(before, _)| before);
+    user.rsplit('/').next().is_some_and(|user| user.contains(':')) || url.contains("password")
 }
 
 fn password_in_url() -> UrlError {

@@ -90,6 +90,18 @@ impl Roots {
         self.0.last().map_or(0, |(number, _)| *number)
     }
 
+    /// With this one as the newest, if it is among them.
+    pub fn with_newest(mut self, number: u8) -> Self {
+        self.0.sort_by_key(|(known, _)| *known == number);
+        self
+    }
+
+    /// Each number with a keyed hash of its secret, from oldest to newest.
+    pub fn checks(&self) -> Vec<(u8, [u8; 32])> {
+        let check = |(number, secret): &(u8, Secret)| (*number, secret::mac(secret, &[b"bearward root check v1"]));
+        self.0.iter().map(check).collect()
+    }
+
     /// The newest root secret, to derive other keys from it.
     pub fn newest_secret(&self) -> Option<&Secret> {
         self.0.last().map(|(_, secret)| secret)
@@ -118,4 +130,16 @@ fn mac(root: &Secret, number: u8, id: TokenId, salt: &[u8; 32], generation: u64)
 
 fn checksum(text: &str) -> String {
     to_base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_token_is_shown_without_its_mac() {
+        let token_id = TokenId::parse(&"0".repeat(TokenId::LEN)).expect("an id");
+        let token = PresentedToken { token_id, root: 1, generation: 2, mac: [7; 32] };
+        assert_eq!(format!("{token:?}"), format!("PresentedToken({token_id}, generation 2)"));
+    }
 }

@@ -3,4 +3,5 @@
 pub mod drain;
 pub mod killed;
 pub mod lifecycle;
+mod postgres;
 pub mod reload;

@@ -29,7 +29,12 @@ fn unknown_keys_get_a_suggestion() {
         ("[tokens]\nacces_lifetime = \"1m\"", "tokens.acces_lifetime", (2, 1), "did you mean `access_lifetime`?"),
         ("[tokens]\nsecret = \"x\"", "tokens.secret", (2, 1), "[tokens] has the keys issuer, audience"),
         ("[store]\nsecret = \"hunter2\"", "store.secret", (2, 1), "did you mean `secret_file`?"),
-        ("[store]\npostgres = \"x\"", "store.postgres", (2, 1), "[store] has the keys sqlite, secret_file, secret_env"),
+        (
+            "[store]\nredis = \"x\"",
+            "store.redis",
+            (2, 1),
+            "[store] has the keys sqlite, postgres, postgres_password_file",
+        ),
         ("[[routes]]\npath = \"/\"", "routes", (1, 3), "did you mean `route`?"),
         ("[admin]\nworkers = 4", "admin.workers", (2, 1), "at the top of the file"),
         ("[timeouts]\nbody_size = \"1MiB\"", "timeouts.body_size", (2, 1), "under [limits]"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use bearward::admin::SecretSource;
-use bearward::config::{self, Config, ConfigErrors, Probe};
+use bearward::config::{self, Config, ConfigErrors, Database, Probe};
 use bearward::protocols::tls;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::secret;
@@ -199,7 +199,7 @@ fn relative_paths_start_at_the_folder_of_the_file() {
         with_upstream("[store]\nsqlite = \"./b.db\"\n[access_log]\nfile = \"/tmp/a.log\"\n"),
     );
     let config = config::load(&folder.path().join("gateway.toml"), Probe::None).expect("it is valid");
-    assert_eq!(config.store.sqlite, folder.path().join("b.db"));
+    assert_eq!(config.store.database, Database::Sqlite(folder.path().join("b.db")));
     assert_eq!(config.access_log.target, bearward::telemetry::access_log::Target::File("/tmp/a.log".into()));
     assert_eq!(config.listeners[0].tls, tls::Settings::SelfSigned { folder: folder.path().join("tls") });
 }

@@ -12,6 +12,7 @@ mod report;
 mod routes;
 mod secrets;
 mod sections;
+mod store;
 mod upstreams;
 mod warnings;
 

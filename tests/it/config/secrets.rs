@@ -32,7 +32,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Each key that names a secret, and the secret.
-const SECRETS: [(&str, &str, &str); 10] = [
+const SECRETS: [(&str, &str, &str); 11] = [
     (
         "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = { certificate = \"a.pem\", key = \"a.key\" }",
         "listener[0].tls.key",
@@ -60,6 +60,11 @@ const SECRETS: [(&str, &str, &str); 10] = [
         "[audit]\nwebhook = \"https://a\"\nwebhook_authorization_file = \"authorization\"",
         "audit.webhook_authorization_file",
         "authorization",
+    ),
+    (
+        "[store]\npostgres = \"postgres://a@h/d\"\npostgres_password_file = \"hmac.secret\"",
+        "store.postgres_password_file",
+        "hmac.secret",
     ),
     ("[store]\nsecret_file = \"root.secret\"", "store.secret_file", "root.secret"),
     ("[store]\nsqlite = \"store.db\"", "store.sqlite", "store.db"),

@@ -1,0 +1,130 @@
+//! What `bearward check` finds in a database: what stops a start, and what an operator should look at.
+
+use std::time::Duration;
+
+use crate::store::error::StoreError;
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::inspect::with_session;
+use crate::store::postgres::session::Session;
+use crate::store::postgres::settings::Settings;
+use crate::store::postgres::tls::Tls;
+use crate::types::clock::UnixTime;
+
+/// A finding that does not stop a start: what was found, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub found: String,
+    pub advice: String,
+}
+
+impl Finding {
+    fn new(found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Finding { found: found.into(), advice: advice.into() }
+    }
+}
+
+/// `has_schema_privilege` fails for a schema that does not exist.
+const RIGHTS: &str = "select n.oid is not null as has_schema,
+        has_database_privilege(current_database(), 'create') as may_create_schema,
+        coalesce(has_schema_privilege(n.oid, 'usage') and has_schema_privilege(n.oid, 'create'), false)
+            as may_use_schema,
+        coalesce((select string_agg(c.relname, ', ' order by c.relname) from pg_class c
+            where c.relnamespace = n.oid and c.relkind = 'r'
+            and not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
+                and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))), '')
+            as forbidden_tables
+    from (select $1::text as name) s left join pg_namespace n on n.nspname = s.name";
+
+const SERVER: &str =
+    "select current_setting('fsync') = 'off' or current_setting('full_page_writes') = 'off' as may_lose,
+        current_setting('synchronous_standby_names') as standbys,
+        current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8
+            as connections,
+        (select r.rolsuper from pg_roles r where r.rolname = current_user) as is_superuser,
+        (extract(epoch from clock_timestamp()) * 1000)::int8 as now";
+
+/// Tries everything that a start does, but changes nothing.
+///
+/// # Errors
+/// What stops a start, and what to do.
+pub fn check(settings: &Settings, tls: Option<Tls>, now: fn() -> UnixTime) -> Result<Vec<Finding>, StoreError> {
+    let (schema, needed) = (settings.schema.clone(), settings.pool as i64 + 2);
+    let user = settings.target.user.clone();
+    with_session(settings, tls, Duration::ZERO, move |session| async move {
+        rights(&session, &schema, &user).await?;
+        findings(&session, needed, now).await
+    })
+}
+
+async fn rights(session: &Session, schema: &str, user: &str) -> Result<(), QueryError> {
+    let row = session.query_opt(RIGHTS, &[&schema]).await?;
+    let row = row.ok_or_else(|| StoreError::new("the database did not report the rights of the user"))?;
+    let is = |column| row.try_get::<_, bool>(column).map_err(StoreError::from);
+    let forbidden: String = row.try_get("forbidden_tables").map_err(StoreError::from)?;
+    let problem = if !is("has_schema")? && !is("may_create_schema")? {
+        format!(
+            "there is no schema \"{schema}\", and {user} may not create it; \
+             run: CREATE SCHEMA {schema} AUTHORIZATION {user}"
+        )
+    } else if is("has_schema")? && !is("may_use_schema")? {
+        format!("{user} may not use the schema \"{schema}\"; run: GRANT USAGE, CREATE ON SCHEMA {schema} TO {user}")
+    } else if !forbidden.is_empty() {
+        format!(
+            "{user} may not read and write the tables {forbidden} in the schema \"{schema}\"; \
+             run: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::new(problem).into())
+}
+
+async fn findings(session: &Session, needed: i64, now: fn() -> UnixTime) -> Result<Vec<Finding>, QueryError> {
+    let before = now();
+    let row = session.query_opt(SERVER, &[]).await?;
+    let after = now();
+    let row = row.ok_or_else(|| StoreError::new("the database did not report its settings"))?;
+    let is = |column| row.try_get::<_, bool>(column).map_err(StoreError::from);
+    let number = |column| row.try_get::<_, i64>(column).map_err(StoreError::from);
+    let standbys: String = row.try_get("standbys").map_err(StoreError::from)?;
+    let mut findings = Vec::new();
+    if is("may_lose")? {
+        findings.push(Finding::new(
+            "the server has fsync = off or full_page_writes = off: a crash can damage the database",
+            "set both to on in postgresql.conf",
+        ));
+    }
+    if standbys.is_empty() {
+        findings.push(Finding::new(
+            "the server has no synchronous standby: a failover can lose the newest logins and revocations",
+            "set synchronous_standby_names, or accept the loss: see deploy/replicas.md",
+        ));
+    }
+    let connections = number("connections")?;
+    if connections < needed {
+        findings.push(Finding::new(
+            format!("the server allows {connections} connections, and each gateway opens {needed}"),
+            "raise max_connections, or lower store.pool",
+        ));
+    }
+    if is("is_superuser")? {
+        findings.push(Finding::new(
+            "the user of store.postgres is a superuser",
+            "use a role that owns only the schema of the gateway",
+        ));
+    }
+    findings.extend(clock(before, after, number("now")?));
+    Ok(findings)
+}
+
+/// Gateways correct their clock by that of the database. A large difference shows that one of both is wrong.
+fn clock(before: UnixTime, after: UnixTime, database: i64) -> Option<Finding> {
+    let millis = |time: UnixTime| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let ahead = (database - millis(after)).max(millis(before) - database);
+    (ahead > 1_000).then(|| {
+        Finding::new(
+            format!("the clock of the database differs from the clock of this machine by {} s", ahead / 1_000),
+            "synchronize both clocks, for example with chrony",
+        )
+    })
+}

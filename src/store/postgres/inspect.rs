@@ -1,0 +1,107 @@
+//! The database without a store: what a start reads first, what commands read beside running gateways, and its check.
+//!
+//! Each function opens one connection on a thread of its own, so that it can be called from any thread.
+
+use std::future::Future;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::time::{Instant, sleep};
+
+use crate::store::error::StoreError;
+use crate::store::postgres::connect::{ConnectError, Connector};
+use crate::store::postgres::error::QueryError;
+use crate::store::postgres::session::Session;
+use crate::store::postgres::settings::Settings;
+use crate::store::postgres::tls::Tls;
+use crate::store::postgres::{revocations, signing_keys};
+use crate::tokens::family::revocation::Revocation;
+use crate::tokens::signing::StoredKey;
+use crate::types::clock::UnixTime;
+
+/// How long to wait between two attempts to connect.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+const IS_INITIALIZED: &str = "select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = current_schema() and c.relname = 'schema_versions')";
+
+/// Returns true if the schema has the tables of the gateway.
+pub fn is_initialized(settings: &Settings, tls: Option<Tls>, patience: Duration) -> Result<bool, StoreError> {
+    with_session(settings, tls, patience, |session| async move { has_tables(&session).await })
+}
+
+/// The revocations with a sequence above `after` that matter at `now`. None without tables.
+pub fn revocations(
+    settings: &Settings,
+    tls: Option<Tls>,
+    after: u64,
+    now: UnixTime,
+) -> Result<Vec<Revocation>, StoreError> {
+    with_session(settings, tls, Duration::ZERO, move |session| async move {
+        match has_tables(&session).await? {
+            true => revocations::since(&session, after, now).await,
+            false => Ok(Vec::new()),
+        }
+    })
+}
+
+/// The signing keys, newest first. None without tables.
+pub fn signing_keys(settings: &Settings, tls: Option<Tls>) -> Result<Vec<StoredKey>, StoreError> {
+    with_session(settings, tls, Duration::ZERO, |session| async move {
+        match has_tables(&session).await? {
+            true => Ok(signing_keys::read_all(&session).await?.1),
+            false => Ok(Vec::new()),
+        }
+    })
+}
+
+pub(super) async fn has_tables(session: &Session) -> Result<bool, QueryError> {
+    let row = session.query_opt(IS_INITIALIZED, &[]).await?;
+    let row = row.ok_or_else(|| StoreError::new("the database did not list its tables"))?;
+    Ok(row.try_get(0).map_err(StoreError::from)?)
+}
+
+/// Runs `work` on one connection. Tries to connect for `patience`.
+pub(super) fn with_session<T, F, Fut>(
+    settings: &Settings,
+    tls: Option<Tls>,
+    patience: Duration,
+    work: F,
+) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    F: FnOnce(Session) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<T, QueryError>> + Send,
+{
+    let connector = Connector::new(settings.clone(), tls, "inspect");
+    let failed = |error: std::io::Error| StoreError::new(format!("cannot start a thread for the database: {error}"));
+    let run = move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let result = runtime.block_on(async {
+            let session = connect(&connector, patience).await?;
+            work(session).await.map_err(QueryError::into_store_error)
+        });
+        // Does not wait for a name server that does not respond.
+        runtime.shutdown_background();
+        result
+    };
+    let thread = thread::Builder::new().name("database".into()).spawn(run).map_err(failed)?;
+    thread.join().unwrap_or_else(|_| Err(StoreError::new("the thread for the database panicked")))
+}
+
+async fn connect(connector: &Connector, patience: Duration) -> Result<Session, StoreError> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match connector.connect().await {
+            Ok((session, driven)) => {
+                tokio::spawn(driven);
+                return Ok(session);
+            }
+            Err(ConnectError { error, is_permanent }) if is_permanent || Instant::now() >= deadline => {
+                return Err(error);
+            }
+            Err(_) => sleep(RETRY_DELAY).await,
+        }
+    }
+}
