@@ -198,7 +198,7 @@ impl<S: Transport> Transport for HandshakeBuffer<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
     use super::*;
 

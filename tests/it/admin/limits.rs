@@ -80,6 +80,23 @@ async fn an_address_may_try_again_after_a_minute() {
     assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 200);
 }
 
+#[tokio::test]
+async fn a_clock_that_is_set_gives_no_further_guesses() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::from_text(text(&upstream, "wrong_tokens = 2"));
+    let wrong = admin(gateway.admin_address()).bearer("wrong");
+    for expected in [401, 401, 429] {
+        assert_eq!(wrong.get("/admin/v1/keys").await.status, expected);
+    }
+    let hour = Duration::from_secs(3600);
+    for step in [ManualClock::set_forward, ManualClock::set_back, ManualClock::set_back] {
+        step(&gateway.clock, hour);
+        assert_eq!(wrong.get("/admin/v1/keys").await.status, 429);
+    }
+    gateway.advance(Duration::from_secs(30));
+    assert_eq!(gateway.admin_client().get("/admin/v1/keys").await.status, 200, "and no longer than without");
+}
+
 async fn connect_from(source: &str, address: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(format!("{source}:0").parse().expect("an address")).expect("bound");
