@@ -38,7 +38,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// Reads a certificate chain and its key, and checks that they belong together.
 pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(&files.certificate)?;
-    private_file::check(&files.key, Origin::Operator).map_err(TlsError::LaxKey)?;
+    private_file::check(&files.key, Origin::Operator).map_err(TlsError::Lax)?;
     let key = read(&files.key)
         .and_then(|pem| PrivateKeyDer::from_pem_slice(&pem))
         .map_err(|source| TlsError::Unreadable { file: files.key.clone(), item: "private key", source })?;
@@ -52,6 +52,7 @@ pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
 
 /// The certificates in a PEM file; at least one.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    private_file::check_trusted(path).map_err(TlsError::Lax)?;
     let unreadable = |source| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source };
     let file = read(path).map_err(unreadable)?;
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&file).collect::<Result<_, _>>().map_err(unreadable)?;
