@@ -1,6 +1,7 @@
 //! Whole gateways on one PostgreSQL database.
 
 mod roots;
+mod sessions;
 
 use std::path::Path;
 use std::sync::Arc;
