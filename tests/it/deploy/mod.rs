@@ -5,6 +5,7 @@ mod examples;
 pub mod pages;
 mod recipes;
 mod replicas;
+mod stream_recipes;
 
 use std::fs;
 use std::net::TcpListener;
