@@ -4,6 +4,7 @@
 //! several gateways share. What every implementation must do in the same way is in `watermark`, `events` and [`sweep`].
 
 mod api;
+pub mod copy;
 mod error;
 mod events;
 pub mod postgres;

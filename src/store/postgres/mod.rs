@@ -23,6 +23,8 @@ mod driver;
 mod enforcement;
 mod error;
 mod families;
+mod import;
+mod import_rows;
 pub mod inspect;
 mod maintenance;
 mod operation;
@@ -44,6 +46,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use check::{Finding, check};
+pub use import::Import;
 pub use roots::{RootCheck, RootsFound, compare_roots};
 pub use settings::{Host, OnStale, PasswordSource, Settings, Target, UrlError, is_schema_name};
 pub use tls::Tls;

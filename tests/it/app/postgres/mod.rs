@@ -1,5 +1,6 @@
 //! Whole gateways on one PostgreSQL database.
 
+mod copy;
 mod roots;
 
 use std::path::Path;
