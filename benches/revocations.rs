@@ -53,7 +53,7 @@ fn lookup(c: &mut Criterion) {
             let revocations = Revocations::new();
             revoke(&revocations, first, count);
             revocations.remove_expired();
-            assert_eq!(revocations.len(), u64::from(count));
+            assert_eq!(revocations.count(), u64::from(count));
             if outcome == "hit" {
                 let grown = resident_bytes().saturating_sub(before);
                 println!("revocations/{name}: {} bytes of memory an entry", grown / u64::from(count));

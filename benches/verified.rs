@@ -37,7 +37,7 @@ fn known_tokens(count: u32) -> (Authenticator, BenchWorker, Vec<String>) {
     for token in &tokens {
         assert!(worker.authenticate(&authenticator, &setup::bearer(token)).is_ok());
     }
-    assert_eq!(authenticator.token_cache.len(), tokens.len(), "all of them fit");
+    assert_eq!(authenticator.token_cache.count(), tokens.len(), "all of them fit");
     (authenticator, worker, tokens)
 }
 

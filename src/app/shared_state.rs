@@ -175,12 +175,12 @@ impl SharedState {
         let clock = self.clock.clone();
         own_keys::register_metrics(&self.broker.own_keys, metrics, move || clock.now());
         let revocations = self.auth.revocations.clone();
-        metrics.gauge("revocations", "Revocations in memory", move || revocations.len() as f64);
+        metrics.gauge("revocations", "Revocations in memory", move || revocations.count() as f64);
         let revocations = self.auth.revocations.clone();
         let help = "Number of the newest revocation in the store's log that is enforced";
         metrics.gauge("revocation_sequence", help, move || revocations.sequence() as f64);
         let token_cache = self.token_cache.clone();
-        metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().len() as f64);
+        metrics.gauge("token_cache_entries", "Tokens in the token cache", move || token_cache.load().count() as f64);
     }
 }
 

@@ -106,3 +106,71 @@ impl Drop for FamilyWatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::jwt::VerifiedToken;
+    use crate::types::clock::UnixTime;
+
+    const START: Uptime = Uptime::from_secs(0);
+    const MICROSECOND: Duration = Duration::from_micros(1);
+
+    fn family(number: usize) -> TokenId {
+        TokenId::from_bytes((number as u128).to_be_bytes())
+    }
+
+    fn expiring(secs: u64) -> Arc<CachedToken> {
+        let mut token = VerifiedToken::with_subject("alice".into());
+        token.expires = UnixTime::from_secs(secs);
+        Arc::new(CachedToken::new("a.b.c", token, Vec::new(), 0))
+    }
+
+    fn freshest(renewals: &Arc<Renewals>, number: usize) -> Option<u64> {
+        renewals.watch(family(number)).freshest().map(|known| known.token.expires.as_secs())
+    }
+
+    #[test]
+    fn a_family_without_streams_is_remembered_for_a_moment() {
+        let renewals = Arc::new(Renewals::default());
+        renewals.record(family(1), &expiring(60), START);
+        renewals.record(family(2), &expiring(70), START + (RECENT - MICROSECOND));
+        assert_eq!(renewals.lock().older.len(), 0);
+        renewals.record(family(3), &expiring(80), START + RECENT);
+        assert_eq!([1, 2, 3].map(|number| freshest(&renewals, number)), [Some(60), Some(70), Some(80)]);
+        renewals.record(family(4), &expiring(90), START + 2 * RECENT);
+        assert_eq!([1, 2, 3, 4].map(|number| freshest(&renewals, number)), [None, None, Some(80), Some(90)]);
+    }
+
+    #[test]
+    fn families_without_streams_are_remembered_up_to_a_limit() {
+        let renewals = Arc::new(Renewals::default());
+        (0..=MAX_RECENT).for_each(|number| renewals.record(family(number), &expiring(60), START));
+        let last_two = [MAX_RECENT - 1, MAX_RECENT].map(|number| freshest(&renewals, number));
+        assert_eq!((renewals.lock().recent.len(), last_two), (MAX_RECENT, [Some(60), None]));
+    }
+
+    #[test]
+    fn the_freshest_token_counts_in_whatever_order_they_come() {
+        let renewals = Arc::new(Renewals::default());
+        let first = expiring(60);
+        let record = |known: &Arc<CachedToken>| renewals.record(family(1), known, START);
+        [first.clone(), expiring(60), expiring(50)].iter().for_each(record);
+        let watch = renewals.watch(family(1));
+        assert!(watch.freshest().is_some_and(|known| Arc::ptr_eq(&known, &first)));
+        [expiring(70), expiring(65)].iter().for_each(record);
+        assert_eq!(freshest(&renewals, 1), Some(70));
+    }
+
+    #[test]
+    fn a_family_is_watched_until_its_last_stream_ends() {
+        let renewals = Arc::new(Renewals::default());
+        let watches = [(); 3].map(|()| renewals.watch(family(1)));
+        let [first, second, last] = watches;
+        drop((first, second));
+        renewals.record(family(1), &expiring(60), START);
+        assert!(last.freshest().is_some() && renewals.lock().recent.is_empty());
+        drop(last);
+        assert!(renewals.lock().watched.is_empty());
+    }
+}

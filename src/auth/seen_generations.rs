@@ -36,3 +36,30 @@ impl SeenGenerations {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(number: usize) -> TokenId {
+        TokenId::from_bytes((number as u128).to_be_bytes())
+    }
+
+    #[test]
+    fn the_newest_generation_of_a_family_is_kept_once() {
+        let seen = SeenGenerations::default();
+        [2, 3, 1].into_iter().for_each(|generation| seen.record(family(1), generation));
+        seen.record(family(2), 7);
+        assert_eq!((seen.take(family(1)), seen.take(family(1))), (Some(3), None));
+        assert_eq!((seen.drain(), seen.drain()), (vec![(family(2), 7)], vec![]));
+    }
+
+    #[test]
+    fn a_full_record_still_updates_the_families_that_it_has() {
+        let seen = SeenGenerations::default();
+        (0..=MAX_FAMILIES).for_each(|number| seen.record(family(number), 1));
+        seen.record(family(0), 2);
+        assert_eq!((seen.take(family(MAX_FAMILIES)), seen.take(family(0))), (None, Some(2)));
+        assert_eq!(seen.drain().len(), MAX_FAMILIES - 1);
+    }
+}

@@ -43,8 +43,9 @@ impl Broker {
         if !family.audience.is_empty() && !family.audience.iter().any(|aud| accepted.contains(aud)) {
             return unusable(format!("aud must include {}", accepted.join(" or ")));
         }
-        let (len, max) = (self.pair(family, now)?.access_token.len() + GROWTH, self.settings.token_size);
-        if len > max {
+        let (len, max) = (self.pair(family, now)?.access_token.len(), self.settings.token_size);
+        if !can_grow(len, max) {
+            let len = len + GROWTH;
             return unusable(format!("the access token can have {len} bytes, but limits.token_size is {max}"));
         }
         Ok(())
@@ -107,8 +108,7 @@ impl Broker {
     fn access_window(&self, family: &Family, now: UnixTime) -> (u64, u64) {
         let issued = now.as_secs();
         let lifetime = self.settings.lifetimes.access.as_secs();
-        let random = u64::from(u16::from_be_bytes(secret::random()));
-        let early = random * lifetime * u64::from(self.settings.lifetime_jitter) / (100 * u64::from(u16::MAX));
+        let early = part_of(lifetime, self.settings.lifetime_jitter.into(), u16::from_be_bytes(secret::random()));
         let expires = (issued + lifetime - early).min(family.absolute_expiry.as_secs());
         (issued, expires)
     }
@@ -136,5 +136,38 @@ impl Broker {
             claims.insert("client_id".into(), json!(family.client_id));
         }
         claims
+    }
+}
+
+/// Returns true if an access token of `len` bytes stays within `max`.
+fn can_grow(len: usize, max: usize) -> bool {
+    len + GROWTH <= max
+}
+
+/// A part of `lifetime` from nothing to `percent`, as `random` is from 0 to its maximum.
+fn part_of(lifetime: u64, percent: u64, random: u16) -> u64 {
+    u64::from(random) * lifetime * percent / (100 * u64::from(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_may_grow_up_to_the_limit() {
+        assert!(can_grow(8192 - GROWTH, 8192) && !can_grow(8192 - GROWTH + 1, 8192));
+    }
+
+    #[test]
+    fn the_part_of_a_lifetime_is_at_most_the_percentage() {
+        for (lifetime, percent, random, part) in [
+            (900, 5, u16::MAX, 45),
+            (900, 5, 0, 0),
+            (900, 5, u16::MAX / 3, 15),
+            (900, 50, u16::MAX, 450),
+            (900, 0, u16::MAX, 0),
+        ] {
+            assert_eq!(part_of(lifetime, percent, random), part, "{percent} % of {lifetime}, {random}");
+        }
     }
 }

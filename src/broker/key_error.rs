@@ -65,3 +65,33 @@ impl From<JoinError> for KeysError {
         KeysError::Task(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::reject::with_causes;
+
+    /// Its own text, and a cause.
+    #[derive(Debug)]
+    struct Outer(fmt::Error);
+
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("outer")
+        }
+    }
+
+    impl Error for Outer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn an_error_names_its_causes_once() {
+        let outer = with_causes(&Outer(fmt::Error));
+        assert!(outer.starts_with("outer") && outer.len() > "outer".len(), "{outer}");
+        assert_eq!(with_causes(&KeysError::key(Outer(fmt::Error))), outer);
+        assert_eq!(with_causes(&KeysError::from(OwnKeysError::Key(Outer(fmt::Error).into()))), outer);
+    }
+}

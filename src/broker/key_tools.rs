@@ -90,7 +90,7 @@ impl KeyTools {
     }
 
     fn reseal(&self, keys: &[StoredKey]) -> Result<Vec<StoredKey>, KeysError> {
-        let older = keys.iter().filter(|key| key.root != self.roots.newest() && !key.sealed.is_empty());
+        let older = keys.iter().filter(|key| needs_new_seal(key, self.roots.newest()));
         let resealed = older.map(|key| {
             let pem = seal::unseal(key, &self.roots).map_err(KeysError::key)?;
             let (root, sealed) = seal::seal(&key.kid, &pem, &self.roots).map_err(KeysError::key)?;
@@ -107,9 +107,54 @@ fn create_pem(algorithm: Algorithm) -> Result<(String, Secret), KeysError> {
     Ok((key.kid, pem))
 }
 
+/// A key that was revoked for good has no seal.
+fn needs_new_seal(key: &StoredKey, newest_root: u8) -> bool {
+    key.root != newest_root && !key.sealed.is_empty()
+}
+
 fn with_new_seal(key: StoredKey, resealed: &[StoredKey]) -> StoredKey {
     match resealed.iter().find(|other| other.kid == key.kid && !key.sealed.is_empty()) {
         Some(other) => StoredKey { root: other.root, sealed: other.sealed.clone(), ..key },
         None => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(kid: &str, root: u8, sealed: &[u8]) -> StoredKey {
+        StoredKey {
+            kid: kid.into(),
+            algorithm: "ES256".into(),
+            root,
+            sealed: sealed.into(),
+            created_at: UnixTime::from_secs(1),
+            activated_at: None,
+            retired_at: None,
+            revoked_at: None,
+            token_life: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn only_a_seal_of_an_older_root_secret_is_replaced() {
+        for (root, sealed, expected) in [(1, &b"x"[..], true), (2, b"x", false), (1, b"", false), (2, b"", false)] {
+            assert_eq!(needs_new_seal(&key("a", root, sealed), 2), expected, "{root} {sealed:?}");
+        }
+    }
+
+    #[test]
+    fn each_key_gets_its_own_new_seal() {
+        let resealed = [key("a", 2, b"new a"), key("b", 2, b"new b")];
+        for (before, after) in [
+            (key("a", 1, b"old a"), key("a", 2, b"new a")),
+            (key("b", 1, b"old b"), key("b", 2, b"new b")),
+            (key("c", 1, b"old c"), key("c", 1, b"old c")),
+            // Revoked for good in the meantime.
+            (key("a", 1, b""), key("a", 1, b"")),
+        ] {
+            assert_eq!(with_new_seal(before, &resealed), after);
+        }
     }
 }

@@ -75,11 +75,7 @@ impl Broker {
         check_holder(&family.client_id, client_id)?;
         let owner = RevokedBy::Owner(family.subject.clone());
         let context = EventContext { caller: Some(family.subject), ..context };
-        match self.revoke_family(family.id, owner, context).await {
-            // The family was swept in the meantime.
-            Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
-            revoked => revoked,
-        }
+        or_swept(self.revoke_family(family.id, owner, context).await)
     }
 
     /// As [`Broker::revoke`]. `by` decides whether the family may be revoked.
@@ -107,5 +103,26 @@ impl Broker {
         if !left.is_zero() {
             tokio::time::sleep(left.min(MAX_WAIT)).await;
         }
+    }
+}
+
+/// A family that was swept after it was found needs no revocation.
+fn or_swept(outcome: Result<(), Reject>) -> Result<(), Reject> {
+    match outcome {
+        Err(reject) if reject.reason == Reason::TokenNotFound => Ok(()),
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_swept_family_counts_as_revoked() {
+        assert!(or_swept(Ok(())).is_ok());
+        assert!(or_swept(Err(Reason::TokenNotFound.into())).is_ok());
+        let failed = or_swept(Err(Reason::StoreUnavailable.into()));
+        assert!(failed.is_err_and(|reject| reject.reason == Reason::StoreUnavailable));
     }
 }

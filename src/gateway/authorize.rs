@@ -62,3 +62,34 @@ pub fn authorize(route: Arc<Route>, caller: Result<Caller, Reject>) -> Result<Pe
         Err(reject) => Ok(Permit { route, caller: None, observed: Some(Arc::new(reject)) }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, header};
+
+    use super::*;
+    use crate::gateway::rules::Rules;
+
+    #[test]
+    fn only_a_preflight_of_its_route_needs_no_token() {
+        let fields = [
+            (header::ORIGIN, HeaderValue::from_static("https://app.example")),
+            (header::ACCESS_CONTROL_REQUEST_METHOD, HeaderValue::from_static("GET")),
+        ];
+        let asks = HeaderMap::from_iter(fields);
+        let needs_token = |access: Access, preflight, method, headers: &HeaderMap| {
+            let route = Arc::new(Route { access, preflight, ..Route::everything() });
+            without_token(route, &method, headers).is_err()
+        };
+        for (preflight, method, headers, expected) in [
+            (true, Method::OPTIONS, &asks, false),
+            (false, Method::OPTIONS, &asks, true),
+            (true, Method::GET, &asks, true),
+            (true, Method::OPTIONS, &HeaderMap::new(), true),
+        ] {
+            let needs = needs_token(Access::Token(Rules::default()), preflight, method.clone(), headers);
+            assert_eq!(needs, expected, "{preflight} {method}");
+            assert!(!needs_token(Access::Public, preflight, method, headers));
+        }
+    }
+}

@@ -146,3 +146,40 @@ impl NewCookies {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tokens::jwt::VerifiedToken;
+
+    const NOW: Uptime = Uptime::from_secs(100);
+
+    fn refreshed(until: Uptime) -> Refreshed {
+        let token = VerifiedToken::with_subject("alice".into());
+        let access = Arc::new(CachedToken::new("token", token, Vec::new(), 0));
+        Refreshed { until, access, cookies: NewCookies::none() }
+    }
+
+    fn hash(number: usize) -> [u8; 32] {
+        secret::digest(&[&number.to_be_bytes()])
+    }
+
+    #[test]
+    fn refreshes_that_have_ended_are_forgotten() {
+        const RUNNING: usize = MAX_ENDED - 1;
+        let refreshes = CookieRefresh::default();
+        let end = |number, outcome| *refreshes.slot(hash(number), NOW).try_lock().expect("free") = outcome;
+        end(0, Some(refreshed(NOW + Duration::from_millis(1))));
+        end(1, Some(refreshed(NOW)));
+        (2..RUNNING).for_each(|failed| end(failed, None));
+        let running = refreshes.slot(hash(RUNNING), NOW);
+        assert_eq!(refreshes.0.lock().expect("free").len(), MAX_ENDED);
+        let new = refreshes.slot(hash(MAX_ENDED), NOW);
+        let known = refreshes.0.lock().expect("free");
+        let left = [0, 1, 2, RUNNING, MAX_ENDED].map(|number| known.contains_key(&hash(number)));
+        assert_eq!((left, known.len()), ([true, false, false, true, true], 3));
+        assert!(Arc::ptr_eq(&running, &known[&hash(RUNNING)]) && Arc::ptr_eq(&new, &known[&hash(MAX_ENDED)]));
+    }
+}

@@ -93,6 +93,23 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv6_address_may_have_a_port() {
+        for (host, authority, expected) in [
+            ("[2001:db8::1]", "[2001:db8::1]", true),
+            ("[2001:db8::1]", "[2001:db8::1]:443", true),
+            ("[2001:db8::1]:443", "[2001:db8::1]", true),
+            ("[2001:db8::1]:8443", "[2001:db8::1]:8443", true),
+            ("[2001:db8::1]", "[2001:db8::1]:8443", false),
+            ("[2001:db8::1]", "[2001:db8::2]", false),
+        ] {
+            let (host, scheme) = (HeaderValue::from_static(host), HeaderValue::from_static("https"));
+            let target =
+                Target { method: &Method::POST, websocket: false, logout: false, host: &host, scheme: &scheme };
+            assert_eq!(is_own(&format!("https://{authority}"), &target), expected, "{host:?} {authority}");
+        }
+    }
+
+    #[test]
     fn a_logout_needs_an_origin_with_every_method() {
         for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::POST] {
             for (origins, good) in

@@ -121,3 +121,14 @@ impl ProtectedResource {
         Some(ProtectedResource { path, document: document.to_string().into(), challenge })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_server_is_shown_without_its_secret() {
+        let server = ResourceServer::new("orders", b"secret");
+        assert_eq!(format!("{server:?}"), "ResourceServer(orders)");
+    }
+}

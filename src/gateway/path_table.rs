@@ -43,15 +43,22 @@ impl PathTable {
 
     /// The routes of the longest path that begins `path`, in whole segments.
     pub(super) fn longest(&self, path: &[u8]) -> Option<Candidates<'_>> {
-        let lower_case = match self.ignoring_case.is_empty() || !path.iter().any(u8::is_ascii_uppercase) {
-            true => Cow::Borrowed(path),
-            false => Cow::Owned(path.to_ascii_lowercase()),
-        };
+        let lower_case = self.lower_case(path);
         prefixes(path, self.max_len).find_map(|prefix| {
             let exact = routes_at(&self.exact, prefix);
             let ignoring_case = routes_at(&self.ignoring_case, lower_case.get(..prefix.len())?);
             (!exact.is_empty() || !ignoring_case.is_empty()).then_some(Candidates { exact, ignoring_case })
         })
+    }
+}
+
+impl PathTable {
+    /// The path in lower case, if a route is found by it.
+    fn lower_case<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+        match self.ignoring_case.is_empty() || !path.iter().any(u8::is_ascii_uppercase) {
+            true => Cow::Borrowed(path),
+            false => Cow::Owned(path.to_ascii_lowercase()),
+        }
     }
 }
 

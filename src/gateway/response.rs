@@ -133,3 +133,26 @@ fn spawn_tunnel(tunnel: Tunnel, token_bound: Option<TokenBound>, mut delivery: B
         delivery.record.ended = end.and_then(TunnelEnd::close_reason);
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn only_connect_without_a_tunnel_has_no_2xx() {
+        for (method, status, is_rejected) in [
+            (Method::CONNECT, StatusCode::OK, true),
+            (Method::CONNECT, StatusCode::NO_CONTENT, true),
+            (Method::CONNECT, StatusCode::NOT_FOUND, false),
+            (Method::GET, StatusCode::OK, false),
+        ] {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = status;
+            let record = Record { method: method.clone(), ..Record::default() };
+            let checked = check_connect(Forwarded::local_reply(response), &record);
+            assert_eq!(checked.is_err(), is_rejected, "{method} {status}");
+        }
+    }
+}

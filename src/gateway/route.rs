@@ -122,3 +122,34 @@ impl Route {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_asks_for_less_if_it_accepts_what_the_other_rejects() {
+        let everything = Route::everything();
+        let public = Route { access: Access::Public, ..everything.clone() };
+        let reports = Route { enforce: false, ..everything.clone() };
+        for (route, other, expected) in [
+            (&public, &everything, true),
+            (&reports, &everything, true),
+            (&everything, &everything, false),
+            (&everything, &public, false),
+            (&public, &public, false),
+            (&public, &reports, false),
+            (&everything, &reports, false),
+        ] {
+            assert_eq!(route.asks_for_less_than(other), expected, "{route:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_method_decides_by_the_list_of_methods_or_as_a_preflight() {
+        let everything = Route::everything();
+        assert!(!everything.decides_by_method());
+        assert!(Route { methods: vec![Method::GET], ..everything.clone() }.decides_by_method());
+        assert!(Route { preflight: true, ..everything }.decides_by_method());
+    }
+}

@@ -246,6 +246,21 @@ mod tests {
     }
 
     #[test]
+    fn hosts_without_routes_of_their_own_have_the_same_routes() {
+        let table = RouteTable::new(&[route("/", None, &[]), route("/", Some("x.example"), &[])]);
+        for (one, other, expected) in [
+            ("a.example", "b.example", true),
+            ("x.example", "X.example", true),
+            ("a.example", "x.example", false),
+            ("x.example", "a.example", false),
+            ("a.example", "X.EXAMPLE", false),
+        ] {
+            assert_eq!(table.have_same_routes(one, other), expected, "{one} {other}");
+        }
+        assert!(RouteTable::new(&[route("/", None, &[])]).have_same_routes("a.example", "b.example"));
+    }
+
+    #[test]
     fn the_longest_path_in_whole_segments_wins() {
         let table = RouteTable::new(&[
             route("/a", None, &[]),

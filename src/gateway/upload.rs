@@ -144,3 +144,50 @@ async fn token_end(token_bound: &mut TokenBound) -> Reason {
     token_bound.lasts();
     token_bound.end().await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_its_timeout_since_data_last_moved() {
+        const TIMEOUT: Duration = Duration::from_secs(60);
+        let mut progress = Progress::begin();
+        let left = progress.time_left(TIMEOUT);
+        assert!(left <= TIMEOUT && left > TIMEOUT / 2, "{left:?}");
+        progress.start -= 2 * TIMEOUT;
+        assert_eq!(progress.time_left(TIMEOUT), Duration::ZERO);
+        progress.moved();
+        let left = progress.time_left(TIMEOUT);
+        assert!(left <= TIMEOUT && left > TIMEOUT / 2, "{left:?}");
+        progress.start -= 2 * TIMEOUT;
+        progress.waits_for_client.store(true, Ordering::Relaxed);
+        assert_eq!(progress.time_left(TIMEOUT), TIMEOUT);
+    }
+
+    #[test]
+    fn an_upload_tells_whether_it_is_complete_or_has_failed() {
+        let progress = Progress::begin();
+        assert!(!progress.is_complete() && !progress.has_failed());
+        progress.complete.store(true, Ordering::Relaxed);
+        assert!(progress.is_complete() && !progress.has_failed());
+        *progress.failure.lock().expect("free") = Some(BodyError::TooLarge.reject());
+        assert!(progress.has_failed());
+        assert_eq!(progress.take_failure().map(|reject| reject.reason), Some(Reason::BodyTooLarge));
+        assert!(!progress.has_failed());
+    }
+
+    #[test]
+    fn an_upload_waits_for_its_client_until_data_comes() {
+        let progress = Progress::begin();
+        let pending = || progress.waits_for_client.store(true, Ordering::Relaxed);
+        assert!(!progress.waits_for_client(), "the server has not taken the data yet");
+        pending();
+        assert!(progress.waits_for_client());
+        progress.moved();
+        assert!(!progress.waits_for_client());
+        pending();
+        progress.complete.store(true, Ordering::Relaxed);
+        assert!(!progress.waits_for_client(), "the client has sent everything");
+    }
+}

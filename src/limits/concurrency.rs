@@ -103,6 +103,14 @@ mod tests {
     }
 
     #[test]
+    fn the_whole_reserve_can_be_used() {
+        let concurrency = ConcurrencyLimit::new(8, 50, 1);
+        let mut held = Vec::new();
+        let accepted = [1, 2, 3, 4, 5].map(|last| fill(&concurrency, &mut held, last, false));
+        assert_eq!(accepted, [4 + 1, 1, 1, 1, 0]);
+    }
+
+    #[test]
     fn token_calls_have_a_tenth_on_top() {
         let concurrency = ConcurrencyLimit::new(100, 0, 1);
         let mut held = Vec::new();

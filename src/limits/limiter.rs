@@ -213,6 +213,18 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_keys_are_remembered() {
+        let limiter = Limiter::with_capacity(Rate { burst: 1, interval: Duration::from_hours(1) }, 2);
+        let take = |keys: &[u128]| keys.iter().for_each(|key| limiter.take(*key, NOW));
+        let is_known = |key: &u128| limiter.retry_after(*key, NOW).is_some();
+        let known = || (1..=5).filter(is_known).collect::<Vec<_>>();
+        take(&[1, 2, 2, 2, 3, 4]);
+        assert_eq!(known(), [1, 2, 3, 4]);
+        take(&[5]);
+        assert_eq!(known(), [3, 4, 5], "at most twice the capacity");
+    }
+
+    #[test]
     fn a_token_can_be_given_back() {
         let (limiter, address) = (limiter(), IpAddr::from([192, 0, 2, 1]));
         (0..3).for_each(|_| assert_eq!(limiter.try_take(address, NOW), Ok(())));

@@ -140,6 +140,16 @@ mod tests {
         assert!(unlimited.record(1, &mut timer));
     }
 
+    #[test]
+    fn the_rate_is_required_for_the_whole_wait() {
+        let minimum = MinRate { bytes_per_second: 1000, window: Duration::from_secs(2) };
+        for (waited, bytes, is_fast) in [(2, 1999, false), (2, 2000, true), (3, 2999, false), (3, 3000, true)] {
+            let mut meter = RateMeter { minimum, waited: Duration::from_secs(waited), bytes: 0 };
+            let mut timer = IdleTimer::new(Duration::from_mins(1));
+            assert_eq!(meter.record(bytes, &mut timer), is_fast, "{bytes} in {waited} s");
+        }
+    }
+
     #[tokio::test]
     async fn an_early_mark_is_set_before_the_limit() {
         let mut timer = IdleTimer::new(Duration::from_secs(10)).with_early(Duration::from_millis(200));

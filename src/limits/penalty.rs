@@ -170,6 +170,21 @@ mod tests {
         (0..100_000).for_each(|_| unlimited.failed_handshake(attacker, NOW));
         assert!(!unlimited.contains(attacker, NOW));
     }
+
+    #[test]
+    fn each_kind_of_failure_has_its_own_limit() {
+        const ATTACKER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+        let settings = PenaltySettings { failed_handshakes: 2, malformed_requests: 3, rejected_bodies: 4, ..UNLIMITED };
+        let kinds = [PenaltyBox::failed_handshake, PenaltyBox::malformed_request, PenaltyBox::rejected_body];
+        for (count, limit) in kinds.iter().zip(2..) {
+            let penalties = PenaltyBox::new(settings);
+            (0..limit).for_each(|_| count(&penalties, ATTACKER, NOW));
+            assert!(!penalties.contains(ATTACKER, NOW), "{limit}");
+            count(&penalties, ATTACKER, NOW);
+            assert!(penalties.contains(ATTACKER, NOW), "{limit}");
+        }
+    }
+
     /// A customer with a /48 cannot fail without end by using one /64 after the other.
     #[test]
     fn failures_in_many_small_networks_penalize_a_large_one() {

@@ -224,6 +224,26 @@ mod tests {
         assert_eq!(take(&limits, &client("alice"), later).0, Err(20));
     }
 
+    /// A key that uses only half of its bits would let clients collide.
+    #[test]
+    fn a_key_has_128_bits_and_depends_on_the_client() {
+        let limits = RateLimits::default();
+        let key = |per, last, sub| {
+            let client = Client { address: [192, 0, 2, last].into(), subject: Some(("i", sub)) };
+            let key = limits.key(per, &client);
+            ((key >> 64) as u64, key as u64)
+        };
+        for (one, other) in [
+            (key(Per::Address, 1, "a"), key(Per::Address, 2, "a")),
+            (key(Per::Subject, 1, "a"), key(Per::Subject, 1, "b")),
+        ] {
+            assert!(one.0 != other.0 && one.1 != other.1 && one.0 != one.1);
+        }
+        assert_eq!(key(Per::Address, 1, "a"), key(Per::Address, 1, "b"));
+        assert_eq!(key(Per::Subject, 1, "a"), key(Per::Subject, 2, "a"));
+        assert_eq!(key(Per::Route, 1, "a"), key(Per::Route, 2, "b"));
+    }
+
     #[test]
     fn every_limit_counts_and_the_first_empty_one_rejects() {
         let all = [settings(0, Per::Route, 100, 1), settings(1, Per::Address, 1, 3600)];

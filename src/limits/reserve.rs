@@ -56,6 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_share_is_an_eighth_of_what_is_free_and_at_least_one() {
+        assert_eq!([0, 7, 16, 17, 800].map(Reserve::share_of_free), [1, 1, 2, 2, 100]);
+    }
+
+    #[test]
     fn an_address_has_an_eighth_and_at_least_one() {
         for (total, percent, size, per_address) in [(320, 25, 80, 10), (64, 25, 16, 2), (10, 25, 2, 1), (3, 0, 0, 100)]
         {

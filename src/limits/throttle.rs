@@ -108,3 +108,100 @@ fn or_limited(retry_after: Option<Duration>, reason: Reason) -> Result<(), Rejec
         Some(wait) => Err(Reject { retry_after: Some(wait), ..Reject::from(reason) }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::clock::{UnixTime, Uptime};
+
+    const RATE: Rate = Rate { burst: 2, interval: Duration::from_hours(1) };
+    const OFF: Settings = Settings { refreshes: None, calls: None, failures: None };
+    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    struct StoppedClock;
+
+    impl Clock for StoppedClock {
+        fn now(&self) -> UnixTime {
+            UnixTime::from_secs(1_000)
+        }
+
+        fn uptime(&self) -> Uptime {
+            Uptime::from_secs(1_000)
+        }
+    }
+
+    fn throttle(settings: Settings) -> Arc<Throttle> {
+        Arc::new(Throttle::new(&settings, Arc::new(StoppedClock)))
+    }
+
+    /// The reason and when to try again.
+    fn rejected<T>(result: Result<T, Reject>) -> Option<(Reason, Option<Duration>)> {
+        result.err().map(|reject| (reject.reason, reject.retry_after))
+    }
+
+    fn limited(reason: Reason) -> Option<(Reason, Option<Duration>)> {
+        Some((reason, Some(RATE.interval)))
+    }
+
+    fn failed(reason: Reason) -> Result<(), Reject> {
+        Err(reason.into())
+    }
+
+    #[test]
+    fn an_address_makes_a_burst_of_calls() {
+        let throttle = throttle(Settings { calls: Some(RATE), ..OFF });
+        let calls = [ONE, ONE, ONE, OTHER].map(|address| rejected(throttle.count_call(address)));
+        assert_eq!(calls, [None, None, limited(Reason::AddressLimited), None]);
+    }
+
+    #[test]
+    fn only_failures_that_the_client_caused_count() {
+        let throttle = throttle(Settings { failures: Some(RATE), ..OFF });
+        let harmless = [Ok(()), failed(Reason::Internal), failed(Reason::AddressLimited)];
+        harmless.iter().cycle().take(30).for_each(|outcome| throttle.count_outcome(outcome, ONE));
+        throttle.count_outcome(&failed(Reason::TokenNotFound), ONE);
+        assert_eq!(rejected(throttle.check_failures(ONE)), None);
+        throttle.count_outcome(&failed(Reason::Expired), ONE);
+        assert_eq!(rejected(throttle.check_failures(ONE)), limited(Reason::FailuresLimited));
+        assert_eq!(rejected(throttle.check_failures(OTHER)), None);
+    }
+
+    #[test]
+    fn an_attempt_counts_until_it_has_succeeded() {
+        let throttle = throttle(Settings { failures: Some(RATE), ..OFF });
+        let begin = || throttle.begin_attempt(ONE);
+        let (first, second) = (begin().expect("the first"), begin().expect("the second"));
+        assert_eq!(rejected(begin()), limited(Reason::FailuresLimited), "two are in flight");
+        first.end(false);
+        begin().expect("one has succeeded").end(true);
+        assert_eq!(rejected(begin()), limited(Reason::FailuresLimited), "one has failed, one is in flight");
+        second.end(false);
+        drop(begin().expect("one has failed"));
+        assert_eq!(rejected(begin()), limited(Reason::FailuresLimited), "one has failed, one was dropped");
+    }
+
+    #[test]
+    fn a_login_refreshes_a_burst_of_times() {
+        let throttle = throttle(Settings { refreshes: Some(RATE), ..OFF });
+        let [one, other] = [1, 2].map(|number| TokenId::from_bytes([number; 16]));
+        for _ in 0..2 {
+            assert_eq!(rejected(throttle.check_refreshes(one)), None);
+            throttle.count_refresh(one);
+        }
+        assert_eq!(rejected(throttle.check_refreshes(one)), limited(Reason::FamilyLimited));
+        assert_eq!(rejected(throttle.check_refreshes(other)), None);
+    }
+
+    #[test]
+    fn without_settings_nothing_is_limited() {
+        let throttle = throttle(OFF);
+        let family = TokenId::from_bytes([1; 16]);
+        for _ in 0..100 {
+            throttle.count_outcome(&failed(Reason::TokenNotFound), ONE);
+            throttle.count_refresh(family);
+            assert!(throttle.count_call(ONE).is_ok() && throttle.check_failures(ONE).is_ok());
+            assert!(throttle.check_refreshes(family).is_ok() && throttle.begin_attempt(ONE).is_ok());
+        }
+    }
+}

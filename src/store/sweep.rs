@@ -28,6 +28,21 @@ pub async fn sweep(store: &dyn Store, clock: &dyn Clock) -> Result<usize, StoreE
         if deleted < ROWS {
             return Ok(total);
         }
-        tokio::time::sleep((started.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE)).await;
+        tokio::time::sleep(pause_after(started.elapsed())).await;
+    }
+}
+
+fn pause_after(step: Duration) -> Duration {
+    (step * PAUSE_FACTOR).min(MAX_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_uses_two_percent_of_the_time() {
+        assert_eq!(pause_after(Duration::from_millis(2)), Duration::from_millis(98));
+        assert_eq!(pause_after(Duration::from_secs(1)), MAX_PAUSE);
     }
 }

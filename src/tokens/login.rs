@@ -177,3 +177,33 @@ fn text<'s>(what: &'static str, values: &'s [HeaderValue]) -> Result<Option<&'s 
         _ => Err(LoginError::Repeated(what)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_become_part_of_a_token_is_accepted() {
+        let login = |subject: &str| Login { subject: subject.into(), ..Login::default() };
+        let with_claim = |name: &str| {
+            let claims = Map::from_iter([(name.to_owned(), Value::Null)]);
+            Login { claims, ..login("alice") }
+        };
+        let (zero, second) = (Some(Duration::ZERO), Some(Duration::from_secs(1)));
+        for (login, expected) in [
+            (login("a"), Ok(())),
+            (login(&"a".repeat(255)), Ok(())),
+            (login(""), Err(LoginError::SubjectLength)),
+            (login(&"a".repeat(256)), Err(LoginError::SubjectLength)),
+            (with_claim("role"), Ok(())),
+            (with_claim("idp"), Err(LoginError::ReservedClaim("idp".into()))),
+            (Login { scope: "read write".into(), ..login("a") }, Ok(())),
+            (Login { scope: "read\twrite".into(), ..login("a") }, Err(LoginError::ScopeCharacter)),
+            (Login { idle: second, absolute: second, ..login("a") }, Ok(())),
+            (Login { idle: zero, ..login("a") }, Err(LoginError::ZeroLifetime)),
+            (Login { absolute: zero, ..login("a") }, Err(LoginError::ZeroLifetime)),
+        ] {
+            assert_eq!(login.check(), expected, "{login:?}");
+        }
+    }
+}

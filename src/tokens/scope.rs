@@ -9,3 +9,26 @@ pub fn is_scope_token(scope: &str) -> bool {
 pub fn are_scope_tokens(scopes: &str) -> bool {
     scopes.split(' ').filter(|scope| !scope.is_empty()).all(is_scope_token)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_have_only_the_characters_of_rfc_6749() {
+        for (scopes, expected) in [
+            ("", true),
+            ("read", true),
+            (" read  write ", true),
+            ("!#[]~", true),
+            ("read \"write\"", false),
+            ("a\\b", false),
+            ("read\twrite", false),
+            ("\u{7f}", false),
+            ("\u{e9}", false),
+        ] {
+            assert_eq!(are_scope_tokens(scopes), expected, "{scopes:?}");
+        }
+        assert!(is_scope_token("read") && !is_scope_token("") && !is_scope_token("read write"));
+    }
+}

@@ -205,3 +205,93 @@ fn set_query<B>(request: &mut Request<B>, query: &str) -> Result<(), Reject> {
         .map_err(|_| internal("cannot remove the token from the query: not a valid request target"))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &[(&str, &str)] = &[("authorization", "Bearer h")];
+    const COOKIE: &[(&str, &str)] = &[("cookie", "t=c")];
+    const WEBSOCKET: &[(&str, &str)] =
+        &[("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-protocol", "bearer, w")];
+
+    /// The header, and the locations of this list.
+    fn accepting(also: &[TokenLocation]) -> TokenLocations {
+        let named =
+            |location, name: &str| also.iter().filter(|one| **one == location).map(|_| name.to_owned()).collect();
+        let (cookies, queries) = (named(TokenLocation::Cookie, "t"), named(TokenLocation::Query, "q"));
+        let websocket = also.contains(&TokenLocation::Websocket);
+        TokenLocations { header: true, cookies, queries, websocket, login_cookie: false }
+    }
+
+    fn request(target: &str, fields: &[&[(&str, &str)]]) -> Request<()> {
+        let request = Request::get(target);
+        let fields = fields.concat().into_iter();
+        fields.fold(request, |request, (name, value)| request.header(name, value)).body(()).expect("a request")
+    }
+
+    fn found(locations: &TokenLocations, request: &Request<()>) -> Result<(TokenLocation, Vec<u8>), Reason> {
+        let found = locations.find(request, 100).map_err(|reject| reject.reason)?;
+        Ok((found.location, found.token().as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn a_token_is_found_where_the_route_accepts_it() {
+        for (location, target, fields, token) in [
+            (TokenLocation::Header, "/", HEADER, "h"),
+            (TokenLocation::Cookie, "/", COOKIE, "c"),
+            (TokenLocation::Query, "/?q=s", &[][..], "s"),
+            (TokenLocation::Websocket, "/", WEBSOCKET, "w"),
+        ] {
+            let locations = accepting(&[location]);
+            assert_eq!(found(&locations, &request(target, &[fields])), Ok((location, token.into())), "{location}");
+            if location != TokenLocation::Header {
+                let none = found(&accepting(&[]), &request(target, &[fields]));
+                assert_eq!(none, Err(Reason::NoToken), "{location}");
+                let two = found(&locations, &request(target, &[HEADER, fields]));
+                assert_eq!(two, Err(Reason::SeveralTokens), "{location}");
+            }
+            assert_eq!(locations.has_cookies(), location == TokenLocation::Cookie);
+        }
+    }
+
+    #[test]
+    fn subprotocols_count_only_in_a_websocket_handshake() {
+        let request = request("/", &[&WEBSOCKET[2..]]);
+        assert_eq!(found(&accepting(&[TokenLocation::Websocket]), &request), Err(Reason::NoToken));
+    }
+
+    #[test]
+    fn the_upstream_gets_the_token_in_authorization() {
+        for (location, target, fields, authorization, marked) in [
+            (TokenLocation::Header, "/", HEADER, Some("Bearer h"), false),
+            (TokenLocation::Cookie, "/", COOKIE, None, false),
+            (TokenLocation::Query, "/?q=s", &[][..], Some("Bearer s"), false),
+            (TokenLocation::Websocket, "/", WEBSOCKET, Some("Bearer w"), true),
+            (TokenLocation::Websocket, "/", HEADER, Some("Bearer h"), false),
+        ] {
+            let mut request = request(target, &[fields]);
+            let waits = accepting(&[location]).rewrite_for_upstream(&mut request, false).expect("rewritten");
+            let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+            assert_eq!((sent, waits, request.uri().query()), (authorization, marked, None), "{location}");
+        }
+        let mut request = request("/", &[WEBSOCKET]);
+        assert!(!accepting(&[]).rewrite_for_upstream(&mut request, false).expect("rewritten"));
+        assert!(request.headers().contains_key(header::SEC_WEBSOCKET_PROTOCOL), "the backend's own");
+    }
+
+    #[test]
+    fn a_dropped_token_reaches_the_backend_nowhere() {
+        let basic = &[("authorization", "Basic eDp5")][..];
+        for (header, fields, is_left) in [(true, basic, false), (false, HEADER, false), (false, basic, true)] {
+            let mut request = request("/?q=s&x=1", &[fields, &[("cookie", "t=c; u=1")]]);
+            let locations = accepting(&[TokenLocation::Cookie, TokenLocation::Query]);
+            TokenLocations { header, ..locations }.rewrite_for_upstream(&mut request, true).expect("rewritten");
+            assert_eq!(request.headers().contains_key(header::AUTHORIZATION), is_left, "{fields:?}");
+            assert_eq!(
+                (request.uri().query(), &request.headers()["cookie"]),
+                (Some("x=1"), &HeaderValue::from_static("u=1"))
+            );
+        }
+    }
+}

@@ -237,6 +237,21 @@ mod tests {
         assert!(more.is_err(), "one request, one fetch");
     }
 
+    /// The keys may have changed after the fetch that runs has begun.
+    #[test]
+    fn a_request_for_a_fetch_is_not_met_by_an_earlier_one() {
+        let refetch = refetch();
+        for _ in 0..3 {
+            let running = refetch.start();
+            refetch.request_now();
+            refetch.finish(running);
+            assert!(refetch.state().pending.is_some());
+            let next = refetch.start();
+            refetch.finish(next);
+            assert!(refetch.state().pending.is_none());
+        }
+    }
+
     #[tokio::test]
     async fn limits_and_frees_the_slots_of_waiting_requests() {
         let refetch = refetch();

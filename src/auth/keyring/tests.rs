@@ -105,6 +105,22 @@ fn the_generation_changes_only_if_a_key_or_policy_changes() {
     assert!(moved(), "an issuer is removed");
 }
 
+/// After a reload, keys of another place must not stay in force.
+#[test]
+fn only_the_same_source_has_the_same_keys() {
+    let of = |policy, settings| Source::new(policy, settings);
+    let settings = || remote(OnStale::Keep, Startup::Wait);
+    let one = of(policy("https://a.example"), settings());
+    for (other, expected) in [
+        (of(Issuer { clock_skew: HOUR, ..policy("https://a.example") }, settings()), true),
+        (of(policy("https://b.example"), settings()), false),
+        (of(Issuer { algorithms: vec![Algorithm::ES384], ..policy("https://a.example") }, settings()), false),
+        (of(policy("https://a.example"), remote(OnStale::Reject, Startup::Wait)), false),
+    ] {
+        assert_eq!(one.has_same_keys(&other), expected, "{:?}", other.policy);
+    }
+}
+
 #[test]
 fn stale_keys_make_the_gateway_not_ready() {
     let key = signing_key();

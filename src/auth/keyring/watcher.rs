@@ -123,3 +123,15 @@ async fn read(path: PathBuf) -> Result<Vec<u8>, KeySourceError> {
 fn jitter() -> f64 {
     f64::from(u32::from_be_bytes(secret::random())) / f64::from(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jitter_is_a_random_part() {
+        let some: Vec<f64> = (0..100).map(|_| jitter()).collect();
+        assert!(some.iter().all(|part| (0.0..=1.0).contains(part)), "{some:?}");
+        assert!(some.iter().any(|part| *part < 0.5) && some.iter().any(|part| *part > 0.5), "{some:?}");
+    }
+}

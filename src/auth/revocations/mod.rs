@@ -185,12 +185,8 @@ impl Revocations {
     }
 
     /// The number of entries and watermarks, including expired ones until [`Revocations::remove_expired`] runs.
-    pub fn len(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.entries.entry_count() + self.watermarks.entry_count()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     pub fn sequence(&self) -> u64 {

@@ -160,7 +160,7 @@ async fn cookie_login(
 ) -> Result<Forwarded, Reject> {
     let Some(values) = forwarded.login.take() else { return Ok(forwarded) };
     let status = forwarded.response.status();
-    if !status.is_success() && !is_redirect(status) {
+    if !can_log_in(status) {
         return Err(rejected(format!("a login response with status {} (expected 2xx or a redirect)", status.as_u16())));
     }
     let event = EventContext { at: limits.begun, ..context.event() };
@@ -176,6 +176,10 @@ async fn issue(login: Login, broker: &Broker, event: EventContext) -> Result<Tok
         // The client is not at fault.
         _ => rejected(reject.detail),
     })
+}
+
+fn can_log_in(status: StatusCode) -> bool {
+    status.is_success() || is_redirect(status)
 }
 
 /// A response after which a browser loads another page.
@@ -255,4 +259,44 @@ async fn logout(
     }
     broker.revoke_login_of(caller, event).await?;
     Ok(if login_cookie { NewCookies::none().add_to(forwarded) } else { forwarded })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_or_a_redirect_can_log_a_browser_in() {
+        for (status, expected) in [
+            (200, true),
+            (204, true),
+            (301, true),
+            (303, true),
+            (307, true),
+            (308, true),
+            (300, false),
+            (304, false),
+            (305, false),
+            (401, false),
+            (500, false),
+        ] {
+            assert_eq!(can_log_in(StatusCode::from_u16(status).expect("a status")), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn json_is_a_media_type_of_applications() {
+        for (media_type, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/problem+json", true),
+            ("application/xml", false),
+            ("text/vnd+json", false),
+            ("text/json", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))]);
+            assert_eq!(is_json(&headers), expected, "{media_type}");
+        }
+    }
 }

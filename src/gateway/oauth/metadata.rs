@@ -68,4 +68,18 @@ mod tests {
             assert_eq!((&metadata["issuer"], &metadata["jwks_uri"]), (&json!(issuer), &json!(keys)));
         }
     }
+
+    #[test]
+    fn only_the_token_endpoint_exchanges_refresh_tokens() {
+        let path = || Some("/oauth".to_owned());
+        let none = Endpoints::default();
+        for (offered, grants) in [
+            (Endpoints { token_endpoint: path(), ..none.clone() }, json!(["refresh_token"])),
+            (Endpoints { revocation_endpoint: path(), ..none.clone() }, json!([])),
+            (Endpoints { introspection_endpoint: path(), ..none.clone() }, json!([])),
+            (none, json!([])),
+        ] {
+            assert_eq!(of("https://gateway.example", &offered)["grant_types_supported"], grants);
+        }
+    }
 }

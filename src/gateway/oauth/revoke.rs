@@ -32,11 +32,7 @@ impl Call<'_, '_> {
     }
 
     async fn revoke_access_token(&mut self, token: &str, client_id: Option<&str>) -> Result<(), Reject> {
-        let caller = match self.authenticate(token).await {
-            Ok(caller) => caller,
-            Err(reject) if reject.reason.is_invalid_token() => return Ok(()),
-            Err(reject) => return Err(reject),
-        };
+        let Some(caller) = unless_invalid(self.authenticate(token).await)? else { return Ok(()) };
         self.context.record.caller = Some(caller.token().clone());
         if !caller.token().own {
             // Only its issuer can revoke it.
@@ -46,5 +42,32 @@ impl Call<'_, '_> {
         let issued_to = caller.token().claims.get("client_id").and_then(Value::as_str).unwrap_or_default();
         check_holder(issued_to, client_id)?;
         self.broker.revoke_login_of(caller.token(), self.context.event()).await
+    }
+}
+
+/// RFC 7009 section 2.2: an invalid token needs no revocation. `None` for one. If the gateway cannot tell, the client
+/// must not believe that its token is revoked.
+fn unless_invalid<T>(verified: Result<T, Reject>) -> Result<Option<T>, Reject> {
+    match verified {
+        Ok(verified) => Ok(Some(verified)),
+        Err(reject) if reject.reason.is_invalid_token() => Ok(None),
+        Err(reject) => Err(reject),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_invalid_token_counts_as_revoked() {
+        let found = |reason: Reason| unless_invalid::<()>(Err(reason.into())).map_err(|reject| reject.reason);
+        for invalid in [Reason::Expired, Reason::Revoked, Reason::BadSignature, Reason::MalformedToken] {
+            assert_eq!(found(invalid), Ok(None));
+        }
+        for unknown in [Reason::KeysUnavailable, Reason::RateLimited, Reason::Internal] {
+            assert_eq!(found(unknown), Err(unknown));
+        }
+        assert!(matches!(unless_invalid(Ok(1)), Ok(Some(1))));
     }
 }

@@ -128,7 +128,7 @@ impl Streams {
             }
             open.earliest = UnixTime::MAX;
         }
-        let batch = if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH };
+        let batch = batch_size(&current, last);
         let mut from = Bound::Unbounded;
         while let Some(number) = self.check_batch(from, batch, now) {
             from = Bound::Excluded(number);
@@ -180,6 +180,11 @@ impl Streams {
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many streams are checked at a time: a change of keys can cost a signature for each.
+fn batch_size(current: &LastChecked, last: &LastChecked) -> usize {
+    if current.generation == last.generation { BATCH } else { SIGNATURE_BATCH }
 }
 
 impl Open {

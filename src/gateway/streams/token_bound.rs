@@ -200,3 +200,84 @@ impl TokenBound {
         self.termination.ending(reason, is_whole)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, header};
+    use http_body::{Frame, SizeHint};
+
+    use super::*;
+
+    /// A body of this length, if it is known.
+    struct OfLength(Option<u64>);
+
+    impl HttpBody for OfLength {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(None)
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            self.0.map_or_else(SizeHint::default, SizeHint::with_exact)
+        }
+    }
+
+    fn name(termination: &Termination) -> &'static str {
+        match termination {
+            Termination::Abort => "abort",
+            Termination::EventStream { is_get: true } => "events of GET",
+            Termination::EventStream { is_get: false } => "events",
+            Termination::Grpc(_) => "grpc",
+            Termination::GrpcWeb(_) => "grpc-web",
+        }
+    }
+
+    fn of(method: &Method, is_grpc_call: bool, media_type: Option<&'static str>, length: Option<u64>) -> Termination {
+        let mut response = Response::new(OfLength(length));
+        if let Some(media_type) = media_type {
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        }
+        Termination::of(method, is_grpc_call, &response)
+    }
+
+    #[test]
+    fn a_body_ends_as_its_protocol_allows() {
+        for (method, is_grpc_call, media_type, expected) in [
+            (Method::GET, false, Some("text/event-stream; charset=utf-8"), "events of GET"),
+            (Method::POST, false, Some("text/event-stream"), "events"),
+            (Method::POST, true, Some("application/grpc+proto"), "grpc"),
+            (Method::POST, false, Some("application/grpc"), "abort"),
+            (Method::POST, false, Some("application/grpc-web+proto"), "grpc-web"),
+            (Method::POST, true, Some("text/html"), "abort"),
+            (Method::GET, false, None, "abort"),
+        ] {
+            let termination = of(&method, is_grpc_call, media_type, None);
+            assert_eq!(name(&termination), expected, "{method} {media_type:?}");
+            let with_length = of(&method, is_grpc_call, media_type, Some(10));
+            assert_eq!(name(&with_length), "abort", "{method} {media_type:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_inside_a_message_is_an_error_or_waits() {
+        let (revoked, draining) = (CloseReason::Token(Reason::Revoked), CloseReason::Draining);
+        let name = |end: Option<BodyEnd>| match end {
+            None => "goes on",
+            Some(BodyEnd::EndOfStream) => "end",
+            Some(BodyEnd::Data(_)) => "data",
+            Some(BodyEnd::Trailers(_)) => "trailers",
+            Some(BodyEnd::Abort(_)) => "error",
+        };
+        for (termination, whole, inside) in [
+            (Termination::Abort, ["error", "goes on"], ["error", "goes on"]),
+            (Termination::EventStream { is_get: true }, ["end", "end"], ["end", "end"]),
+            (Termination::Grpc(Box::default()), ["trailers", "trailers"], ["error", "goes on"]),
+            (Termination::GrpcWeb(Box::default()), ["data", "data"], ["error", "goes on"]),
+        ] {
+            let ends = |is_whole| [revoked, draining].map(|reason| name(termination.ending(reason, is_whole)));
+            assert_eq!((ends(true), ends(false)), (whole, inside));
+        }
+    }
+}

@@ -151,4 +151,21 @@ mod tests {
             assert_eq!(client(peer, fields), expected, "{peer} {fields:?}");
         }
     }
+
+    #[test]
+    fn the_last_proxy_reports_the_scheme() {
+        for (fields, expected) in [
+            (&[][..], None),
+            (&["https"], Some(true)),
+            (&["HTTP"], Some(false)),
+            (&["https, http"], Some(false)),
+            (&["http", "https"], Some(true)),
+            (&["wss"], None),
+            (&["https,"], None),
+        ] {
+            let name = || "x-forwarded-proto".parse().expect("a name");
+            let headers = fields.iter().map(|field| (name(), HeaderValue::from_static(field))).collect();
+            assert_eq!(forwarded_proto(&headers), expected, "{fields:?}");
+        }
+    }
 }

@@ -268,6 +268,65 @@ mod tests {
         assert!(!is_hop_by_hop(&header::CONTENT_LENGTH) && !is_hop_by_hop(&header::SERVER));
     }
 
+    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        fields.iter().for_each(|(name, value)| {
+            headers.append(*name, HeaderValue::from_static(value));
+        });
+        headers
+    }
+
+    #[test]
+    fn a_body_has_one_length_or_is_chunked() {
+        for (fields, is_clear) in [
+            (&[][..], true),
+            (&[("content-length", "3")], true),
+            (&[("transfer-encoding", "Chunked")], true),
+            (&[("content-length", "3"), ("transfer-encoding", "chunked")], false),
+            (&[("content-length", "3"), ("content-length", "3")], false),
+            (&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")], false),
+            (&[("transfer-encoding", "gzip, chunked")], false),
+            (&[("transfer-encoding", "gzip")], false),
+            (&[("content-length", "3, 3")], false),
+            (&[("content-length", "+3")], false),
+            (&[("content-length", "-3")], false),
+        ] {
+            assert_eq!(has_unambiguous_length(&map(fields)), is_clear, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn several_cookie_fields_become_one() {
+        for (fields, expected) in [
+            (&[][..], &[][..]),
+            (&[("cookie", "a=1")], &["a=1"]),
+            (&[("cookie", "a=1"), ("cookie", "b=2"), ("cookie", "c=3")], &["a=1; b=2; c=3"]),
+        ] {
+            let mut headers = map(fields);
+            join_cookies(&mut headers);
+            let joined = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
+            assert!(joined.eq(expected.iter().map(|value| value.as_bytes())), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn all_cookies_count_as_one_field() {
+        let cookies = [("cookie", "a=1"), ("cookie", "b=2"), ("cookie", "c=3"), ("x", "1"), ("y", "2")];
+        assert!(!exceeds_count(&map(&cookies), 5) && !exceeds_count(&map(&cookies), 3));
+        assert!(exceeds_count(&map(&cookies), 2));
+        assert!(exceeds_count(&map(&[("x", "1"), ("x", "2"), ("y", "3")]), 2), "other repeated fields count");
+    }
+
+    #[test]
+    fn a_response_loses_what_is_for_its_connection() {
+        for (connection, is_left) in [("Keep-Alive", true), ("CLOSE", true), ("close, x-own", false), ("x-own", false)]
+        {
+            let mut headers = map(&[("connection", connection), ("x-own", "1"), ("keep-alive", "timeout=5")]);
+            clean_response(&mut headers);
+            assert_eq!(headers, map(if is_left { &[("x-own", "1")] } else { &[] }), "{connection}");
+        }
+    }
+
     #[test]
     fn only_trailers_is_kept_of_te() {
         assert_eq!(cleaned(&[("te", "gzip, Trailers;q=1, trailers")]), ["te: trailers"]);

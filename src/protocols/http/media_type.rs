@@ -37,4 +37,19 @@ mod tests {
         assert_eq!(read(&[]), None);
         assert_eq!(read(&["text/html", "application/json"]), None);
     }
+
+    #[test]
+    fn a_media_type_is_compared_whole() {
+        let headers = |value| HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]);
+        for (value, expected) in [
+            ("text/event-stream", true),
+            ("Text/Event-Stream; charset=utf-8", true),
+            ("text/event-streams", false),
+            ("text/html", false),
+            ("", false),
+        ] {
+            assert_eq!(is_event_stream(&headers(value)), expected, "{value}");
+        }
+        assert!(!is_event_stream(&HeaderMap::new()));
+    }
 }

@@ -183,4 +183,30 @@ mod tests {
             assert_eq!(rewritten("refresh", value), expected);
         }
     }
+
+    #[test]
+    fn a_port_begins_with_a_colon() {
+        let port = |url: &'static [u8]| origin(url).map(|(origin, _)| (origin.host, origin.port));
+        assert_eq!(port(b"http://[::1]:8080/"), Some(("::1", Some(8080))));
+        assert_eq!(port(b"http://[::1]/"), Some(("::1", None)));
+        assert_eq!(port(b"http://a:/"), Some(("a", None)));
+        assert_eq!(port(b"http://[::1]8080/"), None);
+    }
+
+    #[test]
+    fn the_url_of_a_refresh_is_found_as_browsers_find_it() {
+        for value in [
+            "5; url=https://a",
+            "5;URL = 'https://a'",
+            "5, url=\"https://a\"",
+            "0.5 https://a",
+            "5;https://a",
+            "5  ;  url  =  https://a",
+        ] {
+            assert_eq!(url_of_refresh(value.as_bytes()), value.find("https"), "{value}");
+        }
+        for value in ["", "url=https://a", "; url=https://a", "5"] {
+            assert_eq!(url_of_refresh(value.as_bytes()), None, "{value}");
+        }
+    }
 }

@@ -172,3 +172,30 @@ fn www_authenticate(reject: &Reject, challenge: &HeaderValue) -> Option<HeaderVa
     }
     HeaderValue::from_str(&text).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Version;
+
+    use super::*;
+
+    #[test]
+    fn a_rejection_has_the_format_that_its_client_reads() {
+        let grpc = Some("application/grpc");
+        for (version, content_type, accept, expected) in [
+            (Version::HTTP_11, None, None, RejectFormat::Json),
+            (Version::HTTP_11, None, Some("text/html, */*"), RejectFormat::Json),
+            (Version::HTTP_11, None, Some("text/html, application/problem+json"), RejectFormat::Problem),
+            (Version::HTTP_2, grpc, None, RejectFormat::Grpc),
+            (Version::HTTP_2, grpc, Some("application/problem+json"), RejectFormat::Grpc),
+            (Version::HTTP_11, grpc, None, RejectFormat::Json),
+        ] {
+            let mut request = Request::post("/").version(version);
+            for (name, value) in [(header::CONTENT_TYPE, content_type), (header::ACCEPT, accept)] {
+                request = value.into_iter().fold(request, |request, value| request.header(&name, value));
+            }
+            let request = request.body(()).expect("a request");
+            assert_eq!(RejectFormat::for_request(&request), expected, "{version:?} {content_type:?} {accept:?}");
+        }
+    }
+}

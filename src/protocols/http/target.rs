@@ -166,6 +166,37 @@ mod tests {
     }
 
     #[test]
+    fn only_over_http2_a_path_must_have_its_slash() {
+        for (version, expected) in [(Version::HTTP_2, Err(Reason::BadPath)), (Version::HTTP_11, Ok("a.example".into()))]
+        {
+            let mut parts = http::uri::Parts::default();
+            parts.scheme = Some(Scheme::HTTP);
+            parts.authority = Some(Authority::from_static("a.example"));
+            parts.path_and_query = Some(PathAndQuery::from_static("?x"));
+            let uri = Uri::from_parts(parts).expect("a target");
+            let request = Request::get(uri).version(version).body(()).expect("a request");
+            let found = host(&request, 64).map_err(|reject| reject.reason);
+            assert_eq!(found.map(|host| host.to_str().expect("ASCII").to_owned()), expected, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_may_be_as_long_as_the_limit() {
+        assert_eq!(found(&format!("/{}", "a".repeat(63)), &["a"]), Ok("a".into()));
+        assert_eq!(found(&format!("/{}", "a".repeat(64)), &["a"]), Err(Reason::UriTooLong));
+    }
+
+    #[test]
+    fn a_target_loses_its_authority() {
+        for (target, form) in
+            [("http://a.example/b?c", "/b?c"), ("/b?c", "/b?c"), ("*", "*"), ("http://a.example", "/")]
+        {
+            let uri: Uri = target.parse().expect("a target");
+            assert_eq!(origin_form(&uri).to_string(), form, "{target}");
+        }
+    }
+
+    #[test]
     fn a_target_is_rebuilt_whole_or_rejected() {
         let rebuilt = |target: &str, host: &'static str| {
             let uri: Uri = target.parse().expect("a target");

@@ -34,3 +34,31 @@ fn advice(code: ErrorCode) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_outside_the_program_has_its_advice() {
+        for (code, expected) in [
+            (ffi::SQLITE_FULL, "free some space"),
+            (ffi::SQLITE_READONLY, "make it writable"),
+            (ffi::SQLITE_IOERR, "check the system log"),
+            (ffi::SQLITE_BUSY, "another program has locked"),
+            (ffi::SQLITE_LOCKED, "another program has locked"),
+            (ffi::SQLITE_CORRUPT, "restore a backup"),
+            (ffi::SQLITE_NOTADB, "is not an SQLite database"),
+            (ffi::SQLITE_CANTOPEN, "cannot be opened"),
+            (ffi::SQLITE_PERM, "permission to open"),
+            (ffi::SQLITE_NOMEM, "not enough memory"),
+        ] {
+            let error = StoreError::from(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)).to_string();
+            assert!(error.contains(expected) && error.contains("(SQLite: "), "{code}: {error}");
+        }
+        let other = StoreError::from(rusqlite::Error::InvalidQuery).to_string();
+        assert!(other.starts_with("SQLite: "), "{other}");
+    }
+}

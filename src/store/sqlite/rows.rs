@@ -224,3 +224,14 @@ pub(super) fn insert_revocation(connection: &Connection, revocation: &Revocation
     insert.execute(params![sequence, kind, issuer, name, not_after, revocation.at, revocation.until])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_of_a_missing_family_fails() {
+        let id = TokenId::random();
+        assert!(one_row(1, id).is_ok() && one_row(0, id).is_err() && one_row(2, id).is_err());
+    }
+}

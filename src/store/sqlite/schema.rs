@@ -60,3 +60,13 @@ pub(super) fn migrate(connection: &mut Connection, SchemaVersion(schema): Schema
     transaction.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_empty_database_is_not_initialized() {
+        assert!(!SchemaVersion(0).is_initialized() && SchemaVersion(1).is_initialized());
+    }
+}

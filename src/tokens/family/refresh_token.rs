@@ -131,3 +131,15 @@ fn mac(root: &Secret, number: u8, id: TokenId, salt: &[u8; 32], generation: u64)
 fn checksum(text: &str) -> String {
     to_base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LEN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_token_is_shown_without_its_mac() {
+        let token_id = TokenId::parse(&"0".repeat(TokenId::LEN)).expect("an id");
+        let token = PresentedToken { token_id, root: 1, generation: 2, mac: [7; 32] };
+        assert_eq!(format!("{token:?}"), format!("PresentedToken({token_id}, generation 2)"));
+    }
+}

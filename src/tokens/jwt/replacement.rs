@@ -122,3 +122,82 @@ fn claims(
     }
     claims
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sign::generate_pem;
+    use super::*;
+    use crate::tokens::jwt::Algorithm;
+
+    const NOW: UnixTime = UnixTime::from_secs(1_000);
+    const LIFETIME: Duration = Duration::from_secs(100);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn settings() -> ReplacementSettings {
+        ReplacementSettings { issuer: "https://gateway.example".into(), lifetime: LIFETIME }
+    }
+
+    fn signing() -> SigningKey {
+        let pem = generate_pem(Algorithm::ES256).expect("a key");
+        SigningKey::from_pem(pem.expose(), Algorithm::ES256).expect("reads its own key")
+    }
+
+    fn token(own: bool, expires: UnixTime) -> VerifiedToken {
+        let mut token = VerifiedToken::with_subject("alice".into());
+        (token.own, token.expires) = (own, expires);
+        let claims = ["sub", "sid", "rgn", "jti", "nbf", "cnf", "role"].into_iter();
+        token.claims = claims.map(|name| (name.to_owned(), json!("theirs"))).collect();
+        token
+    }
+
+    /// Returns a function that tells which of the replacements it returned first: one more for each new one.
+    fn replacing(token: VerifiedToken) -> impl FnMut(&str, &SigningKey, UnixTime) -> usize {
+        let (cache, mut seen) = (Replacements::default(), Vec::new());
+        move |audience, signing, now| {
+            let found = cache.authorization(&token, &[audience.to_owned()], &settings(), signing, now);
+            let found = found.expect("signed");
+            seen.iter().position(|one| *one == found).unwrap_or_else(|| {
+                seen.push(found);
+                seen.len() - 1
+            })
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_reused_for_half_of_its_lifetime() {
+        let (mut replace, key) = (replacing(token(true, UnixTime::MAX)), signing());
+        let half = NOW + LIFETIME / 2;
+        let second = Duration::from_secs(1);
+        let times = [NOW, NOW - second, half - MILLISECOND, half, half - second, half - second - MILLISECOND];
+        assert_eq!(times.map(|now| replace("a", &key, now)), [0, 0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn the_last_replacement_is_reused_until_the_token_expires() {
+        let expires = NOW + LIFETIME;
+        let (mut replace, key) = (replacing(token(true, expires)), signing());
+        assert_eq!([NOW, expires - MILLISECOND].map(|now| replace("a", &key, now)), [0, 0]);
+    }
+
+    #[test]
+    fn each_audience_and_each_key_has_its_own_replacement() {
+        let (mut replace, [key, other]) = (replacing(token(true, UnixTime::MAX)), [signing(), signing()]);
+        assert_eq!(["a", "b", "a", "b"].map(|audience| replace(audience, &key, NOW)), [0, 1, 0, 1]);
+        assert_eq!([&other, &other].map(|key| replace("a", key, NOW)), [2, 2]);
+        assert_eq!(replace("b", &key, NOW), 1, "another audience keeps its own");
+    }
+
+    #[test]
+    fn claims_that_belong_to_the_token_itself_are_not_copied() {
+        let names = |own| {
+            let claims = claims(&token(own, NOW), &["a".into()], "https://gateway.example", NOW, NOW + LIFETIME);
+            assert_eq!((&claims["iss"], &claims["aud"]), (&json!("https://gateway.example"), &json!("a")));
+            assert_eq!((&claims["iat"], &claims["exp"]), (&json!(1_000), &json!(1_100)));
+            assert_eq!((&claims["sub"], &claims["role"]), (&json!("theirs"), &json!("theirs")));
+            assert_ne!(claims["jti"], json!("theirs"));
+            claims.keys().cloned().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(true), "aud exp iat iss jti rgn role sid sub");
+        assert_eq!(names(false), "aud exp iat idp iss jti role sub");
+    }
+}

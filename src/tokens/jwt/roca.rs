@@ -38,7 +38,7 @@ fn discrete_logarithm(power: u32, prime: u32) -> Option<(u32, u32)> {
         if current == power && found.is_none() {
             found = Some(exponent);
         }
-        current = current * (GENERATOR % prime) % prime;
+        current = current * GENERATOR % prime;
         if current == 1 {
             return found.map(|found| (found, exponent + 1));
         }

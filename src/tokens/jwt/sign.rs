@@ -174,6 +174,13 @@ mod tests {
     }
 
     #[test]
+    fn an_error_names_the_algorithm() {
+        let name = |error: fn(Algorithm) -> SigningError| error(Algorithm::ES384).to_string();
+        let errors = [SigningError::WrongKey, SigningError::UnsupportedAlgorithm, SigningError::KeyGeneration];
+        assert!(errors.iter().all(|error| name(*error).contains("ES384")));
+    }
+
+    #[test]
     fn a_key_of_another_algorithm_is_rejected() {
         for made in SIGNING {
             let pem = generate_pem(*made).expect("creates a key");

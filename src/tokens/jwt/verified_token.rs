@@ -110,3 +110,66 @@ impl VerifiedToken {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ISSUED: UnixTime = UnixTime::from_secs(1_000);
+    const EXPIRES: UnixTime = UnixTime::from_secs(1_300);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    const IDLE: Duration = Duration::from_secs(60);
+
+    fn token(own: bool) -> VerifiedToken {
+        let token = VerifiedToken::with_subject("alice".into());
+        VerifiedToken { own, not_before: ISSUED, expires: EXPIRES, scope: vec!["read".into(), "write".into()], ..token }
+    }
+
+    fn check(token: &VerifiedToken, now: UnixTime, validity: Validity) -> Result<(), Reason> {
+        token.check_time(now, validity).map_err(|reject| reject.reason)
+    }
+
+    #[test]
+    fn a_token_is_valid_from_its_first_to_its_last_millisecond() {
+        for (now, expected) in [
+            (ISSUED - MILLISECOND, Err(Reason::NotYetValid)),
+            (ISSUED, Ok(())),
+            (EXPIRES - MILLISECOND, Ok(())),
+            (EXPIRES, Err(Reason::Expired)),
+        ] {
+            assert_eq!(check(&token(false), now, Validity::Live), expected, "{now}");
+            assert_eq!(check(&token(true), now, Validity::Live), expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_refresh_accepts_a_token_for_the_idle_time_longer() {
+        let refresh = Validity::ExpiredUpTo(IDLE);
+        for (now, expected) in [
+            (ISSUED, Ok(())),
+            (EXPIRES, Ok(())),
+            (EXPIRES + (IDLE - MILLISECOND), Ok(())),
+            (EXPIRES + IDLE, Err(Reason::Expired)),
+        ] {
+            assert_eq!(check(&token(true), now, refresh), expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_refresh_accepts_only_an_own_token_before_its_time() {
+        let (refresh, before) = (Validity::ExpiredUpTo(IDLE), ISSUED - MILLISECOND);
+        assert_eq!(check(&token(true), before, refresh), Ok(()));
+        assert_eq!(check(&token(false), before, refresh), Err(Reason::NotYetValid));
+        let mut with_nbf = token(true);
+        with_nbf.claims.insert("nbf".into(), json!(1_000));
+        assert_eq!(check(&with_nbf, before, refresh), Err(Reason::NotYetValid));
+    }
+
+    #[test]
+    fn a_scope_is_held_whole() {
+        let held = ["read", "write", "rea", "read write", ""].map(|scope| token(true).has_scope(scope));
+        assert_eq!(held, [true, true, false, false, false]);
+    }
+}

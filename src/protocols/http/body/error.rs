@@ -53,3 +53,23 @@ impl Error for BodyError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_says_why_the_body_failed() {
+        for (error, reason, detail) in [
+            (BodyError::TooLarge, Reason::BodyTooLarge, "larger than allowed"),
+            (BodyError::IdleTimeout(Duration::from_secs(30)), Reason::BodyTimeout, "for 30s"),
+            (BodyError::Truncated, Reason::MalformedFraming, "was reset"),
+            (BodyError::TooSlow, Reason::BodyTooSlow, "slower than allowed"),
+            (BodyError::Ended(Reason::Revoked), Reason::Revoked, Reason::Revoked.message()),
+        ] {
+            let reject = error.reject();
+            assert!(reject.reason == reason && reject.detail.contains(detail), "{reject:?}");
+            assert!(error.source().is_none());
+        }
+    }
+}

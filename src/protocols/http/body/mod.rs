@@ -29,3 +29,6 @@ pub async fn read(body: &mut Body, limit: u64) -> Result<Bytes, Reject> {
         Err(error) => Err(error.reject()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,5 @@
 //! Why the bytes of a connection are not valid HTTP/1.
 
-use std::error::Error;
-use std::fmt;
-
 use crate::types::reject::Reason;
 
 /// The gateway reads nothing after it.
@@ -21,11 +18,3 @@ impl FramingError {
         FramingError { reason: Reason::HeadTooLarge, message }
     }
 }
-
-impl fmt::Display for FramingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message)
-    }
-}
-
-impl Error for FramingError {}

@@ -188,7 +188,7 @@ impl Framing {
     /// line.
     fn chunk_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         let line = complete_line(bytes)?;
-        if line.map_or(bytes.len(), <[u8]>::len) > MAX_CHUNK_LINE {
+        if line_len(line, bytes) > MAX_CHUNK_LINE {
             return Err(FramingError::malformed("a chunk line that is too long"));
         }
         let Some(line) = line else { return Ok(None) };
@@ -211,7 +211,7 @@ impl Framing {
 
     fn trailer(&mut self, bytes: &[u8]) -> Result<Option<usize>, FramingError> {
         let line = complete_line(bytes)?;
-        if self.trailer_bytes + line.map_or(bytes.len(), <[u8]>::len) >= self.limits.request_header_size {
+        if self.trailer_bytes + line_len(line, bytes) >= self.limits.request_header_size {
             return Err(FramingError::malformed("trailers larger than limits.request_header_size"));
         }
         let Some(line) = line else { return Ok(None) };
@@ -226,6 +226,12 @@ impl Framing {
         }
         Ok(Some(line.len() + 2))
     }
+}
+
+/// The length of the line, or of what has arrived of it. Without its CR, so that the limit does not depend on where the
+/// client's packets end.
+fn line_len(line: Option<&[u8]>, arrived: &[u8]) -> usize {
+    line.or(arrived.strip_suffix(b"\r")).unwrap_or(arrived).len()
 }
 
 /// The smaller of both.

@@ -166,3 +166,59 @@ fn bytes_after_an_upgrade_request_wait_for_the_response() {
     assert_eq!(framing.consume(request.as_bytes()).len, request.len());
     assert_eq!(framing.heads(), 2);
 }
+
+/// Names as long as those that matter mean nothing.
+#[test]
+fn other_names_of_the_same_length_mean_nothing() {
+    let request = "GET / HTTP/1.1\r\nReferer: x\r\nAccept-Charset: utf-8\r\nx-seventeen-chars: gzip\r\n\r\n";
+    let twice = request.repeat(2);
+    assert_eq!(consumed(twice.as_bytes()), Consumed { len: twice.len(), error: None });
+}
+
+#[test]
+fn every_control_character_counts_beside_any_other() {
+    for characters in ["\u{1}", "\u{1}\u{1}", "\u{7f}", "\u{7f}\u{7f}", "\u{1}\u{7f}", "\u{7f}\u{1}", "a\u{1f}b\u{7f}c"]
+    {
+        let request = format!("GET / HTTP/1.1\r\nX: {characters}\r\n\r\n");
+        assert_eq!(error(&request), Some("a control character in a field"), "{characters:?}");
+    }
+}
+
+#[test]
+fn chunk_lines_and_extensions_have_exact_limits() {
+    let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = |lengths: &[usize]| {
+        let chunk = |extension: &usize| format!("1;{}\r\na\r\n", "x".repeat(extension - 1));
+        error(&format!("{head}{}0\r\n\r\n", lengths.iter().map(chunk).collect::<String>()))
+    };
+    assert_eq!((chunks(&[255]), chunks(&[256])), (None, Some("a chunk line that is too long")));
+    let almost = [[255].repeat(16), vec![15]].concat();
+    assert_eq!(chunks(&[almost.clone(), vec![1]].concat()), None, "4096 bytes of extensions");
+    assert_eq!(chunks(&[almost, vec![2]].concat()), Some("an invalid chunk extension, or too many"));
+}
+
+#[test]
+fn trailers_have_the_limits_of_a_head() {
+    let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+    let trailers = |lines: &[String]| error(&format!("{head}{}\r\n", lines.concat()));
+    let line = || "X: 1\r\n".to_owned();
+    assert_eq!(trailers(&vec![line(); LIMITS.request_header_count]), None);
+    let too_many = vec![line(); LIMITS.request_header_count + 1];
+    assert_eq!(trailers(&too_many), Some("more trailers than limits.request_header_count"));
+    let too_large = Some("trailers larger than limits.request_header_size");
+    let of_size = |size: usize| format!("X: {}\r\n", "y".repeat(size - "X: \r\n".len()));
+    let size = LIMITS.request_header_size;
+    assert_eq!((trailers(&[of_size(size - 1)]), trailers(&[of_size(size)])), (None, too_large));
+    let half = of_size(size / 2);
+    assert_eq!(trailers(&[half.clone(), of_size(size / 2 - 1)]), None);
+    assert_eq!(trailers(&[half.clone(), half]), too_large, "all lines together");
+}
+
+#[test]
+fn a_response_without_a_switch_changes_nothing_in_a_body() {
+    let mut framing = Framing::new(LIMITS);
+    assert!(framing.consume(b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n").error.is_none());
+    framing.resume_http();
+    assert!(framing.is_in_body());
+    assert_eq!(framing.consume(b"abcGET / HTTP/1.1\r\n\r\n"), Consumed { len: 21, error: None });
+}
