@@ -28,7 +28,7 @@ pub struct Copied {
 
 /// What happens, for the operator.
 pub enum Progress {
-    /// So many of so many records are written.
+    /// `done` of `total` records are written.
     Written { part: Part, done: u64, total: u64 },
     /// The records of both stores are compared.
     Comparing(Part),
