@@ -54,7 +54,7 @@ async fn a_gateway_moves_to_postgresql_and_no_session_ends() {
     drop(sqlite);
 
     std::fs::write(files.path().join("gateway.toml"), text(&upstream, &keys)).expect("written");
-    let output = copy(files.path());
+    let output = copy_when_free(files.path());
     assert_copied(&output);
     let (progress, printed) = (errors(&output), String::from_utf8_lossy(&output.stdout));
     assert!(progress.contains("sessions: 4 of 4") && progress.contains("revocations: 2 of 2"), "{progress}");
