@@ -59,7 +59,7 @@
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
 //! | `rusqlite` | `store/sqlite/` | no database type leaves the store |
-//! | `rustix` | `protocols/socket_handover`, `types/process` | hands listening sockets to another process; its user; no core files |
+//! | `rustix` | `protocols/socket_handover`, `types/process` | hands listening sockets to another process; its user; no core files; read-only mounts |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |
@@ -100,7 +100,7 @@
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |
 //! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/token_calls.rs` and `gateway/login_capture/mod.rs` | 429 `address_limited` |
 //! | `throttle.failures` | `limits/throttle.rs`, called as `throttle.calls` | 429 `failures_limited` |
-//! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | closed at once |
+//! | `admin.connections`, `admin.connections_per_address` | `admin/connections.rs` | the longest idle one is closed, or the new one |
 //! | `admin.wrong_tokens` | `admin/guess.rs`, called by `admin/router.rs` | 429 `admin_limited` |
 //!
 //! # Buffers

@@ -1,14 +1,16 @@
 //! Wrong admin tokens: limited for each address, and logged.
+//!
+//! The first one of a burst gets a line of its own at once, and the others a line together within some seconds.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::limits::limiter::{Limiter, Rate};
 use crate::types::clock::Uptime;
 use crate::types::reject::{Reason, Reject};
 
-/// The minimum time between two log messages, so that wrong tokens from many addresses do not fill the log.
+/// The minimum time between two messages about one wrong token, so that those from many addresses do not fill the log.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct WrongTokens {
@@ -20,8 +22,15 @@ pub struct WrongTokens {
 #[derive(Default)]
 struct Log {
     last: Option<Instant>,
-    /// Wrong tokens since the last message.
-    unlogged: u64,
+    /// Since the last message.
+    unlogged: Unlogged,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unlogged {
+    wrong: u64,
+    /// Calls that were rejected without a look at their token.
+    limited: u64,
 }
 
 impl WrongTokens {
@@ -35,7 +44,10 @@ impl WrongTokens {
     pub(super) fn check(&self, address: IpAddr, now: Uptime) -> Result<(), Reject> {
         match self.limiter.as_ref().and_then(|limiter| limiter.retry_after(address, now)) {
             None => Ok(()),
-            Some(wait) => Err(Reject { retry_after: Some(wait), ..Reason::AdminLimited.into() }),
+            Some(wait) => {
+                self.log().unlogged.limited += 1;
+                Err(Reject { retry_after: Some(wait), ..Reason::AdminLimited.into() })
+            }
         }
     }
 
@@ -43,13 +55,46 @@ impl WrongTokens {
         if let Some(limiter) = &self.limiter {
             limiter.take(address, now);
         }
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log();
         if log.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
-            log.unlogged += 1;
+            log.unlogged.wrong += 1;
             return;
         }
-        let unlogged = std::mem::take(&mut log.unlogged);
         log.last = Some(Instant::now());
-        tracing::warn!(%address, unlogged, "a wrong admin token");
+        tracing::warn!(%address, "a wrong admin token");
+    }
+
+    /// Logs how many wrong tokens had no message of their own. Called every few seconds.
+    pub fn log_others(&self) {
+        let Unlogged { wrong, limited } = self.take_unlogged();
+        if wrong > 0 || limited > 0 {
+            tracing::warn!(wrong, limited, "more wrong admin tokens; `limited` calls were rejected unchecked");
+        }
+    }
+
+    fn take_unlogged(&self) -> Unlogged {
+        std::mem::take(&mut self.log().unlogged)
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wrong_token_is_in_a_message() {
+        let tokens = WrongTokens::new(Some(Rate { burst: 3, interval: Duration::from_mins(1) }));
+        let (address, now) = (IpAddr::from([192, 0, 2, 1]), Uptime::default());
+        for _ in 0..30 {
+            if tokens.check(address, now).is_ok() {
+                tokens.count(address, now);
+            }
+        }
+        assert_eq!(tokens.take_unlogged(), Unlogged { wrong: 2, limited: 27 }, "the first one has its own message");
+        assert_eq!(tokens.take_unlogged(), Unlogged::default());
     }
 }

@@ -42,6 +42,8 @@ pub async fn serve(
                 let Some(slot) = connections.remote(client.ip()) else { continue };
                 let tls = tls.as_ref().map(|tls| tls.load_full());
                 tokio::spawn(serve_connection(stream, client.ip(), tls, slot, admin.clone()));
+                // The new connection is served before the next ones can replace it.
+                tokio::task::yield_now().await;
             }
             Err(error) => wait_after(error).await,
         }
@@ -55,7 +57,7 @@ pub async fn serve_local(listener: UnixListener, connections: Arc<AdminConnectio
             Ok((stream, _)) => match local_socket::check_client(&stream) {
                 Ok(()) => {
                     let Some(slot) = connections.local() else { continue };
-                    tokio::spawn(serve_http(stream, Peer::Local, slot, admin.clone()));
+                    tokio::spawn(serve_http(stream, Peer::Local, Arc::new(slot), admin.clone()));
                 }
                 Err(error) => tracing::warn!(%error, "closed a connection to the admin socket"),
             },
@@ -77,10 +79,18 @@ async fn serve_connection(
     admin: Arc<Admin>,
 ) {
     let peer = Peer::Remote { address: client.to_canonical(), tls: tls.clone() };
-    let Some(side) = tls else { return serve_http(stream, peer, slot, admin).await };
-    let handshake = TlsAcceptor::from(without_http2(&side)).accept(stream);
-    if let Ok(Ok(stream)) = tokio::time::timeout(READ_TIMEOUT, handshake).await {
-        serve_http(stream, peer, slot, admin).await;
+    let slot = Arc::new(slot);
+    let serving = async {
+        let Some(side) = tls else { return serve_http(stream, peer, slot.clone(), admin).await };
+        let handshake = TlsAcceptor::from(without_http2(&side)).accept(stream);
+        if let Ok(Ok(stream)) = tokio::time::timeout(READ_TIMEOUT, handshake).await {
+            serve_http(stream, peer, slot.clone(), admin).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = serving => {}
+        () = slot.must_close() => {}
     }
 }
 
@@ -91,13 +101,16 @@ fn without_http2(side: &ServerTls) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-async fn serve_http<S>(stream: S, peer: Peer, _slot: Slot, admin: Arc<Admin>)
+async fn serve_http<S>(stream: S, peer: Peer, slot: Arc<Slot>, admin: Arc<Admin>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request| {
-        let (admin, peer) = (admin.clone(), peer.clone());
-        async move { Ok::<_, Infallible>(router::handle(&admin, request, &peer).await) }
+        let (admin, peer, slot) = (admin.clone(), peer.clone(), slot.clone());
+        async move {
+            let _call = slot.begin_call();
+            Ok::<_, Infallible>(router::handle(&admin, request, &peer).await)
+        }
     });
     serve_service(stream, service, WRITE_TIMEOUT).await;
 }

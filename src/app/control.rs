@@ -25,6 +25,8 @@ const CONFIRM_INTERVAL: Duration = Duration::from_millis(500);
 const KEY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often to remove expired revocations from memory.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often to log the wrong admin tokens that had no message of their own.
+const WRONG_TOKENS_INTERVAL: Duration = Duration::from_secs(2);
 /// How often to remove expired rows from the store.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -85,18 +87,20 @@ impl Control {
             listener.map(|listener| tokio::spawn(admin::serve(listener, tls, connections.clone(), admin.clone())));
         let local_listener = unless_failed(local.accepting());
         let local_listener =
-            local_listener.map(|listener| tokio::spawn(admin::serve_local(listener, connections, admin)));
+            local_listener.map(|listener| tokio::spawn(admin::serve_local(listener, connections, admin.clone())));
         let mut local = Some(local);
         // In tasks of their own: on a slow disk, they must not delay anything else here.
         let sweeping = tokio::spawn(sweep_regularly(state.clone()));
         let keys = tokio::spawn(update_own_keys(state.clone()));
         let mut hand_over = pin!(hand_over);
         let (mut confirm, mut expire) = (every(CONFIRM_INTERVAL), every(EXPIRE_INTERVAL));
+        let mut wrong_tokens = every(WRONG_TOKENS_INTERVAL);
         loop {
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
                 _ = confirm.tick(), if is_shared || !*replaced.borrow() => write_confirmations(&state).await,
                 _ = expire.tick() => state.auth.revocations.remove_expired(),
+                _ = wrong_tokens.tick() => admin.wrong_tokens.log_others(),
                 () = &mut hand_over, if !*replaced.borrow() => {
                     // Another gateway now has the sockets, and the SQLite store. Admin connections are still served,
                     // and those that wait at the Unix socket. The next gateway can now use its path.
@@ -111,6 +115,7 @@ impl Control {
             }
         }
         drop(local);
+        admin.wrong_tokens.log_others();
         local_listener.iter().for_each(|listener| listener.abort());
         sweeping.abort();
         keys.abort();

@@ -1,6 +1,5 @@
 //! The gateway's own signing keys: from the operator's file, or from the store.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use crate::tokens::jwt::verify::TrustedIssuer;
 use crate::tokens::jwt::{Algorithm, Audience, Confirmation, Issuer};
 use crate::tokens::signing::KeyLifetimes;
 use crate::types::clock::UnixTime;
+use crate::types::private_file::{self, Origin};
 
 /// Loads the gateway's own keys. At the first start, creates the first key.
 pub(super) async fn start(
@@ -123,7 +123,7 @@ fn new_key(tokens: &TokenSettings) -> Result<SigningKey, Cause> {
 
 fn read_signing_key(file: &Path, tokens: &TokenSettings) -> Result<SigningKey, StartError> {
     let error = |source: Cause| StartError::SigningKeyFile { file: file.to_owned(), source };
-    let pem = fs::read(file).map_err(|source| error(source.into()))?;
+    let pem = private_file::read(file, Origin::Operator).map_err(|source| error(source.into()))?;
     SigningKey::from_pem(&pem, tokens.algorithm).map_err(|source| error(source.into()))
 }
 

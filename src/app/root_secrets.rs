@@ -133,7 +133,7 @@ mod tests {
         let folder = tempfile::TempDir::new().expect("a folder");
         let file = folder.path().join("secret");
         let read = |text: &str| {
-            fs::write(&file, text).expect("written");
+            secret::write_private(&file, text.as_bytes()).expect("written");
             read_roots(&SecretSource::File(file.clone()))
         };
         let two = ONE.replacen('1', "2", 1);
@@ -164,7 +164,7 @@ mod tests {
             (format!("{}\n{}\n\n", ONE.replacen('1', "7", 1), ONE.replacen('1', "3", 1)), 8, 3),
             (format!("{}\n", ONE.replacen('1', "255", 1)), 1, 2),
         ] {
-            fs::write(&file, &text).expect("written");
+            secret::write_private(&file, text.as_bytes()).expect("written");
             assert_eq!(add_root(&source).expect("added"), number);
             let roots = read_existing_roots(&source).expect("valid");
             assert_eq!(roots.newest(), number);
@@ -172,7 +172,7 @@ mod tests {
             assert!(lines.starts_with(text.trim_end()) && lines.lines().count() == count, "{lines}");
             assert_eq!(fs::metadata(&file).expect("it exists").permissions().mode() & 0o777, 0o600);
         }
-        fs::write(&file, "x").expect("written");
+        secret::write_private(&file, b"x").expect("written");
         let says =
             |source: &SecretSource, part: &str| add_root(source).is_err_and(|error| error.to_string().contains(part));
         assert!(says(&source, "line 1"));

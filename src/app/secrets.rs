@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use crate::admin::{MAX_TOKEN_SIZE, SecretSource};
 use crate::auth::bearer;
 use crate::config::Database;
 use crate::types::ids::to_base62;
+use crate::types::private_file::{self, Origin};
 use crate::types::secret::{self, Secret};
 
 /// Minimum size of an admin token in bytes.
@@ -141,7 +141,9 @@ pub(super) fn new_secret_text() -> String {
 pub(super) fn read(source: &SecretSource) -> Result<String, SecretError> {
     match source {
         SecretSource::Environment(name) => std::env::var(name).map_err(|_| SecretError::NotSet(source.clone())),
-        SecretSource::File(file) => fs::read_to_string(file).map_err(|error| unreadable(source, error)),
+        SecretSource::File(file) => {
+            private_file::read_to_string(file, Origin::Gateway).map_err(|error| unreadable(source, error))
+        }
     }
 }
 
@@ -176,6 +178,7 @@ fn unreadable(secret: &SecretSource, source: io::Error) -> SecretError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -190,7 +193,7 @@ mod tests {
         assert!(read_admin_token(&source).expect("it is read").matches(created.expose()));
         assert!(secret::create_private(&file, b"another").is_err(), "an existing file is not overwritten");
         for token in ["", "short", "with a space in a token of thirty-two characters", &"x".repeat(1025)] {
-            fs::write(&file, token).expect("written");
+            secret::write_private(&file, token.as_bytes()).expect("written");
             assert!(read_admin_token(&source).is_err(), "{token}");
         }
     }

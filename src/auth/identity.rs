@@ -10,6 +10,15 @@ use serde_json::Value;
 use crate::tokens::jwt::VerifiedToken;
 use crate::tokens::jwt::pointer::Pointer;
 
+/// The names without `[identity]`, in the order of the fields. A backend may trust them also after the operator has
+/// renamed one or turned it off, so no client may ever send them.
+pub static DEFAULT_NAMES: [HeaderName; 4] = [
+    HeaderName::from_static("x-auth-subject"),
+    HeaderName::from_static("x-auth-scope"),
+    HeaderName::from_static("x-auth-token-id"),
+    HeaderName::from_static("x-auth-issuer"),
+];
+
 /// `[identity]`. Headers that the client sent under these names, in any spelling, are removed before these are set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
@@ -22,10 +31,15 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// All names that only the gateway may set.
-    pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
+    /// The names that the gateway sets.
+    pub fn set_names(&self) -> impl Iterator<Item = &HeaderName> {
         let four = [&self.subject, &self.scope, &self.token_id, &self.issuer];
         four.into_iter().flatten().chain(self.claims.iter().map(|(_, name)| name))
+    }
+
+    /// All names that no client may send.
+    pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.set_names().chain(&DEFAULT_NAMES)
     }
 
     /// The identity headers of a token, which are set on each of its requests.

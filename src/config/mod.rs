@@ -23,6 +23,8 @@ use document::error::Severity;
 use document::report::Report;
 use document::table::Table;
 
+use crate::types::private_file;
+
 /// Reads and checks a file. Relative paths in it start at its folder.
 pub fn load(path: &Path, probe: Probe) -> Result<Config, ConfigErrors> {
     load_with_warnings(path, probe).map(|(config, _)| config)
@@ -41,6 +43,9 @@ pub fn load_and_try(
     attempt: impl FnOnce(&Config) -> Vec<Finding>,
 ) -> Result<(Config, ConfigWarnings), ConfigErrors> {
     let (file, source) = file_and_source(path)?;
+    // Who can write the configuration can make the gateway trust any token.
+    private_file::check_trusted(path)
+        .map_err(|lax| ConfigErrors::new(&file, &source, vec![sections::writable(&lax)]))?;
     let (config, mut warnings) = read(&file, &source, folder_of(path), probe)?;
     warnings.extend(clock::warning(SystemTime::now(), &[path, &config.store.beside]));
     let (tree, _) = DeTable::parse_recoverable(&source);

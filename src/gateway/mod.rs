@@ -272,7 +272,7 @@ impl Gateway {
         let forwarded = match forwarded {
             Ok(forwarded) => forwarded,
             Err(reject) => {
-                captured.abandon();
+                captured.abandon(reject.reason);
                 return Err(reject);
             }
         };

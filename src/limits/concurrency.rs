@@ -64,7 +64,10 @@ impl ConcurrencyLimit {
         if in_flight > self.total && (in_flight > self.total + self.token_calls || !is_token_call()) {
             return overloaded("");
         }
-        match self.reserve.acquire(address) {
+        let limit = if in_flight <= self.total { self.total } else { self.total + self.token_calls };
+        // This request included.
+        let free = usize::try_from(limit + 1 - in_flight).unwrap_or(usize::MAX);
+        match self.reserve.acquire(address, free) {
             Some(guard) => Ok(Some(ReservedPermit { _guard: guard })),
             None => overloaded(", and this address has its part of the reserve"),
         }
@@ -94,12 +97,21 @@ mod tests {
     fn one_address_leaves_the_reserve_to_others() {
         let concurrency = ConcurrencyLimit::new(640, 25, 2);
         let mut held = Vec::new();
-        assert_eq!(fill(&concurrency, &mut held, 66, false), 240 + 10, "of 320, of which 80 are reserved");
+        assert_eq!(fill(&concurrency, &mut held, 66, false), 240 + 9, "of 320, of which 80 are reserved");
         assert_eq!(fill(&concurrency, &mut held, 66, true), 0);
-        assert_eq!(fill(&concurrency, &mut held, 7, false), 10);
-        held.drain(250..);
+        assert_eq!(fill(&concurrency, &mut held, 7, false), 8, "a part of what is left");
+        held.drain(249..);
         held.truncate(239);
-        assert_eq!(fill(&concurrency, &mut held, 66, false), 1 + 10, "freed permits can be used again");
+        assert_eq!(fill(&concurrency, &mut held, 66, false), 1 + 9, "freed permits can be used again");
+    }
+
+    #[test]
+    fn the_part_of_an_address_shrinks_with_the_reserve() {
+        let concurrency = ConcurrencyLimit::new(100, 25, 1);
+        let mut held = Vec::new();
+        let parts: Vec<_> = (1..=30).map(|last| fill(&concurrency, &mut held, last, false)).collect();
+        assert_eq!(parts[..8], [75 + 2, 2, 2, 2, 2, 1, 1, 1]);
+        assert_eq!(parts.iter().filter(|part| **part > 0).count(), 20, "addresses until nothing is left");
     }
 
     #[test]
@@ -118,7 +130,7 @@ mod tests {
         let concurrency = ConcurrencyLimit::new(100, 25, 1);
         let mut held: Vec<_> = (0..100).map(|_| None).collect();
         assert_eq!(fill(&concurrency, &mut held, 7, false), 0);
-        assert_eq!((fill(&concurrency, &mut held, 66, true), fill(&concurrency, &mut held, 7, true)), (3, 3));
+        assert_eq!((fill(&concurrency, &mut held, 66, true), fill(&concurrency, &mut held, 7, true)), (1, 1));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::limits::per_address::{AddressGuard, PerAddressLimit};
 
-/// One address may use an eighth of the reserve, so eight addresses are needed to use it up.
+/// One address may use an eighth of what is left of the reserve, so the reserve lasts for many more than eight.
 const ADDRESSES: usize = 8;
 
 pub struct Reserve {
@@ -18,7 +18,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// Reserves `percent` of `total`. One address may use an eighth of that, and at least one.
+    /// Reserves `percent` of `total`.
     pub fn new(total: usize, percent: usize) -> Self {
         let size = total * percent / 100;
         Reserve::of_size(size)
@@ -45,9 +45,12 @@ impl Reserve {
     }
 
     /// Counts one for this address until the guard is dropped. `None` if the address has its part of the reserve
-    /// already.
-    pub fn acquire(&self, address: IpAddr) -> Option<AddressGuard> {
-        self.holders.acquire(address)
+    /// already, which is an eighth of what is `free` of it.
+    pub fn acquire(&self, address: IpAddr, free: usize) -> Option<AddressGuard> {
+        match self.size {
+            0 => self.holders.acquire(address),
+            _ => self.holders.acquire_below(Self::share_of_free(free), address),
+        }
     }
 }
 
@@ -65,9 +68,9 @@ mod tests {
         for (total, percent, size, per_address) in [(320, 25, 80, 10), (64, 25, 16, 2), (10, 25, 2, 1), (3, 0, 0, 100)]
         {
             let reserve = Reserve::new(total, percent);
-            let held: Vec<_> = (0..100).map_while(|_| reserve.acquire([192, 0, 2, 1].into())).collect();
+            let held: Vec<_> = (0..100).map_while(|_| reserve.acquire([192, 0, 2, 1].into(), reserve.size())).collect();
             assert_eq!((reserve.size(), held.len()), (size, per_address), "{percent} % of {total}");
-            assert!(reserve.acquire([192, 0, 2, 2].into()).is_some());
+            assert!(reserve.acquire([192, 0, 2, 2].into(), 1).is_some());
         }
     }
 }

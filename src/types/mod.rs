@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod close_reason;
+mod folders;
 pub mod ids;
 pub mod private_file;
 pub mod process;

@@ -1,4 +1,6 @@
-//! Which modes and owners a file with a secret may have.
+//! Which modes and owners a file may have: one with a secret, and one that only decides what the gateway trusts.
+//!
+//! A file with a secret:
 //!
 //! | part of the mode | accepted |
 //! |---|---|
@@ -6,13 +8,17 @@
 //! | others | never |
 //! | group, a file that the operator provides | root's group, or a group of the process; a process of root accepts any group that can only read |
 //! | group, a file that the gateway creates | root's group, read-only (credentials of systemd), or a group of the process that also owns the folder with the setgid bit (`fsGroup` of Kubernetes) |
+//!
+//! For the folders of both, see [`super::folders`].
 
 use std::error::Error;
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::types::folders::{self, OpenFolder, Trusted};
 use crate::types::process::{self, ROOT};
 
 /// Who creates the file.
@@ -25,14 +31,14 @@ pub enum Origin {
 /// Other users than the gateway's own can read or replace a secret.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LaxFile {
-    problem: String,
+    pub problem: String,
     /// A command that mends it.
     pub mend: String,
 }
 
 impl fmt::Display for LaxFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem)
+        write!(f, "{}; run: {}", self.problem, self.mend)
     }
 }
 
@@ -51,10 +57,16 @@ struct Facts {
     group_folder: bool,
 }
 
-/// Fails if other users can read or write the file. A file that cannot be read has another error, which reading it
-/// reports. Pipes and devices are not checked.
+/// Fails if other users can read, write or replace this file with a secret. A file that cannot be read has another
+/// error, which reading it reports. Pipes and devices are not checked.
 pub fn check(path: &Path, origin: Origin) -> Result<(), LaxFile> {
-    let Some(file) = fs::metadata(path).ok().filter(Metadata::is_file) else { return Ok(()) };
+    match fs::metadata(path).ok().filter(Metadata::is_file) {
+        Some(file) => check_found(path, &file, origin),
+        None => Ok(()),
+    }
+}
+
+fn check_found(path: &Path, file: &Metadata, origin: Origin) -> Result<(), LaxFile> {
     // The folder of the file itself, not of a link to it.
     let folder = fs::canonicalize(path).ok().and_then(|path| fs::metadata(path.parent()?).ok());
     let facts = Facts {
@@ -65,7 +77,54 @@ pub fn check(path: &Path, origin: Origin) -> Result<(), LaxFile> {
         is_member: process::is_in_group(file.gid()),
         group_folder: folder.is_some_and(|folder| folder.mode() & 0o2000 != 0 && folder.gid() == file.gid()),
     };
-    check_facts(path, origin, &facts)
+    check_facts(path, origin, &facts)?;
+    check_folder(path)
+}
+
+/// Fails if every user can write or replace this file. It has no secret, and decides what the gateway trusts: the
+/// configuration, public keys and certificates. Its owner and group are those that the operator has chosen.
+pub fn check_trusted(path: &Path) -> Result<(), LaxFile> {
+    match fs::metadata(path).ok().filter(Metadata::is_file) {
+        Some(file) => check_trusted_found(path, &file),
+        None => Ok(()),
+    }
+}
+
+fn check_trusted_found(path: &Path, file: &Metadata) -> Result<(), LaxFile> {
+    let mode = file.mode() & 0o777;
+    if mode & 0o002 != 0 {
+        let problem = format!("every user of this machine can change {} (mode {mode:04o})", path.display());
+        return Err(LaxFile { problem, mend: format!("chmod o-w {}", quoted(path)) });
+    }
+    folders::check(path, Trusted::Chosen).map_err(open_folder)
+}
+
+/// Reads a file with a secret that passes [`check`].
+pub fn read(path: &Path, origin: Origin) -> io::Result<Vec<u8>> {
+    read_checked(path, |file| check_found(path, file, origin))
+}
+
+/// Reads a file that passes [`check_trusted`].
+pub fn read_trusted(path: &Path) -> io::Result<Vec<u8>> {
+    read_checked(path, |file| check_trusted_found(path, file))
+}
+
+/// As [`read`], for text.
+pub fn read_to_string(path: &Path, origin: Origin) -> io::Result<String> {
+    String::from_utf8(read(path, origin)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// What is checked is the file that is read, also if another one gets its name meanwhile.
+fn read_checked(path: &Path, check: impl FnOnce(&Metadata) -> Result<(), LaxFile>) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let found = file.metadata()?;
+    if found.is_file() {
+        check(&found).map_err(|lax| io::Error::new(io::ErrorKind::PermissionDenied, lax))?;
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn check_facts(path: &Path, origin: Origin, facts: &Facts) -> Result<(), LaxFile> {
@@ -104,17 +163,13 @@ fn mend(path: &Path, origin: Origin, facts: &Facts) -> String {
     }
 }
 
-/// Fails if other users can remove or replace the files in the folder of `path`.
+/// Fails if other users can remove or replace this file, which may not exist yet.
 pub fn check_folder(path: &Path) -> Result<(), LaxFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mode = fs::metadata(folder).map_or(0, |folder| folder.mode());
-    // With the sticky bit, as in /tmp, only the owner of a file can remove it.
-    if mode & 0o002 == 0 || mode & 0o1000 != 0 {
-        return Ok(());
-    }
-    let problem =
-        format!("every user of this machine can replace files in {} (mode {:04o})", folder.display(), mode & 0o7777);
-    Err(LaxFile { problem, mend: format!("chmod o-w {}", quoted(folder)) })
+    folders::check(path, Trusted::Own).map_err(open_folder)
+}
+
+fn open_folder(folder: OpenFolder) -> LaxFile {
+    LaxFile { problem: folder.to_string(), mend: folder.mend(|path| quoted(path).to_string()) }
 }
 
 /// One word for a shell.

@@ -59,7 +59,7 @@ impl Slots {
     }
 
     async fn wait(&self, address: IpAddr) -> Option<Slot> {
-        let holder = self.reserve.acquire(address);
+        let holder = self.reserve.acquire(address, self.reserved.available_permits());
         tokio::select! {
             biased;
             permit = self.unreserved.clone().acquire_owned() => {
@@ -87,14 +87,30 @@ mod tests {
         while let Some(slot) = acquire(&slots, 66).await {
             greedy.push(slot);
         }
-        assert_eq!((greedy.len(), slots.free(), slots.in_use()), (48 + 2, 14, 50));
+        assert_eq!((greedy.len(), slots.free(), slots.in_use()), (48 + 1, 15, 49));
         let others: Vec<_> = [acquire(&slots, 7).await, acquire(&slots, 8).await].into_iter().flatten().collect();
-        assert_eq!((others.len(), slots.free()), (2, 12));
+        assert_eq!((others.len(), slots.free()), (2, 13));
         // Freed slots are open to every address, this one too.
         drop(greedy);
         assert_eq!(slots.in_use(), 2);
         let again = acquire(&slots, 66).await;
         assert!(again.is_some_and(|slot| slot._reserved_for.is_none()));
+    }
+
+    /// The defaults of `max_concurrent_requests` and `reserve_percent`.
+    #[tokio::test]
+    async fn twenty_eight_greedy_addresses_leave_a_slot() {
+        let slots = Slots::new(256, 25);
+        let mut held = Vec::new();
+        for (last, expected) in (1..=28).zip([192 + 7, 6, 5, 5, 4, 4, 3, 3, 3, 2, 2, 2, 2].into_iter().chain([1; 15])) {
+            let before = held.len();
+            while let Some(slot) = acquire(&slots, last).await {
+                held.push(slot);
+            }
+            assert_eq!(held.len() - before, expected, "address {last}");
+        }
+        assert_eq!(slots.free(), 1);
+        assert!(acquire(&slots, 77).await.is_some(), "a new address is served");
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::protocols::url::UrlError;
+use crate::types::private_file::LaxFile;
 use crate::types::reject::with_causes;
 
 type Cause = Box<dyn Error + Send + Sync>;
@@ -40,6 +41,12 @@ impl KeySourceError {
 
     pub(super) fn fetch(source: impl Into<Cause>) -> Self {
         KeySourceError::Fetch(source.into())
+    }
+
+    /// Returns true if other users can change the file, or read a secret in it.
+    pub(super) fn is_lax_file(&self) -> bool {
+        let KeySourceError::ReadFile { source, .. } = self else { return false };
+        source.get_ref().is_some_and(|cause| cause.is::<LaxFile>())
     }
 }
 

@@ -77,8 +77,9 @@ impl KeySourceClient {
         for url in urls {
             match fetch::get(url, self.remote.ca_file.as_deref(), None, TIME_LIMIT, Reach::Loopback).await {
                 Ok(FetchOutcome::FetchedPage(page)) => {
-                    let (remote, at) = (&self.remote, (url, page.reach));
-                    let found = key_place(&page.text, &self.policy.issuer, at, remote.allow_http, &remote.jwks_hosts);
+                    let remote = &self.remote;
+                    let issuer = &self.policy.issuer;
+                    let found = key_place(&page.text, issuer, page.reach, remote.allow_http, &remote.jwks_hosts);
                     return found.map_err(|source| KeySourceError::Discovery { url: url.to_string(), source });
                 }
                 // Only a request with an ETag gets this, and this one has none.
@@ -102,13 +103,13 @@ struct KeyPlace {
 /// another issuer, the tokens of this one would be verified with the keys of the other (RFC 8414 section 3.3, RFC
 /// 9207).
 ///
-/// The URL must not lead into a nearer network than the server of the document, `found_at`, is in: an issuer on the
-/// internet could otherwise send requests to services of this machine. The host of the document itself and the hosts in
-/// `jwks_hosts` are exempt, because the operator chose them.
+/// The URL must not lead into a nearer network than the server of the document was in, which is its `reach`: an issuer
+/// on the internet could otherwise send requests to services of this machine, also by a change of its own name in DNS.
+/// The hosts in `jwks_hosts` are exempt, because the operator chose them.
 fn key_place(
     document: &str,
     issuer: &str,
-    (found_at, reach): (&SecureUrl, Reach),
+    reach: Reach,
     allow_http: bool,
     jwks_hosts: &[String],
 ) -> Result<KeyPlace, DiscoveryError> {
@@ -125,7 +126,7 @@ fn key_place(
     let url = text("jwks_uri").ok_or(DiscoveryError::NoJwksUri)?;
     let url = SecureUrl::parse(url, allow_http).map_err(DiscoveryError::JwksUri)?;
     let is_chosen = |host: &str| url.host.eq_ignore_ascii_case(host);
-    if is_chosen(&found_at.host) || jwks_hosts.iter().any(|host| is_chosen(host)) {
+    if jwks_hosts.iter().any(|host| is_chosen(host)) {
         return Ok(KeyPlace { url, reach: Reach::Loopback });
     }
     match Reach::of_host(&url.host).is_some_and(|host| host < reach) {
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn accepts_only_a_discovery_document_of_its_own_issuer() {
         let good = r#"{"issuer":"https://a.example","jwks_uri":"https://keys.example/k"}"#;
-        let place = found(good, "https://a.example/d", Reach::Public, &[]).expect("good");
+        let place = found(good, Reach::Public, &[]).expect("good");
         assert_eq!(place, "https://keys.example/k Public");
         for (document, says) in [
             (r#"{"issuer":"https://a.example/","jwks_uri":"https://a.example/k"}"#, "OtherIssuer"),
@@ -158,7 +159,7 @@ mod tests {
             ("<html>", "NotJson"),
             ("", "NotJson"),
         ] {
-            let error = found(document, "https://a.example/d", Reach::Public, &[]).expect_err(document);
+            let error = found(document, Reach::Public, &[]).expect_err(document);
             assert!(error.starts_with(says), "{document}: {error:?}");
         }
     }
@@ -166,34 +167,35 @@ mod tests {
     #[test]
     fn a_document_cannot_name_a_nearer_host_than_its_own() {
         use Reach::{Loopback, Private, Public};
-        for (jwks_uri, at, reach, hosts, expected) in [
-            ("https://127.0.0.1/k", "https://a.example/d", Public, &[][..], "JwksHost"),
-            ("http://127.0.0.1:8080/k", "https://a.example/d", Public, &[], "JwksHost"),
-            ("http://localhost/k", "https://a.example/d", Public, &[], "JwksHost"),
-            ("https://[::1]/k", "https://a.example/d", Private, &[], "JwksHost"),
-            ("https://10.1.2.3/k", "https://a.example/d", Public, &[], "JwksHost"),
-            ("https://169.254.169.254/latest", "https://a.example/d", Public, &[], "JwksHost"),
-            ("http://keys.example/k", "https://a.example/d", Public, &["keys.example"], "JwksUri(Cleartext)"),
+        for (jwks_uri, reach, hosts, expected) in [
+            ("https://127.0.0.1/k", Public, &[][..], "JwksHost"),
+            ("http://127.0.0.1:8080/k", Public, &[], "JwksHost"),
+            ("http://localhost/k", Public, &[], "JwksHost"),
+            ("https://[::1]/k", Private, &[], "JwksHost"),
+            ("https://10.1.2.3/k", Public, &[], "JwksHost"),
+            ("https://169.254.169.254/latest", Public, &[], "JwksHost"),
+            ("http://keys.example/k", Public, &["keys.example"], "JwksUri(Cleartext)"),
             // The address that this name resolves to is checked later.
-            ("https://keys.example/k", "https://a.example/d", Public, &[], "https://keys.example/k Public"),
-            ("https://10.1.2.3/k", "https://a.example/d", Private, &[], "https://10.1.2.3/k Private"),
+            ("https://keys.example/k", Public, &[], "https://keys.example/k Public"),
+            ("https://10.1.2.3/k", Private, &[], "https://10.1.2.3/k Private"),
+            // Its own name may lead to another address by now.
+            ("https://A.example/k", Public, &[], "https://A.example/k Public"),
             // Chosen by the operator.
-            ("https://A.example/k", "https://a.example/d", Public, &[], "https://A.example/k Loopback"),
-            ("https://10.1.2.3/k", "https://a.example/d", Public, &["10.1.2.3"], "https://10.1.2.3/k Loopback"),
-            ("http://127.0.0.1/k", "https://a.example/d", Public, &["127.0.0.1"], "http://127.0.0.1/k Loopback"),
-            ("http://127.0.0.1:2/k", "http://127.0.0.1:1/d", Loopback, &[], "http://127.0.0.1:2/k Loopback"),
-            ("http://[::1]/k", "http://127.0.0.1:1/d", Loopback, &[], "http://[::1]/k Loopback"),
+            ("https://a.example/k", Public, &["a.example"], "https://a.example/k Loopback"),
+            ("https://10.1.2.3/k", Public, &["10.1.2.3"], "https://10.1.2.3/k Loopback"),
+            ("http://127.0.0.1/k", Public, &["127.0.0.1"], "http://127.0.0.1/k Loopback"),
+            ("http://127.0.0.1:2/k", Loopback, &[], "http://127.0.0.1:2/k Loopback"),
+            ("http://[::1]/k", Loopback, &[], "http://[::1]/k Loopback"),
         ] {
             let document = format!(r#"{{"issuer":"https://a.example","jwks_uri":"{jwks_uri}"}}"#);
-            let place = found(&document, at, reach, hosts).unwrap_or_else(|error| error);
-            assert!(place.starts_with(expected), "{jwks_uri} at {at}: {place}");
+            let place = found(&document, reach, hosts).unwrap_or_else(|error| error);
+            assert!(place.starts_with(expected), "{jwks_uri} from {reach:?}: {place}");
         }
     }
 
-    fn found(document: &str, at: &str, reach: Reach, hosts: &[&str]) -> Result<String, String> {
-        let at = SecureUrl::parse(at, false).expect("a URL");
+    fn found(document: &str, reach: Reach, hosts: &[&str]) -> Result<String, String> {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let place = key_place(document, "https://a.example", (&at, reach), false, &hosts);
+        let place = key_place(document, "https://a.example", reach, false, &hosts);
         place.map(|place| format!("{} {:?}", place.url, place.reach)).map_err(|error| format!("{error:?}"))
     }
 }

@@ -8,6 +8,7 @@ use super::error::KeySourceError;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::key_set::KeySet;
+use crate::types::private_file::{self, Origin};
 
 /// Where an issuer's keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,10 +92,17 @@ impl KeyFile {
         keys.map_err(|error| KeySourceError::keys(&place, error))
     }
 
+    /// Reads the file. Fails if other users can change it, or read a secret.
+    pub(super) fn content(&self) -> Result<Vec<u8>, KeySourceError> {
+        let content = match self {
+            KeyFile::Jwks(path) | KeyFile::Pem(path) => private_file::read_trusted(path),
+            KeyFile::Secret(path) => private_file::read(path, Origin::Operator),
+        };
+        content.map_err(|source| KeySourceError::ReadFile { path: self.path().clone(), source })
+    }
+
     /// Reads the file, and then as [`KeyFile::admit`].
     pub fn read(&self, issuer: &Issuer) -> Result<KeySet, KeySourceError> {
-        let content = std::fs::read(self.path())
-            .map_err(|source| KeySourceError::ReadFile { path: self.path().clone(), source })?;
-        self.admit(&content, issuer)
+        self.admit(&self.content()?, issuer)
     }
 }

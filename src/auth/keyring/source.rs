@@ -104,8 +104,12 @@ impl Source {
         state.is_failing = true;
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         let keys = state.keys.keys().len();
-        let error = with_causes(error);
-        tracing::warn!(issuer = %self.policy.issuer, error, keys_kept = keys, "failed to get the keys of an issuer");
+        let (issuer, message) = (&self.policy.issuer, with_causes(error));
+        match error.is_lax_file() {
+            // Another user may be about to forge tokens, so this is more than a warning.
+            true => tracing::error!(%issuer, error = message, keys_kept = keys, "rejected the key file of an issuer"),
+            false => tracing::warn!(%issuer, error = message, keys_kept = keys, "failed to get the keys of an issuer"),
+        }
     }
 
     /// Takes stale keys out of force if `on_stale` says so. Returns true if the keys in force change.

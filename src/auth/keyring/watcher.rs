@@ -1,6 +1,5 @@
 //! The task that keeps one issuer's keys up to date. It can be aborted at any time.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +83,7 @@ impl Watch {
         let mut last = None;
         loop {
             poll.tick().await;
-            let content = read(file.path().clone()).await;
+            let content = read(file.clone()).await;
             let this =
                 Some(content.as_ref().map(|content| secret::digest(&[content])).map_err(|error| with_causes(error)));
             // Only a change is handled: an invalid file is reported once, not every two seconds.
@@ -112,11 +111,10 @@ impl Watch {
 }
 
 /// Reads on a thread that may block: a network file system can hang.
-async fn read(path: PathBuf) -> Result<Vec<u8>, KeySourceError> {
-    let at = path.clone();
-    let read = tokio::task::spawn_blocking(move || std::fs::read(at)).await;
-    let content = read.unwrap_or_else(|error| Err(error.into()));
-    content.map_err(|source| KeySourceError::ReadFile { path, source })
+async fn read(file: KeyFile) -> Result<Vec<u8>, KeySourceError> {
+    let path = file.path().clone();
+    let read = tokio::task::spawn_blocking(move || file.content()).await;
+    read.unwrap_or_else(|error| Err(KeySourceError::ReadFile { path, source: error.into() }))
 }
 
 /// A random number from 0 to 1.

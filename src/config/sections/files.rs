@@ -59,8 +59,21 @@ pub(super) fn in_private_folder(path: &Path) -> Result<(), ConfigError> {
     private_file::check_folder(path).map_err(lax)
 }
 
+/// The contents of a file without a secret that decides what the gateway trusts.
+pub(super) fn trusted_contents(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let contents = contents(path)?;
+    private_file::check_trusted(path).map_err(|file| writable(&file))?;
+    Ok(contents)
+}
+
+/// The error for a file that every user can write.
+pub(crate) fn writable(file: &LaxFile) -> ConfigError {
+    ConfigError::new(file.problem.clone(), "expected a file that only its owner and group can write")
+        .help(format!("run: {}", file.mend))
+}
+
 fn lax(file: LaxFile) -> ConfigError {
-    ConfigError::new(file.to_string(), "expected a secret that only the user of the gateway can use")
+    ConfigError::new(file.problem, "expected a secret that only the user of the gateway can use")
         .help(format!("run: {}", file.mend))
 }
 
@@ -128,8 +141,7 @@ fn secret_file(path: &Path) -> Result<(), ConfigError> {
         return Err(ConfigError::new(format!("{} is empty", path.display()), "expected a file with a secret")
             .help("remove the file; the gateway then creates a new secret"));
     }
-    private(path, Origin::Gateway)?;
-    in_private_folder(path)
+    private(path, Origin::Gateway)
 }
 
 fn variable_name(text: &str) -> Result<String, ConfigError> {

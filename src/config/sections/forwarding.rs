@@ -48,7 +48,7 @@ fn is_wide(network: &IpNet) -> bool {
 /// Returns true if no backend gets this header: the gateway removes it, and does not set it.
 pub(super) fn reaches_no_backend(name: &HeaderName, forwarding: &Forwarding, identity: &Identity) -> bool {
     let real_ip = forwarding.sets_real_ip.then_some(&headers::X_REAL_IP);
-    if identity.names().chain(&headers::ORIGIN).chain(real_ip).any(|set| set == name) {
+    if identity.set_names().chain(&headers::ORIGIN).chain(real_ip).any(|set| set == name) {
         return false;
     }
     let name = name.as_str().as_bytes();

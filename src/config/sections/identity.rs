@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use crate::auth::identity::Identity;
+use crate::auth::identity::{DEFAULT_NAMES, Identity};
 use crate::config::document::error::ConfigError;
 use crate::config::document::table::Table;
 use crate::config::sections::placed::Placed;
@@ -40,16 +40,12 @@ const RESERVED: &[&str] = &[
 const FORWARDED: [&str; 4] =
     ["x-forwarded-user", "x-forwarded-email", "x-forwarded-groups", "x-forwarded-preferred-username"];
 
-const DEFAULTS: [(&str, HeaderName); 4] = [
-    ("subject", HeaderName::from_static("x-auth-subject")),
-    ("scope", HeaderName::from_static("x-auth-scope")),
-    ("token_id", HeaderName::from_static("x-auth-token-id")),
-    ("issuer", HeaderName::from_static("x-auth-issuer")),
-];
+/// In the order of [`DEFAULT_NAMES`].
+const KEYS: [&str; 4] = ["subject", "scope", "token_id", "issuer"];
 
 pub(super) fn read(table: &mut Table<'_>) -> Identity {
-    let headers = DEFAULTS.map(|(key, default)| match table.take(key) {
-        None => Some(default),
+    let headers = [0, 1, 2, 3].map(|index| match table.take(KEYS[index]) {
+        None => Some(DEFAULT_NAMES[index].clone()),
         Some(value) => value.parse(header_or_off).flatten(),
     });
     let claims: Vec<_> = table.tables("claim", claim).into_iter().flatten().collect();
@@ -98,7 +94,7 @@ fn report_duplicates(table: &Table<'_>, headers: &[Option<HeaderName>; 4]) {
         let same =
             |first: &&Option<HeaderName>| first.as_ref().is_some_and(|first| normalized(first) == normalized(header));
         let Some(first) = headers[..index].iter().position(|first| same(&first)) else { continue };
-        let [first, second] = [first, index].map(|index| DEFAULTS[index].0);
+        let [first, second] = [first, index].map(|index| KEYS[index]);
         // At least one of the two is in the file: the defaults differ.
         let (at, other) = if table.has(second) { (second, first) } else { (first, second) };
         let error = ConfigError::new(format!("`{at}` and `{other}` have the same header"), "expected a different name")
@@ -122,7 +118,7 @@ fn report_duplicate_claims(
         let same = |other: &HeaderName| normalized(other) == normalized(name);
         let taken = headers.iter().position(|header| header.as_ref().is_some_and(same));
         let error = if let Some(taken) = taken {
-            let key = DEFAULTS[taken].0;
+            let key = KEYS[taken];
             ConfigError::new(format!("`{key}` has the same header"), "expected a different name")
         } else if let Some(first) = claims[..index].iter().find(|first| same(&first.value.1)) {
             ConfigError::new("two claims have the same header", "expected a different name")

@@ -203,7 +203,7 @@ fn in_order(table: &Table<'_>, (lower, less): (&str, Duration), (upper, more): (
 pub(super) fn keys_match(file: &KeyFile, policy: &Issuer) -> Result<(), ConfigError> {
     let content = match file {
         KeyFile::Secret(path) => files::secret_contents(path)?,
-        KeyFile::Jwks(path) | KeyFile::Pem(path) => files::contents(path)?,
+        KeyFile::Jwks(path) | KeyFile::Pem(path) => files::trusted_contents(path)?,
     };
     // Wrong algorithms have their own error.
     if policy.algorithms.is_empty() {

@@ -37,6 +37,7 @@ use std::thread;
 
 use crate::config::document::table::Table;
 use crate::config::settings::{Config, Probe, Watch};
+pub(super) use files::writable;
 
 /// Only `admin.socket`, and `[store]` for its default.
 pub(super) fn admin_socket(root: &mut Table<'_>) -> PathBuf {

@@ -7,20 +7,20 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
-use rustls::sign::{CertifiedKey, SigningKey};
+use rustls::sign::{CertifiedKey, SigningKey as TlsKey};
 use rustls::{Error, InconsistentKeys, SignatureScheme};
 
 use crate::config::document::error::ConfigError;
 use crate::config::sections::files::{self, contents};
 use crate::protocols::tls::CertificateFiles;
+use crate::tokens::jwt::sign::SigningKey;
 use crate::tokens::jwt::{Algorithm, algorithm_name};
 use crate::types::private_file::Origin;
 
 type Section = (SectionKind, Vec<u8>);
 
 /// All sections of a PEM file. Text around them is allowed: OpenSSL writes it.
-fn sections(path: &Path) -> Result<Vec<Section>, ConfigError> {
-    let file = contents(path)?;
+fn sections(file: &[u8], path: &Path) -> Result<Vec<Section>, ConfigError> {
     let shown = path.display();
     // A DER file starts with the tag of an ASN.1 SEQUENCE.
     if file.first() == Some(&0x30) {
@@ -34,7 +34,7 @@ fn sections(path: &Path) -> Result<Vec<Section>, ConfigError> {
         )
         .help(format!("decrypt the key: openssl pkey -in {shown} -out decrypted.pem")));
     }
-    Section::pem_slice_iter(&file)
+    Section::pem_slice_iter(file)
         .collect::<Result<_, _>>()
         .map_err(|error| ConfigError::new(format!("{shown} is not PEM: {error}"), "expected a PEM file"))
 }
@@ -42,7 +42,7 @@ fn sections(path: &Path) -> Result<Vec<Section>, ConfigError> {
 /// The certificates of a file. All of them are valid X.509.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let shown = path.display();
-    let sections = sections(path)?;
+    let sections = sections(&files::trusted_contents(path)?, path)?;
     let chain: Vec<_> =
         sections.iter().filter_map(|(kind, der)| CertificateDer::from_pem(*kind, der.clone())).collect();
     if chain.is_empty() {
@@ -66,7 +66,7 @@ fn is_private(kind: SectionKind) -> bool {
 }
 
 /// The only private key of a file.
-pub(super) fn private_key(path: &Path) -> Result<Arc<dyn SigningKey>, ConfigError> {
+pub(super) fn private_key(path: &Path) -> Result<Arc<dyn TlsKey>, ConfigError> {
     let der = private_key_der(path)?;
     any_supported_type(&der).map_err(|_| {
         ConfigError::new(
@@ -78,7 +78,7 @@ pub(super) fn private_key(path: &Path) -> Result<Arc<dyn SigningKey>, ConfigErro
 
 fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     let shown = path.display();
-    let sections = sections(path)?;
+    let sections = sections(&contents(path)?, path)?;
     let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
     let mut keys = sections.into_iter().filter_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der));
     let Some(key) = keys.next() else {
@@ -98,7 +98,7 @@ fn private_key_der(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
 /// Checks that `key` is the private key of the first certificate.
 pub(super) fn key_fits(
     chain: Vec<CertificateDer<'static>>,
-    key: Arc<dyn SigningKey>,
+    key: Arc<dyn TlsKey>,
     files: &CertificateFiles,
 ) -> Result<(), ConfigError> {
     let fits = |chain| CertifiedKey::new(chain, Arc::clone(&key)).keys_match();
@@ -147,5 +147,9 @@ pub(super) fn signing_key(path: &Path, algorithm: Algorithm) -> Result<(), Confi
         )
         .help(format!("create a key: openssl genpkey {command} -out signing.pem")));
     }
-    Ok(())
+    // The start rejects further keys: those that are too weak to trust their signatures.
+    SigningKey::from_pem(&contents(path)?, algorithm).map(drop).map_err(|error| {
+        ConfigError::new(format!("the key in {shown} cannot sign: {error}"), format!("expected a key for {name}"))
+            .help(format!("create a key: openssl genpkey {command} -out signing.pem"))
+    })
 }

@@ -55,7 +55,7 @@ pub(super) fn read(table: &mut Table<'_>, timeout: Duration) -> Option<Settings>
 
 fn check(table: &Table<'_>, settings: &Settings) {
     if let Some(file) = &settings.ca_file {
-        table.accept("postgres_ca_file", files::contents(file));
+        table.accept("postgres_ca_file", files::trusted_contents(file));
         if !settings.target.tls {
             let error = ConfigError::new("`sslmode=disable` uses no certificates", "expected one of these keys");
             table.reject("postgres_ca_file", error.related(&table.place("postgres"), "TLS is disabled here"));

@@ -11,7 +11,6 @@ use crate::config::document::units::format_duration;
 use crate::config::sections::placed::Placed;
 use crate::config::sections::{issuer, pem};
 use crate::config::settings::TokenSettings;
-use crate::protocols::tls;
 use crate::server::ListenerSettings;
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::Algorithm;
@@ -79,11 +78,11 @@ fn issuer_url(text: &str) -> Result<String, ConfigError> {
     Ok(text.to_owned())
 }
 
-/// A name that every gateway on trial has, so that their tokens differ only by their keys. A self-signed certificate is
-/// for a trial, too.
+/// A name that every gateway on trial has, so that their tokens differ only by their keys. A file without
+/// `[[listener]]` is such a trial: its certificate is for localhost only.
 fn warn_of_localhost(table: &Table<'_>, issuer: &str, listeners: &[Placed<ListenerSettings>]) {
     let is_public = |listener: &&Placed<ListenerSettings>| {
-        !listener.value.address.ip().is_loopback() && !matches!(listener.value.tls, tls::Settings::SelfSigned { .. })
+        !listener.value.address.ip().is_loopback() && listener.place.span.is_some()
     };
     let uri: Option<Uri> = issuer.parse().ok();
     let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();

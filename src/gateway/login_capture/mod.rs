@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Body as HttpBody;
 
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::authorize::Permit;
@@ -40,8 +41,10 @@ pub struct Captured {
     caller: Option<Arc<VerifiedToken>>,
     /// The route accepts the cookie of a captured login.
     login_cookie: bool,
-    /// A form may have been submitted.
+    /// The request could carry a password.
     is_submission: bool,
+    /// Only a page of another site that the browser trusts could have caused the request.
+    has_checked_origin: bool,
     /// Only for a login.
     attempt: Option<Attempt>,
 }
@@ -58,7 +61,7 @@ pub struct Limits {
 
 /// Prepares a request with a captured response: what comes back must be one whole response that can be read. Returns
 /// `None` for every other route.
-pub fn begin<B>(
+pub fn begin<B: HttpBody>(
     permit: &Permit,
     request: &mut Request<B>,
     throttle: &Arc<Throttle>,
@@ -74,6 +77,8 @@ pub fn begin<B>(
         throttle.count_call(context.client())?;
         attempt = Some(throttle.begin_attempt(context.client())?);
     }
+    let is_submission = may_submit(permit, request);
+    let has_checked_origin = !request.method().is_safe();
     let headers = request.headers_mut();
     // A tunnel has no response to read.
     headers.remove(header::UPGRADE);
@@ -83,8 +88,22 @@ pub fn begin<B>(
     }
     let caller = permit.caller().map(|caller| caller.token().clone());
     let login_cookie = permit.route().places.login_cookie;
-    let is_submission = !request.method().is_safe();
-    Ok(Some(Captured { capture, caller, login_cookie, is_submission, attempt }))
+    Ok(Some(Captured { capture, caller, login_cookie, is_submission, has_checked_origin, attempt }))
+}
+
+/// Returns true if the backend could take the request as a login. A GET without a query, a body and credentials only
+/// loads the page with the form.
+fn may_submit<B: HttpBody>(permit: &Permit, request: &Request<B>) -> bool {
+    let has_credentials = permit.caller().is_none() && request.headers().contains_key(header::AUTHORIZATION);
+    !request.method().is_safe()
+        || request.uri().query().is_some_and(|query| !query.is_empty())
+        || !request.body().is_end_stream()
+        || has_credentials
+}
+
+/// Returns true if no server has got the request, so no guess was checked.
+fn was_not_sent(reason: Reason) -> bool {
+    matches!(reason, Reason::UpstreamConnect | Reason::UpstreamConnectTimeout | Reason::UpstreamBusy)
 }
 
 /// Another site must not log a browser in as its own user (login CSRF).
@@ -96,10 +115,11 @@ fn check_origin<B>(permit: &Permit, request: &Request<B>, context: &RequestConte
 }
 
 impl Captured {
-    /// The backend gave no response, so no guess was checked that the client knows of.
-    pub fn abandon(self) {
+    /// The backend gave no response. A closed connection may be how it rejects a wrong password, so the attempt counts
+    /// unless the request was not sent.
+    pub fn abandon(self, reason: Reason) {
         if let Some(attempt) = self.attempt {
-            attempt.end(false);
+            attempt.end(self.is_submission && !was_not_sent(reason));
         }
     }
 
@@ -111,9 +131,12 @@ impl Captured {
         context: &mut RequestContext<'_>,
     ) -> Result<Forwarded, Reject> {
         if let Some(attempt) = self.attempt {
-            // A wrong password, or a guessed one. After it, a page shows its form again, with 200.
-            let is_form = self.capture == Capture::CookieLogin && self.is_submission && forwarded.login.is_none();
-            attempt.end(forwarded.response.status().is_client_error() || is_form);
+            // A backend may report a wrong password with any status: 200 and the form again, a redirect, or 500.
+            let has_failed = self.is_submission && forwarded.login.is_none();
+            attempt.end(forwarded.response.status().is_client_error() || has_failed);
+        }
+        if self.capture == Capture::CookieLogin && !self.has_checked_origin && forwarded.login.is_some() {
+            return Err(rejected("a login by a method that any page can cause (expected POST)"));
         }
         match (self.capture, self.caller) {
             (Capture::Login, _) => login(forwarded, broker, limits, context).await,

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::protocols::http::field_list;
 use crate::protocols::http::forwarded::Origin;
-use crate::protocols::http::removed_fields::{FieldRules, RemovedFields};
+use crate::protocols::http::removed_fields::{FieldRules, Removal, RemovedFields};
 
 /// The reason for which a route that does not enforce would have rejected the request.
 pub const OBSERVED: &str = "x-auth-observed";
@@ -36,6 +36,12 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Set with `forwarding.x_real_ip = true`.
 pub static X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
+/// Returns true if a field contains the name of a method that returns the request.
+fn names_trace(value: &HeaderValue) -> bool {
+    let is = |bytes: &[u8]| bytes.eq_ignore_ascii_case(b"trace") || bytes.eq_ignore_ascii_case(b"track");
+    value.as_bytes().windows(5).any(is)
+}
+
 /// Fields for one connection only (RFC 9110 section 7.6.1). `TE` and `Trailer` have rules of their own.
 static HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
@@ -61,14 +67,15 @@ impl Hygiene {
     /// `identity`: the further fields that only the gateway sets. All are removed in every spelling.
     pub fn new<'n>(identity: impl Iterator<Item = &'n HeaderName>, rules: &FieldRules) -> Self {
         let own = identity.map(HeaderName::as_str).chain(own_fields());
-        Hygiene { removed: RemovedFields::new(own, rules) }
+        let overrides = METHOD_OVERRIDES.iter().map(HeaderName::as_str);
+        Hygiene { removed: RemovedFields::new(own, overrides, rules) }
     }
 
     /// Removes fields that are hop-by-hop, that `Connection` nominates, or that only the gateway sets. One pass over
     /// the names; a request without such fields is not changed.
     pub fn clean_request(&self, headers: &mut HeaderMap) {
         remove_nominated(headers);
-        let removed: Vec<HeaderName> = headers.keys().filter(|name| self.removed.contains(name)).cloned().collect();
+        let removed: Vec<HeaderName> = headers.keys().filter(|name| self.removes(name, headers)).cloned().collect();
         for name in removed {
             headers.remove(name);
         }
@@ -77,9 +84,18 @@ impl Hygiene {
         }
     }
 
+    /// Returns true if the client must not send this field with its values.
+    fn removes(&self, name: &HeaderName, fields: &HeaderMap) -> bool {
+        match self.removed.removal(name) {
+            None => false,
+            Some(Removal::Always) => true,
+            Some(Removal::IfTrace) => fields.get_all(name).iter().any(names_trace),
+        }
+    }
+
     /// Removes the same fields from trailers, because some backends merge trailers into the headers.
     pub fn clean_trailers(&self, trailers: &mut HeaderMap) {
-        let must_remove = |name: &&HeaderName| self.removed.contains(name) || NEVER_NOMINATED.contains(name);
+        let must_remove = |name: &&HeaderName| self.removes(name, trailers) || NEVER_NOMINATED.contains(name);
         let removed: Vec<HeaderName> = trailers.keys().filter(must_remove).cloned().collect();
         for name in removed {
             trailers.remove(name);

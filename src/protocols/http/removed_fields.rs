@@ -83,6 +83,16 @@ struct Removed {
     pattern: NamePattern,
     /// Only the gateway sets this field, so `forwarding.keep` does not apply to it.
     is_own: bool,
+    /// The field is removed only if it names TRACE or TRACK.
+    only_trace: bool,
+}
+
+/// Whether a client may send a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    Always,
+    /// With TRACE or TRACK a backend would send the request back, identity headers included.
+    IfTrace,
 }
 
 /// Letters, digits, and all other characters.
@@ -92,11 +102,19 @@ const CLASSES: usize = 37;
 const BUCKETS: usize = 2 * CLASSES;
 
 impl RemovedFields {
-    /// `own`: the fields that only the gateway sets.
-    pub(super) fn new<'n>(own: impl Iterator<Item = &'n str>, rules: &FieldRules) -> Self {
-        let own = own.map(|name| Removed { pattern: NamePattern::exact(name), is_own: true });
+    /// `own`: the fields that only the gateway sets. `overrides`: fields that name another method.
+    pub(super) fn new<'n>(
+        own: impl Iterator<Item = &'n str>,
+        overrides: impl Iterator<Item = &'n str>,
+        rules: &FieldRules,
+    ) -> Self {
+        let own = own.map(|name| Removed { pattern: NamePattern::exact(name), is_own: true, only_trace: false });
         let others = removed_by_default().chain(rules.remove.iter().cloned());
-        let all: Vec<Removed> = own.chain(others.map(|pattern| Removed { pattern, is_own: false })).collect();
+        let others = others.map(|pattern| Removed { pattern, is_own: false, only_trace: false });
+        // Last, so that `forwarding.remove` wins.
+        let overrides =
+            overrides.map(|name| Removed { pattern: NamePattern::exact(name), is_own: true, only_trace: true });
+        let all: Vec<Removed> = own.chain(others).chain(overrides).collect();
         let (mut patterns, mut buckets) = (Vec::new(), [(0, 0); BUCKETS]);
         for (at, bucket) in buckets.iter_mut().enumerate() {
             let begin = patterns.len();
@@ -107,14 +125,17 @@ impl RemovedFields {
         RemovedFields { patterns: patterns.into(), buckets, kept: rules.keep.clone() }
     }
 
-    /// Returns true if a client must not send this field, in any spelling of its name.
-    pub(super) fn contains(&self, name: &HeaderName) -> bool {
+    /// Whether a client may send this field, in any spelling of its name. `None` if it may.
+    pub(super) fn removal(&self, name: &HeaderName) -> Option<Removal> {
         let name = name.as_str().as_bytes();
         let (begin, end) = self.buckets[bucket_of(name)];
         let candidates = &self.patterns[usize::from(begin)..usize::from(end)];
         // The gateway's own fields come first in each bucket.
-        let found = candidates.iter().find(|removed| removed.pattern.matches(name));
-        found.is_some_and(|removed| removed.is_own || !self.kept.iter().any(|kept| kept.matches(name)))
+        candidates.iter().filter(|removed| removed.pattern.matches(name)).find_map(|removed| {
+            let removal = if removed.only_trace { Removal::IfTrace } else { Removal::Always };
+            let is_removed = removed.is_own || !self.kept.iter().any(|kept| kept.matches(name));
+            is_removed.then_some(removal)
+        })
     }
 }
 
@@ -152,13 +173,13 @@ mod tests {
     }
 
     fn removes(fields: &RemovedFields, name: &str) -> bool {
-        fields.contains(&name.parse().expect("a name"))
+        fields.removal(&name.parse().expect("a name")) == Some(Removal::Always)
     }
 
     #[test]
     fn every_default_is_a_pattern_and_is_found() {
         assert_eq!(removed_by_default().count(), CLIENT_CLAIMS.len());
-        let fields = RemovedFields::new(std::iter::empty(), &FieldRules::default());
+        let fields = RemovedFields::new(std::iter::empty(), std::iter::empty(), &FieldRules::default());
         for name in CLIENT_CLAIMS {
             let name = name.replace('*', "x");
             assert!(removes(&fields, &name) && removes(&fields, &name.replace('-', "_")), "{name}");
@@ -171,12 +192,26 @@ mod tests {
     #[test]
     fn keep_applies_only_to_fields_that_the_gateway_does_not_set() {
         let rules = rules(&["X-*", "Z"], &["X-SSL-*", "X-Forwarded-*", "Remote-User", "x_auth-subject"]);
-        let fields = RemovedFields::new(["x-forwarded-for", "x-auth-subject"].into_iter(), &rules);
+        let fields = RemovedFields::new(["x-forwarded-for", "x-auth-subject"].into_iter(), std::iter::empty(), &rules);
         for name in ["x-a", "x-1", "x-.", "z", "x-forwarded-for", "x_forwarded_for", "x-auth-subject", "remote-name"] {
             assert!(removes(&fields, name), "{name}");
         }
         for name in ["x-ssl-cert", "x_ssl_cert", "x-forwarded-prefix", "remote-user", "y"] {
             assert!(!removes(&fields, name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_method_override_is_removed_for_its_value_also_if_kept() {
+        let of = |remove: &[&str]| {
+            let overrides = ["x-http-method-override"].into_iter();
+            RemovedFields::new(std::iter::empty(), overrides, &rules(remove, &["X-HTTP-Method-Override"]))
+        };
+        let removal = |remove: &[&str], name: &str| of(remove).removal(&name.parse().expect("a name"));
+        for name in ["x-http-method-override", "x_http_method_override"] {
+            assert_eq!(removal(&[], name), Some(Removal::IfTrace));
+            assert_eq!(removal(&["X-HTTP-*"], name), Some(Removal::IfTrace), "`keep` is an exception from `remove`");
+        }
+        assert_eq!(removal(&["X-HTTP-*"], "x-http-method"), Some(Removal::Always));
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// Reads a certificate chain and its key, and checks that they belong together.
 pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(&files.certificate)?;
-    private_file::check(&files.key, Origin::Operator).map_err(TlsError::LaxKey)?;
+    private_file::check(&files.key, Origin::Operator).map_err(TlsError::Lax)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::Unreadable {
         file: files.key.clone(),
         item: "private key",
@@ -53,6 +53,7 @@ pub fn load(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
 
 /// The certificates in a PEM file; at least one.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    private_file::check_trusted(path).map_err(TlsError::Lax)?;
     let unreadable = |source| TlsError::Unreadable { file: path.to_owned(), item: "certificate", source };
     let certificates = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
     let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(unreadable)?;

@@ -17,7 +17,7 @@ pub enum TlsError {
         item: &'static str,
         source: pem::Error,
     },
-    LaxKey(LaxFile),
+    Lax(LaxFile),
     NoCertificate {
         file: PathBuf,
     },
@@ -53,7 +53,7 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TlsError::Unreadable { file, item, .. } => write!(f, "{}: cannot read a {item} in PEM", file.display()),
-            TlsError::LaxKey(lax) => write!(f, "{lax}; run: {}", lax.mend),
+            TlsError::Lax(lax) => lax.fmt(f),
             TlsError::NoCertificate { file } => {
                 write!(f, "{}: there is no certificate in this file, expected BEGIN CERTIFICATE", file.display())
             }
@@ -85,7 +85,7 @@ impl Error for TlsError {
             TlsError::InvalidLeaf { source, .. } => Some(source),
             TlsError::GenerateSelfSigned(source) => Some(source),
             TlsError::WriteSelfSigned { source, .. } => Some(source),
-            TlsError::LaxKey(_)
+            TlsError::Lax(_)
             | TlsError::NoCertificate { .. }
             | TlsError::NoCertificateConfigured
             | TlsError::NoExpiry { .. }

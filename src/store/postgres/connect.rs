@@ -17,6 +17,7 @@ use crate::store::postgres::error::{QueryError, text};
 use crate::store::postgres::session::Session;
 use crate::store::postgres::settings::{Host, PasswordSource, Settings};
 use crate::store::postgres::tls::{Encryption, Tls, TlsStream};
+use crate::types::private_file::{self, Origin};
 
 /// PostgreSQL 13 ended in 2025.
 const MIN_VERSION: i32 = 140_000;
@@ -265,9 +266,10 @@ fn password(source: &PasswordSource) -> Result<Vec<u8>, ConnectError> {
     })
 }
 
-/// The line end after the password does not belong to it.
+/// Read at each connect, so each time others must not be able to read or replace the file. The line end after the
+/// password does not belong to it.
 fn read_password(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = private_file::read(path, Origin::Operator).map_err(|error| error.to_string())?;
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     Ok(bytes.get(..end).unwrap_or_default().to_vec())
 }

@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
 use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
 use crate::tokens::audit_event::Recorded;
+use crate::types::private_file::{self, Origin};
 
 /// The time is from the first packet to the response header. The response body is not read.
 const LIMITS: Limits =
@@ -87,7 +87,7 @@ async fn send(
 
 /// Reads the file on each call: a renewed token is used without a restart.
 fn read_authorization(file: &Path) -> Result<HeaderValue, WebhookError> {
-    let text = fs::read_to_string(file);
+    let text = private_file::read_to_string(file, Origin::Operator);
     let text = text.map_err(|source| WebhookError::AuthorizationFile { file: file.to_owned(), source })?;
     let mut value =
         HeaderValue::from_str(text.trim()).map_err(|_| WebhookError::AuthorizationValue { file: file.to_owned() })?;

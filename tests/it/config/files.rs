@@ -119,6 +119,15 @@ fn a_signing_key_must_match_its_algorithm() {
     assert_only_error(tokens("a.pem", "ES256"), "tokens.signing_key_file", (2, 20), "contains no private key");
 }
 
+/// `serve` rejects it as well. The primes of this key have the form that ROCA (CVE-2017-15361) factors.
+#[test]
+fn a_signing_key_that_can_be_factored_is_rejected() {
+    let folder = folder();
+    write(&folder, "weak.key", include_str!("weak_signing_key.pem"));
+    let text = "[tokens]\nsigning_key_file = \"weak.key\"\nalgorithm = \"RS256\"\n";
+    assert_only_error(parse(&folder, text), "tokens.signing_key_file", (2, 20), "ROCA");
+}
+
 #[test]
 fn a_ca_file_needs_an_https_server() {
     let folder = folder();

@@ -5,11 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use bearward::config::{self, Probe};
+use bearward::tokens::jwt::Algorithm;
 use bearward::types::secret;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::{assert_only_error, with_upstream};
+use crate::support::program::bearward;
+use crate::support::tokens::Mint;
 
 fn folder() -> TempDir {
     let folder = TempDir::new().expect("a folder");
@@ -18,6 +21,7 @@ fn folder() -> TempDir {
     };
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["a.example".to_owned()]).expect("made");
     write("a.pem", &cert.pem());
+    write("keys.json", &Mint::new(Algorithm::ES256).jwks());
     write("a.key", &signing_key.serialize_pem());
     write("hmac.secret", &"s".repeat(64));
     write("authorization", "Bearer x");
@@ -125,5 +129,77 @@ fn a_folder_in_which_others_can_replace_secrets_is_rejected() {
         let errors = parse().expect_err("others can write");
         let place = errors.line_and_column(&errors.all()[0].place);
         assert_only_error(parse(), key, place, &format!("run: chmod o-w {}", inner.display()));
+    }
+}
+
+/// Each secret, in a folder for all users and behind a link into it.
+#[test]
+fn every_secret_that_others_can_replace_is_rejected() {
+    let folder = folder();
+    let open = folder.path().join("open");
+    fs::create_dir(&open).expect("created");
+    for (text, key, file) in SECRETS {
+        let parse = |text: &str| config::parse(&with_upstream(text), folder.path(), Probe::None);
+        let inside = text.replace(&format!("\"{file}\""), &format!("\"open/{file}\""));
+        assert_ne!(text, inside, "{key}");
+        fs::rename(folder.path().join(file), open.join(file)).expect("moved");
+        std::os::unix::fs::symlink(open.join(file), folder.path().join(file)).expect("linked");
+        for text in [text, &inside] {
+            set_mode(&open, 0o755);
+            parse(text).unwrap_or_else(|errors| panic!("{key}: {errors}"));
+            set_mode(&open, 0o777);
+            let errors = parse(text).err().unwrap_or_else(|| panic!("{key} in an open folder:\n{text}"));
+            let place = errors.line_and_column(&errors.all()[0].place);
+            assert_only_error(parse(text), key, place, &format!("run: chmod o-w {}", open.display()));
+        }
+        fs::rename(open.join(file), folder.path().join(file)).expect("moved back");
+    }
+}
+
+#[test]
+fn files_that_decide_about_tokens_are_not_for_all_to_write() {
+    let folder = folder();
+    let issuer = "[[issuer]]\nissuer = \"a\"\naudience = [\"b\"]\nalgorithms = [\"ES256\"]\n";
+    for (text, key, file) in [
+        (format!("{issuer}pem_file = \"a.pem\""), "issuer[0].pem_file", "a.pem"),
+        (format!("{issuer}jwks_file = \"keys.json\""), "issuer[0].jwks_file", "keys.json"),
+        (format!("{issuer}jwks_url = \"https://a/k\"\nca_file = \"a.pem\""), "issuer[0].ca_file", "a.pem"),
+        (SECRETS[0].0.to_owned(), "listener[0].tls.certificate", "a.pem"),
+    ] {
+        let parse = || config::parse(&with_upstream(&text), folder.path(), Probe::None);
+        let path = folder.path().join(file);
+        for (mode, is_accepted) in [(0o644, true), (0o664, true), (0o666, false), (0o602, false)] {
+            set_mode(&path, mode);
+            let errors = parse().err();
+            assert_eq!(errors.is_none(), is_accepted, "{key} {mode:o}: {errors:?}");
+            if let Some(errors) = errors {
+                let place = errors.line_and_column(&errors.all()[0].place);
+                assert_only_error(parse(), key, place, &format!("run: chmod o-w {}", path.display()));
+            }
+        }
+        set_mode(&path, 0o600);
+    }
+}
+
+#[test]
+fn check_and_serve_reject_a_configuration_that_all_can_write() {
+    let folder = folder();
+    let file = folder.path().join("gateway.toml");
+    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n[admin]\naddress = \"127.0.0.1:0\"\n";
+    fs::write(&file, with_upstream(text)).expect("written");
+    let run = |command: &str| {
+        let output = bearward(folder.path(), &[command]);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    set_mode(&file, 0o644);
+    assert_eq!(run("check").0, Some(0));
+    for (mode, path) in [(0o666, file.as_path()), (0o777, folder.path())] {
+        set_mode(path, mode);
+        for command in ["check", "serve"] {
+            let (status, errors) = run(command);
+            assert_eq!(status, Some(2), "{command} {mode:o}: {errors}");
+            assert!(errors.contains("run: chmod o-w"), "{errors}");
+        }
+        set_mode(path, 0o700);
     }
 }

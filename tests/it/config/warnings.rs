@@ -145,7 +145,16 @@ fn dangerous_values_are_reported() {
         ),
         ("[tokens]\nissuer = \"https://a.example\"\n[[listener]]\naddress = \"0.0.0.0:1\"\ntls = \"off\"\n", &[]),
         ("[[listener]]\naddress = \"127.0.0.1:1\"\ntls = \"off\"\n", &[]),
-        ("[[listener]]\naddress = \"0.0.0.0:1\"\ntls = \"self-signed\"\n", &[]),
+        (
+            "[[listener]]\naddress = \"0.0.0.0:1\"\ntls = \"self-signed\"\n",
+            &[("tokens.issuer", 1, "tokens name https://localhost:8443")],
+        ),
+        (
+            "[[listener]]\naddress = \"203.0.113.5:443\"\n",
+            &[("tokens.issuer", 1, "tokens name https://localhost:8443")],
+        ),
+        // Without a listener, the certificate is for localhost only: a trial.
+        ("[tokens]\nissuer = \"https://localhost:8443\"\n", &[]),
     ]);
     for (server, is_reported) in [
         ("http://10.0.0.1:1", false),

@@ -30,6 +30,25 @@ async fn trace_and_track_are_rejected() {
     assert!(seen.iter().all(|seen| seen.method == "PROPFIND"), "{seen:?}");
 }
 
+/// A backend that follows the field would send the request back.
+#[tokio::test]
+async fn a_field_cannot_turn_a_post_into_trace() {
+    let upstream = Upstream::start();
+    let gateway = Gateway::public(upstream.address, "");
+    let overrides = || {
+        let seen = upstream.seen().pop().expect("the request arrived");
+        seen.headers.keys().filter(|name| name.as_str().contains("method")).count()
+    };
+    for client in gateway.clients() {
+        for name in ["X-HTTP-Method-Override", "X-Method-Override", "X_HTTP_Method"] {
+            for (value, arrived) in [("TRACE", 0), ("Track", 0), ("PUT, TRACE", 0), ("PUT", 1)] {
+                let response = client.clone().header(name, value).send(Method::POST, "/", "".into()).await;
+                assert_eq!((response.status.as_u16(), overrides()), (200, arrived), "{name}: {value}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_route_that_names_trace_accepts_it() {
     let upstream = Upstream::start();

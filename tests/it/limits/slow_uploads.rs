@@ -33,3 +33,26 @@ async fn slow_uploads_of_one_address_leave_slots_for_others() {
     assert!(began.elapsed() < Duration::from_secs(2), "the requests took {:?}", began.elapsed());
     assert_eq!(upstream.in_flight(), 13, "no upload was ended for it");
 }
+
+/// With a part of the reserve that does not shrink, eight addresses would have two of its sixteen slots each.
+#[tokio::test]
+async fn slow_uploads_of_eight_addresses_leave_slots_for_others() {
+    let upstream = Upstream::start();
+    let gateway =
+        Gateway::public_single_worker(upstream.address, "max_concurrent_requests = 64\nconnect_timeout = \"2s\"");
+    let mut uploads = Vec::new();
+    for (last, count) in (1..=8).zip([60].into_iter().chain([4; 7])) {
+        for _ in 0..count {
+            let mut upload = Wire::connect_from([127, 0, 1, last].into(), gateway.address()).await;
+            upload.send(UPLOAD).await;
+            uploads.push(upload);
+        }
+        eventually("an address has all slots that it may have", || upstream.in_flight() == 48 + usize::from(last))
+            .await;
+    }
+    for last in 1..=8 {
+        let mut honest = Wire::connect_from([127, 0, 2, last].into(), gateway.address()).await;
+        honest.send(GET).await;
+        assert_eq!(honest.read_response().await.status, 200, "a new address");
+    }
+}

@@ -164,3 +164,18 @@ fn the_reference_lists_every_removed_header() {
     let missing = CLIENT_CLAIMS.iter().filter(|name| !listed.contains(name)).collect::<Vec<_>>();
     assert!(missing.is_empty(), "{missing:?}");
 }
+
+/// A backend may trust a name also after the operator has renamed the header, or turned it off.
+#[tokio::test]
+async fn default_identity_names_reach_no_backend_once_renamed() {
+    let upstream = Upstream::start();
+    let identity = "[identity]\nsubject = \"\"\nscope = \"X-My-Scope\"\n";
+    let gateway = Gateway::public(upstream.address, &format!("{identity}{MANY}"));
+    let names = ["X-Auth-Subject", "X-Auth-Scope", "X-My-Scope", "X-Auth-Token-Id", "X-Auth-Issuer"];
+    for found in arrived(&gateway, &upstream, &names).await {
+        assert!(found.is_empty(), "{found:?}");
+    }
+    for found in arrived(&gateway, &upstream, &["X-Auth-Name"]).await {
+        assert_eq!(found, lower(&["X-Auth-Name"]));
+    }
+}

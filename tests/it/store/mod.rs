@@ -7,4 +7,4 @@ mod locked;
 pub mod postgres;
 mod scale;
 mod storm;
-mod suite;
+pub(crate) mod suite;

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,9 @@ use bearward::types::secret;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::embedded::{open, try_open};
 use super::given::*;
+use super::{embedded, postgres};
+use crate::support::postgres::PostgresServer;
 use crate::support::repetitions::repetitions;
 
 const ROUNDS: usize = 10;
@@ -95,17 +96,61 @@ fn number(text: &str) -> u64 {
     text.parse().expect("the child writes numbers")
 }
 
+/// The database of a child, and how a name tells it.
+enum Place {
+    File(PathBuf),
+    Schema { url: String, schema: String },
+}
+
+impl Place {
+    fn parse(name: &str) -> Place {
+        match name.split_once('#') {
+            Some((url, schema)) => Place::Schema { url: url.into(), schema: schema.into() },
+            None => Place::File(name.into()),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Place::File(path) => path.display().to_string(),
+            Place::Schema { url, schema } => format!("{url}#{schema}"),
+        }
+    }
+
+    fn open(&self) -> Box<dyn Store> {
+        match self {
+            Place::File(path) => Box::new(embedded::open(path)),
+            Place::Schema { url, schema } => Box::new(postgres::open_at(url, schema)),
+        }
+    }
+
+    /// Only one process can have a file open. Any number can share a schema.
+    fn assert_in_use(&self, child: &Child) {
+        let Place::File(path) = self else { return };
+        let message = embedded::try_open(path).err().expect("another process has opened it").message;
+        assert!(message.contains(&child.id().to_string()), "{message}");
+    }
+}
+
 #[tokio::test]
 async fn an_acknowledged_write_survives_kill_9() {
     let folder = TempDir::new().expect("a folder");
-    let path = folder.path().join("bearward.db");
+    kill_again_and_again(&Place::File(folder.path().join("bearward.db"))).await;
+}
+
+#[tokio::test]
+async fn an_acknowledged_write_to_postgresql_survives_kill_9() {
+    let server = PostgresServer::shared();
+    kill_again_and_again(&Place::Schema { url: server.url(), schema: server.schema() }).await;
+}
+
+async fn kill_again_and_again(place: &Place) {
     let mut acknowledged = Acknowledged::default();
     for _ in 0..repetitions(ROUNDS) {
-        let mut child = start(&path);
+        let mut child = start(place);
         let mut lines = BufReader::new(child.stdout.take().expect("is piped"));
         read_acknowledgements(&mut lines, &mut acknowledged, Duration::ZERO);
-        let message = try_open(&path).err().expect("another process has opened it").message;
-        assert!(message.contains(&child.id().to_string()), "{message}");
+        place.assert_in_use(&child);
         // Kills right after an acknowledgement, because that shows an acknowledgement that came too early.
         let wait = Duration::from_millis(u64::from(secret::random::<1>()[0] / 2));
         read_acknowledgements(&mut lines, &mut acknowledged, wait);
@@ -117,16 +162,16 @@ async fn an_acknowledged_write_survives_kill_9() {
         // The kill may have truncated the last line.
         let complete = rest.rfind('\n').map_or("", |end| &rest[..end]);
         complete.lines().for_each(|line| acknowledged.read(line));
-        acknowledged.compare(&open(&path)).await;
+        acknowledged.compare(&*place.open()).await;
     }
     assert!(!acknowledged.revoked.is_empty() && !acknowledged.tokens.is_empty(), "the children did too little");
     assert!(acknowledged.generations.values().any(|generation| *generation > 2), "the children did too little");
 }
 
-fn start(path: &Path) -> Child {
+fn start(place: &Place) -> Child {
     Command::new(std::env::current_exe().expect("is known"))
         .args([CHILD, "--exact", "--ignored", "--nocapture"])
-        .env(DATABASE, path)
+        .env(DATABASE, place.name())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -144,12 +189,12 @@ fn read_acknowledgements(lines: &mut impl BufRead, acknowledged: &mut Acknowledg
     }
 }
 
-/// The child process. Ignored, because it runs until the test above kills it.
+/// The child process. Ignored, because it runs until one of the tests above kills it.
 #[tokio::test]
-#[ignore = "the child process of the test above"]
+#[ignore = "the child process of the tests above"]
 async fn child() {
-    let path = std::env::var_os(DATABASE).expect("only the test above starts this, and names the database");
-    let store: &'static dyn Store = Box::leak(Box::new(open(&PathBuf::from(path))));
+    let name = std::env::var(DATABASE).expect("only the tests above start this, and name the database");
+    let store: &'static dyn Store = Box::leak(Place::parse(&name).open());
     let mut clients: JoinSet<()> = (0..8).map(|_| work(store)).collect();
     while clients.join_next().await.is_some() {}
 }

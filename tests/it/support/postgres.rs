@@ -129,12 +129,25 @@ impl PostgresServer {
 
     /// `kill -9` of all processes. [`PostgresServer::restart`] starts it again.
     pub fn kill(&mut self) {
-        self.signal_all("KILL");
         let deadline = Instant::now() + START_TIMEOUT;
-        while self.psql("postgres", "select 1").status.success() {
+        // Again, because a process that was just forked is not killed with its parent. It would keep the data in use.
+        loop {
+            let processes = self.processes();
+            if processes.is_empty() {
+                return;
+            }
+            let _ = Command::new("kill").arg("-KILL").args(processes).stderr(Stdio::null()).status();
             assert!(Instant::now() < deadline, "the server does not end");
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Process ids of all its processes: each runs in the folder of the data.
+    fn processes(&self) -> Vec<String> {
+        let data = self.folder.join("data");
+        let is_its_own = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        all.filter(is_its_own).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
     /// Starts it again at the same port, with the same data.

@@ -4,6 +4,7 @@ mod check;
 mod copy;
 mod encryption;
 mod roots;
+mod sessions;
 
 use std::path::Path;
 use std::sync::Arc;

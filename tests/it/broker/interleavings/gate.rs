@@ -1,14 +1,12 @@
 //! The store behind a gate: calls wait until the test releases them. So the test chooses their order, which calls share
 //! a transaction, and which are lost in a crash.
 
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 
-use bearward::store::sqlite::{Settings, SqliteStore};
 use bearward::store::{
-    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Store, StoreError,
-    StoreFuture,
+    DecideKeys, DecideRotation, KeysChanged, Outbox, RevocationHook, RevokeOutcome, RevokedBy, Settings, Store,
+    StoreError, StoreFuture,
 };
 use bearward::tokens::audit_event::{Event, EventContext, Recorded};
 use bearward::tokens::family::Family;
@@ -20,37 +18,37 @@ use bearward::types::ids::TokenId;
 use bearward::types::reject::Reason;
 use tokio::sync::oneshot;
 
-use crate::store::embedded::LOCK_TIMEOUT;
 use crate::store::given::{ISSUER, LIFETIMES, LOGIN, login, token};
+use crate::store::suite::records::Place;
 
-type Call = Box<dyn FnOnce(&SqliteStore) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+type Call = Box<dyn FnOnce(&dyn Store) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 pub(super) struct Gate {
-    store: SqliteStore,
+    store: Box<dyn Store>,
     waiting: Mutex<Vec<Call>>,
 }
 
 impl Gate {
-    pub(super) fn open(path: &Path, enforce: RevocationHook) -> Gate {
+    pub(super) fn open(place: &dyn Place, enforce: RevocationHook) -> Gate {
         let settings = Settings {
             issuer: ISSUER.into(),
             longest_life: LIFETIMES.access,
             longest_family: LIFETIMES.absolute,
             audit: 0,
         };
-        let store = SqliteStore::open_within(LOCK_TIMEOUT, path, settings, enforce).expect("opens");
-        Gate { store, waiting: Mutex::default() }
+        Gate { store: place.open_with(settings, enforce), waiting: Mutex::default() }
     }
 
     pub(super) fn waiting(&self) -> usize {
         self.waiting.lock().expect("unpoisoned").len()
     }
 
-    /// Releases the first `count` calls as one transaction, and waits until they are done.
+    /// Releases the first `count` calls together, and waits until they are done. The embedded store runs them in one
+    /// transaction.
     pub(super) async fn release(&self, count: usize) {
         let calls: Vec<_> = self.waiting.lock().expect("unpoisoned").drain(..count).collect();
         let hold = (count > 1).then(|| self.hold_store());
-        let responses: Vec<_> = calls.into_iter().map(|call| call(&self.store)).collect();
+        let responses: Vec<_> = calls.into_iter().map(|call| call(&*self.store)).collect();
         drop(hold);
         for response in responses {
             response.await;
@@ -74,7 +72,7 @@ impl Gate {
 
     fn wait<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&SqliteStore) -> StoreFuture<T> + Send + 'static,
+        call: impl FnOnce(&dyn Store) -> StoreFuture<T> + Send + 'static,
     ) -> StoreFuture<T> {
         let (caller, response) = oneshot::channel();
         let call: Call = Box::new(|store| {

@@ -28,12 +28,17 @@ use tempfile::TempDir;
 use tokio::runtime::Builder;
 
 use crate::store::given::LOGIN;
+use crate::store::postgres::Schema;
+use crate::store::suite::records::Place;
+use crate::support::postgres::PostgresServer;
 use crate::support::repetitions::repetitions;
 use model::Step;
 use order::Order;
 use process::Process;
 
 const ORDERS: usize = 4_000;
+/// Each call takes some milliseconds there.
+const ORDERS_IN_POSTGRESQL: usize = 200;
 /// Number of steps of one order.
 const STEPS: Step = 20;
 /// Maximum number of concurrent calls.
@@ -48,25 +53,41 @@ fn exactly_the_revoked_sessions_are_dead_in_any_order() {
     let key = generate_pem(Algorithm::EdDSA).expect("a key");
     let key = str::from_utf8(key.expose()).expect("PEM is text");
     if let Ok(seed) = env::var("BEARWARD_SEED") {
-        return run([seed.parse().expect("a number")], key);
+        return run_in_file([seed.parse().expect("a number")], key);
     }
     // Two threads, each with its own databases.
     let seeds: Vec<u64> = (0..repetitions(ORDERS) as u64).collect();
     let (one, other) = seeds.split_at(seeds.len() / 2);
     std::thread::scope(|threads| {
         for half in [one, other] {
-            threads.spawn(move || half.chunks(ORDERS_PER_DATABASE).for_each(|seeds| run(seeds.iter().copied(), key)));
+            let run_in_file = move |seeds: &[u64]| run_in_file(seeds.iter().copied(), key);
+            threads.spawn(move || half.chunks(ORDERS_PER_DATABASE).for_each(run_in_file));
         }
     });
 }
 
-fn run(seeds: impl IntoIterator<Item = u64>, key: &str) {
-    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+/// Calls that are released together run at the same time, so an order can end differently in another run.
+#[test]
+fn exactly_the_revoked_sessions_are_dead_in_postgresql() {
+    let key = generate_pem(Algorithm::EdDSA).expect("a key");
+    let key = str::from_utf8(key.expose()).expect("PEM is text");
+    let schema = Schema(PostgresServer::shared().schema());
+    match env::var("BEARWARD_SEED") {
+        Ok(seed) => run([seed.parse().expect("a number")], key, &schema),
+        Err(_) => run(0..repetitions(ORDERS_IN_POSTGRESQL) as u64, key, &schema),
+    }
+}
+
+fn run_in_file(seeds: impl IntoIterator<Item = u64>, key: &str) {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a folder");
-    let path = folder.path().join("bearward.db");
+    run(seeds, key, &folder.path().join("bearward.db"));
+}
+
+fn run(seeds: impl IntoIterator<Item = u64>, key: &str, place: &dyn Place) {
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let mut start = LOGIN;
-    let mut process = runtime.block_on(Process::start(&path, key, start));
+    let mut process = runtime.block_on(Process::start(place, key, start));
     for seed in seeds {
         let _seed = PrintSeedOnPanic(seed);
         // Later than all times of the previous order.
@@ -77,7 +98,7 @@ fn run(seeds: impl IntoIterator<Item = u64>, key: &str) {
             order.run_until(&process, STEPS / 2);
             order.crash();
             drop(process);
-            process = runtime.block_on(Process::start(&path, key, start));
+            process = runtime.block_on(Process::start(place, key, start));
         }
         order.run_until(&process, STEPS);
         order.check_all(&process);

@@ -1,7 +1,6 @@
 //! A gateway process without sockets: broker, revocation set and token cache, connected as in the product, with a store
 //! behind a gate.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,6 +37,7 @@ use serde_json::json;
 use super::gate::Gate;
 use crate::auth::token_cache::setup::run_ready;
 use crate::store::given::{ISSUER, LIFETIMES, roots};
+use crate::store::suite::records::Place;
 use crate::support::gateway::AUDIENCE;
 
 const TOKEN_SIZE: usize = 8 << 10;
@@ -67,12 +67,12 @@ impl Clock for OrderedClock {
 
 impl Process {
     /// Opens the store and loads the revocation set, as a start of the gateway does.
-    pub(super) async fn start(path: &Path, key: &str, now: UnixTime) -> Process {
+    pub(super) async fn start(place: &dyn Place, key: &str, now: UnixTime) -> Process {
         let clock = Arc::new(OrderedClock(now.as_millis().into()));
         let revocations = Arc::new(Revocations::new());
         let enforcing = revocations.clone();
         let gate = Arc::new(Gate::open(
-            path,
+            place,
             Arc::new(move |revocation: &Revocation, _| enforcing.enforce(revocation, revocation.at)),
         ));
         for entry in gate.revocations_since(0, now).await.expect("reads") {

@@ -1,6 +1,7 @@
 //! Login capture: the backend logs a user in and names the subject in a response header. The gateway adds tokens.
 
 mod cookie;
+mod guesses;
 mod headers;
 mod responses;
 mod tokens;

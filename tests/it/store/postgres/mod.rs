@@ -1,5 +1,6 @@
 //! The shared store: the suite, on a real PostgreSQL server.
 
+mod faults;
 mod schema;
 mod sharing;
 
@@ -30,7 +31,7 @@ fn with_an_empty_store(test: impl for<'store> FnOnce(&'store dyn Store) -> Suite
 type PlaceTest<'place> = Pin<Box<dyn Future<Output = ()> + 'place>>;
 
 /// A schema of the server that all tests share.
-struct Schema(String);
+pub(crate) struct Schema(pub(crate) String);
 
 impl Place for Schema {
     fn open_with(&self, settings: Settings, enforce: RevocationHook) -> Box<dyn Store> {
@@ -51,9 +52,9 @@ fn at_an_empty_place(test: impl for<'place> FnOnce(&'place dyn Place) -> PlaceTe
 /// How long a store may need to connect, beside all other tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn database(server: &PostgresServer, schema: &str) -> Database {
+pub(crate) fn database(url: &str, schema: &str) -> Database {
     let settings = bearward::store::postgres::Settings {
-        target: Target::parse(&server.url()).expect("the URL is valid"),
+        target: Target::parse(url).expect("the URL is valid"),
         password: None,
         ca_file: None,
         schema: schema.into(),
@@ -73,7 +74,13 @@ pub(crate) fn try_open(
     settings: Settings,
     enforce: RevocationHook,
 ) -> Result<PostgresStore, StoreError> {
-    PostgresStore::open(database(server, schema), settings, enforce, PATIENCE, LOGIN)
+    PostgresStore::open(database(&server.url(), schema), settings, enforce, PATIENCE, LOGIN)
+}
+
+/// Opens a store of this schema on the server with this URL.
+pub(crate) fn open_at(url: &str, schema: &str) -> PostgresStore {
+    let enforce = Arc::new(|_: &_, _| {});
+    PostgresStore::open(database(url, schema), settings(), enforce, PATIENCE, LOGIN).expect("the store opens")
 }
 
 /// Opens a store of this schema on the server that all tests share.

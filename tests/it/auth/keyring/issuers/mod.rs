@@ -1,5 +1,6 @@
 //! The keys of other issuers: fetched from URLs, discovered, read from files, and rotated.
 
+mod lax_files;
 mod policy;
 mod rotation;
 mod sources;
