@@ -49,7 +49,7 @@ async fn a_database_that_is_not_there_is_reported() {
         format!("postgres = \"postgres://{user}@127.0.0.1:{port}/{database}?sslmode=disable\"")
     };
     assert_unusable(&upstream, &url("bearward", server.port, "nowhere"), "create it with CREATE DATABASE");
-    assert_unusable(&upstream, &url("nobody_known", server.port, "bearward"), "role \"nobody_known\" does not exist");
+    assert_unusable(&upstream, &url("unknown_role", server.port, "bearward"), "role \"unknown_role\" does not exist");
     assert_unusable(&upstream, &url("bearward", 1, "bearward"), "127.0.0.1:1: PostgreSQL: error connecting to server");
 }
 
