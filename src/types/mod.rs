@@ -6,6 +6,7 @@ mod folders;
 pub mod ids;
 pub mod private_file;
 pub mod process;
+pub mod regular_file;
 pub mod reject;
 pub mod secret;
 pub mod trace;

@@ -7,6 +7,7 @@ mod certificates;
 mod channel_binding;
 mod client;
 mod error;
+pub mod plain_http;
 mod server;
 
 pub use certificates::{CertificateFiles, load};

@@ -79,7 +79,7 @@ async fn a_token_is_refreshed_once_by_two_gateways() {
 
 /// A refresh reads the database, so it does not depend on what a gateway has heard.
 #[tokio::test]
-async fn a_logout_through_one_gateway_ends_refreshes_through_the_other() {
+async fn a_logout_through_one_gateway_ends_refreshes_of_the_other() {
     let upstream = Upstream::start();
     let [here, there] = two_gateways(&upstream);
     let (alice, bob) = (here.issue("alice", "").await, here.issue("bob", "").await);
