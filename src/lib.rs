@@ -59,7 +59,7 @@
 //! | `quick_cache` | `auth/token_cache` | a lost entry costs one verification, so this cache may be bounded |
 //! | `rcgen` | `protocols/tls/` | makes the certificate of the first start |
 //! | `rusqlite` | `store/sqlite/` | no database type leaves the store |
-//! | `rustix` | `protocols/socket_handover`, `types/process`, `types/regular_file` | hands listening sockets to another process; its user; no core files; read-only mounts; opens pipes without waiting |
+//! | `rustix` | `protocols/socket_handover`, `types/process`, `types/boot_time`, `types/regular_file` | hands listening sockets to another process; its user; no core files; read-only mounts; opens pipes without waiting; a clock that counts a suspended machine |
 //! | `rustls_pki_types` | `tokens/jwt/` | reads the PEM of keys |
 //! | `socket2` | `protocols/socket` | socket options that std cannot set |
 //! | `strsim` | `config/` | finds the key that a misspelt one is most similar to |

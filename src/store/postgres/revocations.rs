@@ -69,8 +69,14 @@ impl Operation for Revoke {
         }
         let at = self.context.at;
         let event = EventRow::new(self.event, &events::revocation(&self.what), &self.context);
-        let mut entries =
-            vec![Entry { what: self.what.clone(), at, reason: None, generation: None, event: Some(event) }];
+        let mut entries = vec![Entry {
+            what: self.what.clone(),
+            at,
+            reason: None,
+            generation: None,
+            event: Some(event),
+            is_lost: false,
+        }];
         let revoked = RevokedAt { at, reason: RevokeReason::Admin };
         for family in self.later_families(shared, session).await? {
             let event = EventRow::new(secret::random(), &events::ended(&family, revoked.reason), &self.context);
