@@ -1,11 +1,9 @@
 //! The rows.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,116 +17,15 @@ use crate::replica::Replica;
 /// One of this number of revocations is measured on its way to the other gateway.
 const SAMPLE: usize = 100;
 
-/// What a refresh sends to the database, for pgbench: read, compare and set, with an audit event.
-const BARE_REFRESH: &str = r"\set place random(1, :families)
-select id, generation as seen, subject, scope, audience, client_id, claims, label, salt, root, rotated_at, confirmed,
-    created_at, last_used_at, idle, idle_expiry, absolute_expiry, revoked_at, revoked_reason, address,
-    greatest((select s.not_after from subjects s where s.subject = f.subject),
-        (select m.value from meta m where m.name = 'watermark' and m.value > 0)) as mark
-    from families f where f.label = 'bench-' || :place \gset
-with rotated as (
-    update families set generation = :seen + 1, root = 1, rotated_at = rotated_at + 1, last_used_at = last_used_at + 1,
-        idle_expiry = idle_expiry + 1
-    where id = :'id' and generation = :seen and revoked_at is null returning id
-), recorded as (
-    insert into audit (id, event)
-    select decode(md5(random()::text), 'hex'), repeat('x', 300) from rotated
-) select id from rotated;
-";
-
 pub struct Bench {
     pub program: PathBuf,
     pub upstream: SocketAddr,
     pub clients: usize,
-    pub duration: Duration,
 }
 
 impl Bench {
     fn start(&self, store: &str) -> Outcome<Replica> {
         Replica::start(&self.program, store, self.upstream)
-    }
-
-    /// Refreshes per second with one gateway and with three, and of the bare statements.
-    pub fn refreshes(&mut self, server: &PostgresServer) -> Outcome<()> {
-        let store = server.store_keys();
-        let replicas: Vec<Replica> = (0..3).map(|_| self.start(&store)).collect::<Outcome<_>>()?;
-        for count in [1, 3] {
-            let per_second =
-                self.closed_loop(|client, stop, done| refresh(&replicas[client % count], client, stop, done))?;
-            println!("| refreshes per second, {count} gateways | {per_second:.0} |");
-        }
-        drop(replicas);
-        let bare = self.bare_refreshes(server)?;
-        println!("| the bare statements of a refresh per second, in pgbench | {bare} |");
-        Ok(())
-    }
-
-    /// Runs each client in a thread of its own. Returns how many calls per second they completed.
-    fn closed_loop(&self, client: impl Fn(usize, &AtomicBool, &AtomicUsize) -> Outcome<()> + Sync) -> Outcome<f64> {
-        let (stop, done, failed) = (AtomicBool::new(false), AtomicUsize::new(0), Mutex::new(None));
-        let counted = thread::scope(|scope| {
-            for number in 0..self.clients {
-                let (client, stop, done, failed) = (&client, &stop, &done, &failed);
-                scope.spawn(move || {
-                    if let Err(error) = client(number, stop, done) {
-                        *failed.lock().expect("no panic") = Some(error);
-                    }
-                });
-            }
-            // Logins and first connections are not counted.
-            thread::sleep(Duration::from_secs(1));
-            let (before, began) = (done.load(Ordering::Relaxed), Instant::now());
-            thread::sleep(self.duration);
-            let counted = (done.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
-            stop.store(true, Ordering::Relaxed);
-            counted
-        });
-        match failed.into_inner().expect("no panic") {
-            Some(error) => Err(error),
-            None => Ok(counted),
-        }
-    }
-
-    fn bare_refreshes(&self, server: &PostgresServer) -> Outcome<String> {
-        let schema = server.schema();
-        let store = format!("postgres = \"{}\"\nschema = \"{schema}\"\n", server.url());
-        let replica = self.start(&store)?;
-        let mut admin = replica.admin()?;
-        for number in 1..=self.clients {
-            let login = json!({ "subject": format!("subject-{number}"), "label": format!("bench-{number}") });
-            admin.succeed("POST", "/admin/v1/tokens", &login)?;
-        }
-        drop(replica);
-        server.sql(USER, &format!("set search_path to {schema}; create index on families (label)"));
-        let script = server.folder.join("refresh.sql");
-        fs::write(&script, format!("set search_path to {schema};\n{BARE_REFRESH}"))?;
-        let mut pgbench = Command::new(crate::postgres::binary("pgbench"));
-        pgbench.args(["-n", "-M", "prepared", "-h", "127.0.0.1", "-U", USER, "-c", "12", "-j", "2"]);
-        pgbench.args(["-p", &server.port.to_string(), "-T", &self.duration.as_secs().to_string()]);
-        pgbench.args(["-D", &format!("families={}", self.clients), "-f"]).arg(&script).arg(USER);
-        let output = pgbench.env_remove("LD_PRELOAD").output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = text.lines().find_map(|line| line.strip_prefix("tps = "));
-        let line = line.ok_or_else(|| format!("pgbench: {text} {}", String::from_utf8_lossy(&output.stderr)))?;
-        Ok(line.split(['.', ' ']).next().unwrap_or_default().to_owned())
-    }
-
-    /// Revocations per second of one caller, and of many, which the gateway gathers.
-    pub fn revocations(&mut self, server: &PostgresServer) -> Outcome<()> {
-        let replica = self.start(&server.store_keys())?;
-        let revoke = |client: usize, stop: &AtomicBool, done: &AtomicUsize| {
-            let mut admin = replica.admin()?;
-            while !stop.load(Ordering::Relaxed) {
-                let number = done.fetch_add(1, Ordering::Relaxed);
-                admin.succeed("POST", "/admin/v1/revocations", &json!({ "jti": format!("{client}-{number}") }))?;
-            }
-            Ok(())
-        };
-        let clients = std::mem::replace(&mut self.clients, 1);
-        println!("| revocations per second, 1 caller | {:.0} |", self.closed_loop(revoke)?);
-        self.clients = clients;
-        println!("| revocations per second, {clients} callers | {:.0} |", self.closed_loop(revoke)?);
-        Ok(())
     }
 
     /// How long after the response to a revocation another gateway rejects the token.
@@ -213,16 +110,6 @@ impl Bench {
         );
         Ok(())
     }
-}
-
-fn refresh(replica: &Replica, client: usize, stop: &AtomicBool, done: &AtomicUsize) -> Outcome<()> {
-    let mut pair = replica.admin()?.login(&format!("subject-{client}"))?;
-    let mut caller = replica.public(&pair.access)?;
-    while !stop.load(Ordering::Relaxed) {
-        pair = caller.refresh(&pair)?;
-        done.fetch_add(1, Ordering::Relaxed);
-    }
-    Ok(())
 }
 
 fn revoke_and_measure(

@@ -1,4 +1,5 @@
-//! Several gateways on one PostgreSQL: throughput, how fast a revocation reaches the others, and recovery.
+//! Several gateways on one PostgreSQL: how fast a revocation reaches the others, and how fast they recover.
+//! `shared_store` measures their throughput.
 //!
 //! Starts a server of its own with the binaries of the machine, and gateways with one worker each. The clients, the
 //! gateways and the server share the machine. `--flush` makes each flush of the server take at least that long, as on a
@@ -24,7 +25,6 @@ use std::error::Error;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use clap::Parser;
 
@@ -39,9 +39,6 @@ const DELAYED: &str = "BEARWARD_FLUSH";
 #[derive(Parser)]
 #[command(about = "Several gateways on one PostgreSQL")]
 struct Options {
-    /// Length of each run of a closed loop
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
     /// Microseconds that each flush of the server takes at least
     #[arg(long, default_value_t = 0)]
     flush: u32,
@@ -65,7 +62,7 @@ struct Options {
 fn main() -> ExitCode {
     let mut options = Options::parse();
     if options.test {
-        options = Options { seconds: 1, revocations: 200, entries: 1_000, clients: 8, ..options };
+        options = Options { revocations: 200, entries: 1_000, clients: 8, ..options };
     }
     let done = match options.flush {
         0 => run(&options),
@@ -104,14 +101,11 @@ fn run(options: &Options) -> Outcome<()> {
     let settings = ["max_connections=200", "shared_buffers=128MB", "wal_sync_method=fdatasync", "max_wal_size=4GB"];
     let mut server = PostgresServer::start_with(&settings, "trust");
     println!("| row | figure |\n|---|---|");
-    let mut bench = Bench {
+    let bench = Bench {
         program: PathBuf::from(env!("CARGO_BIN_EXE_bearward")),
         upstream: origin::start()?,
         clients: options.clients,
-        duration: Duration::from_secs(options.seconds),
     };
-    bench.refreshes(&server)?;
-    bench.revocations(&server)?;
     bench.reach(&server, options.revocations)?;
     bench.catch_up(&server, options.entries)?;
     bench.recovery(&mut server)
